@@ -1,0 +1,5 @@
+pub mod merge;
+pub mod name;
+pub mod serial;
+pub mod serve;
+pub mod transfer;
