@@ -1,5 +1,8 @@
 //! Listeners: UDP threads, TCP, DNS over TLS and HTTP.
 
+pub mod answer;
+pub mod message;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
