@@ -1,7 +1,7 @@
 //! Metrics in Prometheus' terms: names, labels, help texts, and the counters of the query threads.
 //!
-//! Families that change rarely are the prometheus crate's own. Query counters are blocks owned by one thread each,
-//! written without contention and summed when scraped; a block that ends leaves its sums behind.
+//! Families that change rarely are the prometheus crate's own. Query counters are blocks owned by one UDP thread each,
+//! written without contention and summed when scraped; a block that ends leaves its sums behind. Streams share a block.
 //!
 //! Cost: a query adds to two or three counters of its own thread; a scrape is O(series + threads).
 
@@ -34,7 +34,7 @@ const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 
 //--- Query counters ---
 
-/// Counters of one query thread. Any thread may read them; only the owner writes.
+/// Counters of queries. Any thread may read them.
 #[derive(Default)]
 pub struct QueryCounters {
     queries: [AtomicU64; TRANSPORTS.len()],
@@ -44,18 +44,31 @@ pub struct QueryCounters {
 }
 
 impl QueryCounters {
-    /// Counts a query and its response.
+    /// Counts a query and its response; for the thread that owns the block.
     pub fn count(&self, transport: Transport, rcode: u16, truncated: bool) {
-        add(&self.queries[transport as usize], 1);
-        add(&self.responses[usize::from(rcode).min(RCODES.len() - 1)], 1);
-        if truncated {
-            add(&self.truncated, 1);
+        self.chosen(transport, rcode, truncated).into_iter().flatten().for_each(|counter| add(counter, 1));
+    }
+
+    /// Counts a message that gets no response; for the thread that owns the block.
+    pub fn count_dropped(&self) {
+        add(&self.dropped, 1);
+    }
+
+    /// Counts a query and its response in a block that several threads share.
+    pub fn count_shared(&self, transport: Transport, rcode: u16, truncated: bool) {
+        for counter in self.chosen(transport, rcode, truncated).into_iter().flatten() {
+            counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts a message that gets no response.
-    pub fn count_dropped(&self) {
-        add(&self.dropped, 1);
+    /// Counts a message that gets no response in a block that several threads share.
+    pub fn count_dropped_shared(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn chosen(&self, transport: Transport, rcode: u16, truncated: bool) -> [Option<&AtomicU64>; 3] {
+        let response = &self.responses[usize::from(rcode).min(RCODES.len() - 1)];
+        [Some(&self.queries[transport as usize]), Some(response), truncated.then_some(&self.truncated)]
     }
 
     fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {

@@ -38,6 +38,20 @@ impl State {
     }
 }
 
+/// What the server says of itself (`hostname.bind`, `version.bind`, NSID).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub name: String,
+    pub version: String,
+}
+
+impl Identity {
+    /// The NSID option's bytes (RFC 5001), which always fit beside a question in 512 octets.
+    pub fn nsid(&self) -> &[u8] {
+        &self.name.as_bytes()[..self.name.len().min(128)]
+    }
+}
+
 /// One zone as clients see it.
 #[derive(Clone)]
 pub struct Served {
@@ -57,6 +71,7 @@ impl Served {
 /// Everything that is served, replaced whole and never edited.
 #[derive(Default)]
 pub struct Published {
+    pub identity: Identity,
     zones: HashMap<Name, Arc<Served>>,
     /// Which label counts occur among the origins, so that only those suffixes are looked up.
     label_counts: Vec<bool>,
@@ -66,12 +81,12 @@ pub struct Published {
 
 impl Published {
     /// Collects zones under a generation number.
-    pub fn new(zones: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
+    pub fn new(identity: Identity, zones: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
         let zones: HashMap<_, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
         let most = zones.keys().map(Name::label_count).max().map_or(0, |most| most + 1);
         let mut label_counts = vec![false; most];
         zones.keys().for_each(|origin| label_counts[origin.label_count()] = true);
-        Published { zones, label_counts, generation }
+        Published { identity, zones, label_counts, generation }
     }
 
     /// The zone with the longest origin that the name (lowercase wire form) is within.
@@ -125,7 +140,7 @@ mod tests {
         let served = |origin: &&str| {
             Arc::new(Served { origin: Name::parse(origin).unwrap(), state: State::NotReady, zone: None })
         };
-        Published::new(origins.iter().map(served), 1)
+        Published::new(Identity::default(), origins.iter().map(served), 1)
     }
 
     fn found(published: &Published, name: &str) -> Option<String> {

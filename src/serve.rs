@@ -2,6 +2,8 @@
 
 pub mod answer;
 pub mod message;
+pub mod stream;
+pub mod udp;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -25,20 +25,6 @@ pub const MAX_ALIASES: usize = 16;
 /// Host names whose addresses are looked up for the additional section; more would not fit anyway.
 const MAX_TARGETS: usize = 48;
 
-/// What the server says of itself (`hostname.bind`, `version.bind`, NSID).
-#[derive(Clone, Debug)]
-pub struct Identity {
-    pub name: String,
-    pub version: String,
-}
-
-impl Identity {
-    /// The NSID option's bytes, which always fit beside a question in 512 octets.
-    fn nsid(&self) -> &[u8] {
-        &self.name.as_bytes()[..self.name.len().min(128)]
-    }
-}
-
 /// A response in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
@@ -52,26 +38,26 @@ pub struct Response {
 /// `None` when no response may be sent. `rotation` chooses the address that comes first.
 pub fn answer(
     published: &Published,
-    identity: &Identity,
     request: &[u8],
     datagram: bool,
     rotation: u32,
     out: &mut [u8],
 ) -> Option<Response> {
     let request = Request::parse(request)?;
-    let writer = Writer::new(out, &request, request.limit(datagram), identity.nsid());
+    let nsid = published.identity.nsid();
+    let writer = Writer::new(out, &request, request.limit(datagram), nsid);
     let mut reply =
         Reply { published, writer, rotation, targets: [0; MAX_TARGETS], target_count: 0, dnames: [None; MAX_ALIASES] };
     let rcode = match &request.question {
         Some(question) if request.rcode == rcode::NOERROR => match question.class {
             rr::CLASS_IN => reply.resolve(question.name, question.rtype),
-            rr::CLASS_CH => reply.identify(question.name, question.rtype, identity),
+            rr::CLASS_CH => reply.identify(question.name, question.rtype),
             _ => rcode::REFUSED,
         },
         _ => request.rcode,
     };
     let truncated = reply.writer.truncated;
-    let length = reply.writer.finish(&request, rcode, identity.nsid());
+    let length = reply.writer.finish(&request, rcode, nsid);
     Some(Response { length, rcode, truncated })
 }
 
@@ -89,8 +75,8 @@ enum Found<'a> {
 /// What to do after one name has been looked up.
 enum Step {
     Done(u16),
-    /// An alias was added; its target stands in the message.
-    Follow(Placed),
+    /// An alias was added; its target stands at this position of the message.
+    Follow(usize),
 }
 
 /// A response while its records are looked up.
@@ -131,8 +117,9 @@ impl<'p> Reply<'p, '_> {
                     self.add_targets();
                     return rcode;
                 }
-                Step::Follow(next) => next,
+                Step::Follow(target) => self.writer.placed(target),
             };
+            let Ok(next) = next else { return rcode::SERVFAIL };
             if seen[..hop].iter().any(|before| before.lower.as_wire() == next.lower.as_wire()) {
                 return rcode::NOERROR;
             }
@@ -192,20 +179,12 @@ impl<'p> Reply<'p, '_> {
         let Some(cname) = node.get(rtype::CNAME) else {
             return self.deny(zone, current, rcode::NOERROR);
         };
-        let mut target = None;
-        if self.writer.add_rrset(Section::Answer, current, cname, 0, |at| target = Some(at)).is_err() {
+        let mut target = 0;
+        if self.writer.add_rrset(Section::Answer, current, cname, 0, |at| target = at).is_err() {
             self.writer.truncated = true;
             return Step::Done(rcode::NOERROR);
         }
-        self.follow(target)
-    }
-
-    /// Goes on with the name that stands at a position.
-    fn follow(&self, target: Option<usize>) -> Step {
-        match target.map(|at| self.writer.placed(at)) {
-            Some(Ok(next)) => Step::Follow(next),
-            _ => Step::Done(rcode::NOERROR),
-        }
+        Step::Follow(target)
     }
 
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
@@ -245,7 +224,7 @@ impl<'p> Reply<'p, '_> {
                 Step::Done(rcode::NOERROR)
             }
             Ok(_) if matches!(qtype, rtype::CNAME | rtype::ANY) => Step::Done(rcode::NOERROR),
-            Ok(at) => self.follow(Some(at)),
+            Ok(at) => Step::Follow(at),
         }
     }
 
@@ -306,7 +285,8 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Answers a question of class CH about the server itself (RFC 4892).
-    fn identify(&mut self, name: NameBuf, qtype: u16, identity: &Identity) -> u16 {
+    fn identify(&mut self, name: NameBuf, qtype: u16) -> u16 {
+        let identity = &self.published.identity;
         let text = match name.to_lowercase().as_wire() {
             b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => &identity.version,
             b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => &identity.name,
@@ -402,6 +382,7 @@ fn any_subset<'a>(wire: &[u8], node: &'a Node) -> impl Iterator<Item = &'a Arc<R
 mod tests {
     use super::*;
     use crate::name::Name;
+    use crate::publish::Identity;
     use crate::zone::tests::zone;
     use hickory_proto::op::Message;
 
@@ -410,7 +391,11 @@ mod tests {
             let zone = Some(Arc::new(zone(origin, text)));
             Arc::new(Served { origin: Name::parse(origin).unwrap(), state: State::Ok, zone })
         };
-        Published::new(zones.iter().map(served), 1)
+        Published::new(identity(), zones.iter().map(served), 1)
+    }
+
+    fn identity() -> Identity {
+        Identity { name: "ns1.test".into(), version: "aggregator 1".into() }
     }
 
     fn question(name: &str, qtype: u16) -> Vec<u8> {
@@ -431,9 +416,8 @@ mod tests {
     }
 
     fn raw(published: &Published, request: &[u8], datagram: bool) -> Option<(Vec<u8>, Response)> {
-        let identity = Identity { name: "ns1.test".into(), version: "aggregator 1".into() };
         let mut out = vec![0; 65535];
-        let response = answer(published, &identity, request, datagram, 0, &mut out)?;
+        let response = answer(published, request, datagram, 0, &mut out)?;
         out.truncate(response.length);
         Some((out, response))
     }
@@ -566,7 +550,7 @@ mod tests {
         let origin = Name::parse("z").unwrap();
         for (state, code) in [(State::NotReady, 14), (State::Expired, 24)] {
             let zone = Some(Arc::new(zone("z.", ZONE)));
-            let published = Published::new([Arc::new(Served { origin: origin.clone(), state, zone })], 1);
+            let published = Published::new(identity(), [Arc::new(Served { origin: origin.clone(), state, zone })], 1);
             let (bytes, response) = raw(&published, &with_opt(question("a.z", rtype::A), 1232, 0, &[]), true).unwrap();
             assert_eq!(response.rcode, rcode::SERVFAIL);
             assert_eq!(bytes[bytes.len() - 6..], [0, 15, 0, 2, 0, code]);
@@ -653,11 +637,10 @@ mod tests {
     #[test]
     fn addresses_rotate() {
         let published = published(&[("z.", "@ 30 SOA 1\nw 30 A 192.0.2.1\nw 30 A 192.0.2.2\nw 30 A 192.0.2.3")]);
-        let identity = Identity { name: String::new(), version: String::new() };
         let mut out = [0; 512];
         let mut first = |rotation| {
             let request = question("w.z", rtype::A);
-            let response = answer(&published, &identity, &request, true, rotation, &mut out).unwrap();
+            let response = answer(&published, &request, true, rotation, &mut out).unwrap();
             let message = Message::from_vec(&out[..response.length]).unwrap();
             assert_eq!(message.answers.len(), 3);
             message.answers[0].data.to_string()
