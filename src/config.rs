@@ -131,10 +131,10 @@ impl Config {
         // Editors put a byte order mark in front that neither format counts as text (RFC 8259 section 8.1).
         let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(text));
         let (tree, errors) = tree::parse(&source);
-        let Some(tree) = tree else { return Err(ConfigErrors(errors)) };
+        let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
         let mut reader = Reader::new(source, errors);
         let Some(root) = Fields::new(&mut reader, &tree, &schema::ROOT, "") else {
-            return Err(ConfigErrors(reader.finish().0));
+            return Err(reader.finish().expect_err("a root that is no table was reported"));
         };
         let server = server::read_sections(&mut reader, &root);
         let transfer = zones::read_transfer(&mut reader, &root);
@@ -151,10 +151,7 @@ impl Config {
         }
         let positions = server.places.iter().map(|(address, at)| (*address, reader.source.position(*at)));
         let listen_positions = positions.collect();
-        let (errors, warnings) = reader.finish();
-        if !errors.is_empty() {
-            return Err(ConfigErrors(errors));
-        }
+        let warnings = reader.finish()?;
         Ok(Config {
             path: path.to_path_buf(),
             server_name: server.name,

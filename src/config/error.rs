@@ -24,6 +24,15 @@ pub struct ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
+impl ConfigErrors {
+    /// Sorts errors by position and removes repeated ones.
+    pub fn new(mut errors: Vec<ConfigError>) -> ConfigErrors {
+        errors.sort_by_key(|error| (error.line, error.column));
+        errors.dedup();
+        ConfigErrors(errors)
+    }
+}
+
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.0.iter().enumerate() {

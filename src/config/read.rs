@@ -9,7 +9,7 @@
 //!
 //! RFCs: 1035 (names, mail addresses), 2181 section 8 (TTL), 4291 (IPv6 addresses).
 
-use crate::config::error::{ConfigError, Source};
+use crate::config::error::{ConfigError, ConfigErrors, Source};
 use crate::config::schema::{Table, suggest};
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::units;
@@ -42,14 +42,13 @@ impl<'t> Reader<'t> {
         self.warnings.push((at, message));
     }
 
-    /// The errors in file order, and the warnings in file order with their positions.
-    pub fn finish(mut self) -> (Vec<ConfigError>, Vec<String>) {
-        self.errors.sort_by_key(|error| (error.line, error.column));
-        self.errors.dedup();
+    /// The warnings in file order with their positions, when there are no errors.
+    pub fn finish(mut self) -> Result<Vec<String>, ConfigErrors> {
+        if !self.errors.is_empty() {
+            return Err(ConfigErrors::new(self.errors));
+        }
         self.warnings.sort_by_key(|(at, _)| *at);
-        let warnings =
-            self.warnings.iter().map(|(at, text)| format!("{}: {text}", self.source.position(*at))).collect();
-        (self.errors, warnings)
+        Ok(self.warnings.iter().map(|(at, text)| format!("{}: {text}", self.source.position(*at))).collect())
     }
 
     /// Notes that a value has the wrong type.
@@ -351,6 +350,16 @@ impl<'n> Fields<'n> {
     pub fn entry(&self, key: &str) -> Option<&'n Entry> {
         debug_assert!(self.table.has(key), "{key} is missing in the schema of {}", self.table.path);
         self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// Whether a key that must be there is not; a misspelt one counts as there, it was reported as such.
+    pub fn lacks(&self, key: &str) -> bool {
+        let keys = || self.table.keys.iter().map(|key| key.name);
+        let stands_for = |entry: &Entry| match self.table.has(&entry.key) {
+            true => entry.key == key,
+            false => suggest(&entry.key, keys()) == Some(key),
+        };
+        !self.entries.iter().any(stands_for)
     }
 
     /// The converted value of a key, when it is there and right.

@@ -116,13 +116,12 @@ impl Context<'_> {
 
     /// Reads the table form.
     fn read_fields(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut RegionPlan) {
-        match fields.entry("members") {
-            Some(entry) => plan.members = self.read_members(reader, "members", &entry.node).unwrap_or_default(),
-            None => {
-                let place = self.place();
-                reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
-            }
+        if fields.lacks("members") {
+            let place = self.place();
+            reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
         }
+        let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
+        plan.members = members.unwrap_or_default();
         if let Some(ns) = fields.read(reader, "ns", |r, key, node| self.read_ns(r, key, node)) {
             plan.ns = ns;
         }
@@ -174,7 +173,8 @@ impl Context<'_> {
                 reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
             } else if self.zones.contains_key(name) {
                 members.push(name.clone());
-            } else if !written[..index].iter().any(|(earlier, _, _)| earlier == name) {
+            } else if !self.zones.is_empty() && !written[..index].iter().any(|(earlier, _, _)| earlier == name) {
+                // Without any zone that was reported, and says it all.
                 let listed: Vec<&Name> = written.iter().map(|(name, _, _)| name).collect();
                 let message = self.explain_unknown(name, text, &listed);
                 reader.error(*at, message);

@@ -185,8 +185,8 @@ pub fn suggest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>)
     if length > 300 {
         return None;
     }
-    // One slip, and one more for each six characters.
-    let allowed = 1 + length / 6;
+    // One slip, and one more for each three characters; zone names are long and alike, so never more than five.
+    let allowed = 1 + (length / 3).min(4);
     let scored = candidates.into_iter().map(|candidate| (damerau_levenshtein(written, candidate), candidate));
     scored.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, found)| found)
 }
@@ -200,6 +200,7 @@ mod tests {
         let keys = || SERVER.keys.iter().map(|key| key.name);
         assert_eq!(suggest("lisen", keys()), Some("listen"));
         assert_eq!(suggest("tcp_idle_timout", keys()), Some("tcp_idle_timeout"));
+        assert_eq!(suggest("primary", ZONE.keys.iter().map(|key| key.name)), Some("primaries"));
         assert_eq!(suggest("colour", keys()), None);
         assert_eq!(suggest(&"x".repeat(100_000), keys()), None);
     }

@@ -142,7 +142,7 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
         ("certificate", "write the path of a PEM file"),
         ("key", "write the path of a PEM file"),
     ] {
-        if fields.entry(name).is_none() {
+        if fields.lacks(name) {
             reader.error(key_at, format!("{} has no \"{name}\"; {advice}", schema::TLS.path));
         }
     }

@@ -10,6 +10,7 @@
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::tree::{Entry, Node, Value};
+use crate::config::units::format_duration;
 use crate::name::Name;
 use crate::transfer::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 use std::collections::HashMap;
@@ -133,8 +134,7 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
         if let Some(at) = high_at.or(low_at)
             && *low > *high
         {
-            let (low, high) =
-                (crate::config::units::format_duration(*low), crate::config::units::format_duration(*high));
+            let (low, high) = (format_duration(*low), format_duration(*high));
             reader.error(
                 at,
                 format!(
@@ -152,10 +152,10 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
 pub fn read_zones(reader: &mut Reader<'_>, root: &Fields<'_>, transfer: &TransferSection) -> (Vec<ZonePlan>, Declared) {
     let mut plans = Vec::new();
     let mut declared = Declared::new();
-    let Some(section) = root.entry("zones") else {
+    if root.lacks("zones") {
         reader.error(0, format!("no zones; {NO_ZONES_ADVICE}"));
-        return (plans, declared);
-    };
+    }
+    let Some(section) = root.entry("zones") else { return (plans, declared) };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("zones", &section.node, "a table of zone names and addresses");
         return (plans, declared);
@@ -180,6 +180,7 @@ pub fn read_zones(reader: &mut Reader<'_>, root: &Fields<'_>, transfer: &Transfe
     (plans, declared)
 }
 
+/// What to write into a file without zones.
 const NO_ZONES_ADVICE: &str = "write [zones] and below it for each zone \"ZONE\" = \"ADDRESS OF ITS PRIMARY\"";
 
 /// Reads one zone in short or table form.
@@ -191,11 +192,10 @@ fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, transfer: &Tran
             let fields = Fields::new(reader, &entry.node, &schema::ZONE, &place)?;
             timers = read_timers(reader, &fields, timers, &place);
             let source = fields.read(reader, "source_address", Reader::source_address);
-            let Some(list) = fields.entry("primaries") else {
+            if fields.lacks("primaries") {
                 reader.error(entry.key_at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
-                return None;
-            };
-            read_primaries(reader, &place, "primaries", &list.node, source)
+            }
+            fields.read(reader, "primaries", |r, key, node| read_primaries(r, &place, key, node, source))
         }
         _ => read_primaries(reader, &place, &entry.key, &entry.node, None),
     }?;
@@ -248,11 +248,10 @@ fn read_primary(
         Value::Table(_) => {
             let fields = Fields::new(reader, node, &schema::PRIMARY, &format!("a primary of {place}"))?;
             let own = fields.read(reader, "source_address", Reader::source_address);
-            let Some(entry) = fields.entry("address") else {
+            if fields.lacks("address") {
                 reader.error(node.at, format!("a primary of {place} has no \"address\"; write address = \"ADDRESS\""));
-                return None;
-            };
-            (&entry.node, own)
+            }
+            (&fields.entry("address")?.node, own)
         }
         _ => (node, None),
     };
