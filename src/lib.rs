@@ -1,3 +1,4 @@
+pub mod config;
 pub mod merge;
 pub mod metrics;
 pub mod name;
