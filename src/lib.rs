@@ -1,3 +1,4 @@
+pub mod demo;
 pub mod merge;
 pub mod name;
 pub mod serial;
