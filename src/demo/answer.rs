@@ -182,6 +182,7 @@ fn answer_negative(zone: &Zone, query: &Query, rcode: Rcode) -> (Response, u16, 
     (response, AA, rcode)
 }
 
+/// Adds the NS set.
 fn push_name_servers(response: &mut Response, section: Section, zone: &Zone) {
     for data in zone.name_servers() {
         response.push(section, zone.origin().as_wire(), NS_TTL, &data);
@@ -189,5 +190,4 @@ fn push_name_servers(response: &mut Response, section: Section, zone: &Zone) {
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
 mod tests;

@@ -209,12 +209,14 @@ impl Datacenter {
         Zone::new(self.origin.clone(), self.apex.clone(), self.serial, records)
     }
 
+    /// Moves the serial when there was a change.
     fn advance_if(&mut self, changed: bool, now: SystemTime) {
         if changed {
             self.advance(now);
         }
     }
 
+    /// Starts up to `count` instances and tells how many.
     fn start(&mut self, service: &'static Service, count: usize) -> usize {
         for started in 0..count {
             let Some(host) = self.next_host() else {
@@ -305,6 +307,7 @@ impl Datacenter {
         }
     }
 
+    /// A name in the zone.
     fn name(&self, labels: &[&str]) -> Name {
         name_below(&self.origin, labels).expect("the longest name was tried when the datacenter was made")
     }
@@ -344,6 +347,7 @@ fn scatter(wire: &[u8]) -> u64 {
 struct Random(u64);
 
 impl Random {
+    /// The next 64 bits.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -362,5 +366,4 @@ impl Random {
 }
 
 #[cfg(test)]
-#[path = "instances_tests.rs"]
 mod tests;

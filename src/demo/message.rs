@@ -127,6 +127,7 @@ impl Query {
     }
 }
 
+/// Two octets in network order.
 fn read_u16(message: &[u8], position: usize) -> Result<u16, Unanswered> {
     let bytes = message.get(position..position + 2).ok_or(Unanswered::Unreadable)?;
     Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -212,12 +213,14 @@ impl Response {
         self.bytes
     }
 
+    /// Raises the number of records of a section in the header.
     fn count(&mut self, section: Section) {
         let place = section as usize;
         let count = u16::from_be_bytes([self.bytes[place], self.bytes[place + 1]]).saturating_add(1);
         self.bytes[place..place + 2].copy_from_slice(&count.to_be_bytes());
     }
 
+    /// Writes two octets in network order.
     fn put_u16(&mut self, value: u16) {
         self.bytes.extend_from_slice(&value.to_be_bytes());
     }
@@ -241,6 +244,7 @@ impl Response {
         self.bytes.push(0);
     }
 
+    /// Writes RDATA, with every name compressed.
     fn put_data(&mut self, data: &Data) {
         match data {
             Data::A(address) => self.bytes.extend_from_slice(&address.octets()),

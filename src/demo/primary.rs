@@ -96,6 +96,7 @@ impl Primary {
     }
 }
 
+/// Binds both sockets to one port.
 async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
     let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
     loop {
@@ -108,6 +109,7 @@ async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
     }
 }
 
+/// Answers over UDP for as long as the primary exists.
 async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
     let mut buffer = vec![0; usize::from(u16::MAX)];
     loop {
@@ -133,6 +135,7 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
     }
 }
 
+/// Takes connections for as long as the primary exists; they end with it.
 async fn accept_connections(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -184,6 +187,7 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
     }
 }
 
+/// Reads a message with its length in front.
 async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut message = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut message).await?;
@@ -198,5 +202,4 @@ async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()>
 }
 
 #[cfg(test)]
-#[path = "primary_tests.rs"]
 mod tests;

@@ -62,7 +62,7 @@ fn equal_seeds_make_equal_zones() {
 
 #[test]
 fn names_and_types_are_those_of_a_zone_that_cns_made() {
-    let genuine = oracle::read_zone(include_str!("../../tests/data/cns/axfr/us-west-1.cns.example.com.rrs"));
+    let genuine = oracle::read_zone(include_str!("../../../tests/data/cns/axfr/us-west-1.cns.example.com.rrs"));
     let (ours, theirs) = (shapes(&datacenter().zone()), shapes(&genuine));
     assert_eq!(ours.difference(&theirs).collect::<Vec<_>>(), Vec::<&(String, u16)>::new());
     // The genuine zone also has a network with its own prefix.

@@ -33,8 +33,8 @@ fn stream(zones: &Zones, message: &[u8]) -> Vec<Vec<u8>> {
 #[test]
 fn transfers_are_those_of_cns_octet_by_octet() {
     let captured = [
-        include_str!("../../tests/data/captures/cns-axfr-messages.json"),
-        include_str!("../../tests/data/captures/cns-axfr-messages-dc2.json"),
+        include_str!("../../../tests/data/captures/cns-axfr-messages.json"),
+        include_str!("../../../tests/data/captures/cns-axfr-messages-dc2.json"),
     ];
     let mut compared = 0;
     for capture in captured {
@@ -55,8 +55,8 @@ fn transfers_are_those_of_cns_octet_by_octet() {
 fn questions_are_answered_as_cns_answers_them() {
     // Not imitated: a reverse zone, the `_cns_meta` names, the suffix match that ignores label boundaries.
     const LEFT_OUT: [&str; 3] = ["reverse", "version", "suffix-without-dot"];
-    let zones = zones([read_zone(include_str!("../../tests/data/cns/axfr/us-west-1.cns.example.com.rrs"))]);
-    let fixture: Value = serde_json::from_str(include_str!("../../tests/data/cns/queries.json")).unwrap();
+    let zones = zones([read_zone(include_str!("../../../tests/data/cns/axfr/us-west-1.cns.example.com.rrs"))]);
+    let fixture: Value = serde_json::from_str(include_str!("../../../tests/data/cns/queries.json")).unwrap();
     let mut compared = 0;
     for case in fixture["queries"].as_array().unwrap() {
         let id = case["id"].as_str().unwrap();
