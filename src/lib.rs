@@ -1,4 +1,5 @@
 pub mod config;
+pub mod demo;
 pub mod merge;
 pub mod metrics;
 pub mod name;
