@@ -49,8 +49,6 @@ pub struct Config {
     pub regions: Vec<RegionPlan>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
-    /// How many transfers may run at the same time.
-    pub concurrent_transfers: usize,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
@@ -159,7 +157,6 @@ impl Config {
             zones,
             regions,
             audit: transfer.audit,
-            concurrent_transfers: transfer.concurrent,
             metrics: server.metrics,
             control: server.control,
             log: server.log,

@@ -4,6 +4,7 @@ pub mod merge;
 pub mod metrics;
 pub mod name;
 pub mod publish;
+pub mod rewrite;
 pub mod rr;
 pub mod serial;
 pub mod serve;

@@ -27,7 +27,6 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         Some(cron) => writeln!(out, "  full transfer of all zones: {cron} (UTC)")?,
         None => writeln!(out, "  full transfer of all zones: never")?,
     }
-    writeln!(out, "  transfers at the same time: {}", config.concurrent_transfers)?;
     if !config.warnings.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
