@@ -1,5 +1,6 @@
 pub mod config;
 pub mod demo;
+pub mod keeper;
 pub mod merge;
 pub mod metrics;
 pub mod name;
