@@ -1,7 +1,140 @@
+//! Transfers of zones from their primaries: one task for each zone.
+//!
+//! [`start`] makes the task and gives its handle, a [`Source`]. The task asks the primaries for the zone's serial,
+//! transfers the zone when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
+//! timer or for a [`Wake`].
+//!
+//! Invariants: tasks share nothing but the road to the keeper, so a bad primary costs only its own zone; the zone is
+//! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
+//! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
+//!
+//! Parts: `plan` what to do, `timers` when, `poll` SOA queries, `wire` and `axfr` zone transfers, `guard` versions that look
+//! wrong, `refresh` the steps in order, `status` what operators see, `error` what goes wrong.
+//!
+//! Cost: a poll is one round trip; a transfer O(records), compared with the served version on a blocking thread.
+
 pub mod axfr;
 pub mod error;
+pub mod guard;
 pub mod plan;
 pub mod poll;
+mod refresh;
+pub mod status;
+pub mod timers;
 pub mod wire;
+
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
+pub use status::Status;
+
+use crate::metrics::Metrics;
+use crate::publish::Publisher;
+use crate::source::{Update, Wake, WakeKind};
+use refresh::Task;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// Requests that may wait for an answer at a time; more are turned away.
+const MOST_WAITING: usize = 64;
+
+/// The answer to whoever sent a wake.
+type Answer = oneshot::Sender<Result<String, String>>;
+
+/// The handle of one zone's task, which ends when this is dropped.
+pub struct Source {
+    plan: ZonePlan,
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+/// Begins to keep a zone up to date. Must be called within a tokio runtime.
+pub fn start(
+    plan: ZonePlan,
+    updates: mpsc::Sender<Update>,
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+) -> Source {
+    let shared =
+        Arc::new(Shared { requests: Mutex::default(), bell: Notify::new(), status: Mutex::new(Status::new(&plan)) });
+    let task = Task::new(plan.clone(), updates, publisher, metrics, shared.clone());
+    let task = tokio::spawn(task.run()).abort_handle();
+    Source { plan, shared, task }
+}
+
+impl Source {
+    /// Asks the task to act; requests that wait together are answered together.
+    pub fn wake(&self, wake: Wake) {
+        let mut requests = self.shared.requests();
+        if let Some(done) = wake.done {
+            let refusal = if requests.ended {
+                Some("the zone's task has ended")
+            } else if requests.answers.len() >= MOST_WAITING {
+                Some("too many requests for this zone are waiting")
+            } else {
+                None
+            };
+            if let Some(refusal) = refusal {
+                // Whoever asked may have gone.
+                let _ = done.send(Err(refusal.to_owned()));
+                return;
+            }
+            requests.answers.push(done);
+        }
+        requests.kind = Some(stronger(requests.kind, wake.kind));
+        drop(requests);
+        self.shared.bell.notify_one();
+    }
+
+    /// What is known of the zone's way in.
+    pub fn status(&self) -> Status {
+        self.shared.status().clone()
+    }
+
+    /// What the task follows.
+    pub fn plan(&self) -> &ZonePlan {
+        &self.plan
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What the handle and the task both see. Locks are held for moments only.
+struct Shared {
+    requests: Mutex<Requests>,
+    bell: Notify,
+    status: Mutex<Status>,
+}
+
+impl Shared {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests that wait for the task.
+#[derive(Default)]
+struct Requests {
+    kind: Option<WakeKind>,
+    answers: Vec<Answer>,
+    ended: bool,
+}
+
+/// The stronger of two requests, which does what the weaker asks for, too.
+fn stronger(waiting: Option<WakeKind>, new: WakeKind) -> WakeKind {
+    let reach = |kind: WakeKind| match kind {
+        WakeKind::Refresh => 0,
+        WakeKind::Audit => 1,
+        WakeKind::Retransfer { accept: false } => 2,
+        WakeKind::Retransfer { accept: true } => 3,
+    };
+    waiting.filter(|kind| reach(*kind) >= reach(new)).unwrap_or(new)
+}

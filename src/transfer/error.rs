@@ -54,7 +54,9 @@ pub enum TransferError {
     Id,
     #[error("the message answers another question")]
     Question,
-    #[error("the closing SOA differs from the opening one, the zone changed while it was sent: serial {first}, then {last}")]
+    #[error(
+        "the closing SOA differs from the opening one, the zone changed while it was sent: serial {first}, then {last}"
+    )]
     ClosingSoa { first: Serial, last: Serial },
     #[error("slower than {0} bytes a second")]
     Slow(u64),
@@ -68,6 +70,8 @@ pub enum TransferError {
     Regressed { ours: Serial, theirs: Serial },
     #[error("the poll failed: {0}")]
     Poll(Box<str>),
+    #[error("the program is stopping")]
+    Stopped,
 }
 
 impl TransferError {
@@ -100,6 +104,7 @@ impl TransferError {
             TransferError::TooManyMessages(_) => "too_many_messages",
             TransferError::Regressed { .. } => "regressed",
             TransferError::Poll(_) => "poll",
+            TransferError::Stopped => "stopped",
         }
     }
 

@@ -25,16 +25,16 @@ const RATE_GRACE: Duration = Duration::from_secs(10);
 /// Bytes asked from the kernel at a time: the longest message with its length.
 const BUFFER_BYTES: usize = 65_537;
 
-/// A complete transfer, not yet a zone.
-pub struct Fetched {
+/// What a complete transfer was like.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
     pub soa: Soa,
-    pub loader: Loader,
     pub bytes: u64,
     pub messages: u64,
 }
 
 /// Transfers a zone from a primary.
-pub async fn fetch(zone: &Name, primary: &PrimaryPlan, limits: &Limits) -> Result<Fetched, TransferError> {
+pub async fn fetch(zone: &Name, primary: &PrimaryPlan, limits: &Limits) -> Result<(Summary, Loader), TransferError> {
     let begun = Instant::now();
     let stream = match timeout(limits.connect_timeout, connect(primary)).await {
         Ok(stream) => stream?,
@@ -64,7 +64,7 @@ async fn exchange(
     query: &[u8],
     limits: &Limits,
     begun: Instant,
-) -> Result<Fetched, TransferError> {
+) -> Result<(Summary, Loader), TransferError> {
     let mut incoming = Incoming {
         stream: BufReader::with_capacity(BUFFER_BYTES, stream),
         limits,
@@ -85,7 +85,7 @@ async fn exchange(
         }
     }
     let (soa, loader) = reader.0.take().expect("taken only here").finish()?;
-    Ok(Fetched { soa, loader, bytes: incoming.bytes, messages: incoming.messages })
+    Ok((Summary { soa, bytes: incoming.bytes, messages: incoming.messages }, loader))
 }
 
 /// A reader whose records, when the transfer fails, are freed where it stops no other zone's task.
