@@ -179,14 +179,136 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
         } else {
             (message, TransferError::Timeout(Phase::Message))
         };
-        if rate > 0 {
-            // What has come is enough until then, at the least rate.
-            let enough = Duration::from_millis((self.bytes.saturating_mul(1000)) / rate);
-            let slow = self.begun + enough.max(RATE_GRACE);
+        // What has come is enough until then, at the least rate; a rate of zero asks for nothing.
+        if let Some(enough) = self.bytes.saturating_mul(1000).checked_div(rate) {
+            let slow = self.begun + Duration::from_millis(enough).max(RATE_GRACE);
             if slow < first.0 {
                 first = (slow, TransferError::Slow(rate));
             }
         }
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::axfr::tests::{Message, soa};
+    use tokio::io::DuplexStream;
+
+    fn zone() -> Name {
+        Name::parse("z.example").unwrap()
+    }
+
+    fn frame(message: &[u8]) -> Vec<u8> {
+        [&(message.len() as u16).to_be_bytes(), message].concat()
+    }
+
+    /// A zone of as many address records in one message, its length in front.
+    fn answer(records: u32) -> Vec<u8> {
+        let mut message = Message::new(7, true);
+        message.record(b"", 6, &soa(1));
+        (0..records).for_each(|number| message.record(b"\x01a", 1, &number.to_be_bytes()));
+        message.record(b"", 6, &soa(1));
+        frame(&message.bytes)
+    }
+
+    /// Runs an exchange against a primary played by `play`.
+    async fn against<F: Future<Output = ()>>(
+        limits: Limits,
+        play: impl FnOnce(DuplexStream) -> F,
+    ) -> Result<(Summary, Loader), TransferError> {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 17);
+        let query = write_query(&zone(), 7);
+        let client = async {
+            let begun = Instant::now();
+            exchange(ours, AxfrReader::new(zone(), 7), &query, &limits, begun).await
+        };
+        let primary = async {
+            let mut received = vec![0; query.len() + 2];
+            theirs.read_exact(&mut received).await.unwrap();
+            assert_eq!(received, frame(&query));
+            play(theirs).await;
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            result = client => result,
+            () = primary => unreachable!("the primary never ends"),
+        }
+    }
+
+    /// Writes a byte every so often until the other end has gone.
+    async fn dribble(mut stream: DuplexStream, bytes: Vec<u8>, pause: Duration) {
+        for byte in bytes {
+            if stream.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        std::future::pending::<()>().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_may_come_byte_by_byte() {
+        let limits = Limits { min_rate_bytes: 0, ..Limits::default() };
+        let (summary, loader) =
+            against(limits, |stream| dribble(stream, answer(3), Duration::from_millis(10))).await.unwrap();
+        assert_eq!((summary.messages, loader.records()), (1, 4));
+        assert_eq!(summary.bytes, answer(3).len() as u64);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_message_is_taken() {
+        // Each record is 27 bytes; the header, the question and two SOA are the rest.
+        let bytes = answer((65_535 - answer(0).len() as u32) / 27);
+        assert!(bytes.len() > 65_500);
+        let result = against(Limits::default(), |mut stream| async move { stream.write_all(&bytes).await.unwrap() });
+        assert_eq!(result.await.unwrap().0.messages, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clocks_run_out_with_their_own_names() {
+        let second = Duration::from_secs(1);
+        let begun = Instant::now();
+        let result = against(Limits::default(), |stream| dribble(stream, answer(1000), second / 5)).await;
+        assert_eq!(result.err().unwrap().reason(), "slow");
+        assert_eq!(begun.elapsed().as_secs(), 10, "found out in the tenth second");
+
+        let limits = Limits { min_rate_bytes: 0, ..Limits::default() };
+        let result = against(limits, |stream| dribble(stream, answer(1000), second / 5)).await;
+        assert_eq!(result.err().unwrap().reason(), "timeout_message");
+
+        let limits = Limits { min_rate_bytes: 0, total_timeout: 3 * second, ..Limits::default() };
+        let result = against(limits, |stream| dribble(stream, answer(1000), second / 5)).await;
+        assert_eq!(result.err().unwrap().reason(), "timeout_total");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counters_run_over_with_their_own_names() {
+        let endless = |mut stream: DuplexStream| async move {
+            let mut message = Message::new(7, true);
+            message.record(b"", 6, &soa(1));
+            stream.write_all(&frame(&message.bytes)).await.unwrap();
+            let mut more = Message::new(7, false);
+            (0..50u32).for_each(|number| more.record(b"\x01a", 1, &number.to_be_bytes()));
+            while stream.write_all(&frame(&more.bytes)).await.is_ok() {}
+        };
+        let limits = Limits { max_bytes: 100_000, ..Limits::default() };
+        assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_large");
+        let limits = Limits { max_records: 10_000, ..Limits::default() };
+        assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_many_records");
+        let limits = Limits { max_messages: 100, ..Limits::default() };
+        assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_many_messages");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_connection_is_closed() {
+        let cut = |mut stream: DuplexStream| async move {
+            let bytes = answer(3);
+            stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
+            stream.shutdown().await.unwrap();
+            std::future::pending::<()>().await
+        };
+        assert_eq!(against(Limits::default(), cut).await.err().unwrap().reason(), "closed");
     }
 }
