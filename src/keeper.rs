@@ -34,9 +34,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Conflicts logged one by one after an update; the rest is a number.
 const LOGGED_CONFLICTS: usize = 20;
 
-/// What the keeper is told.
-pub enum Message {
-    Update(Update),
+/// What the daemon tells the keeper.
+pub enum Command {
     /// Another set of zones and regions; answered when it is published.
     Plan(Plan, oneshot::Sender<PlanChanges>),
     Status(oneshot::Sender<Snapshot>),
@@ -100,12 +99,19 @@ pub struct Keeper {
     generation: u64,
 }
 
-/// Starts the keeper; it ends when all senders are gone.
-pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> mpsc::Sender<Message> {
-    // Sources wait for an answer to each update, so the queue never holds more than one of each.
-    let (sender, receiver) = mpsc::channel(1024);
-    tokio::spawn(Keeper::new(publisher, metrics).run(receiver));
-    sender
+/// The ways to a running keeper: for sources, and for the daemon.
+pub struct Handle {
+    pub updates: mpsc::Sender<Update>,
+    pub commands: mpsc::Sender<Command>,
+}
+
+/// Starts the keeper; it ends when the daemon lets its handle go.
+pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Handle {
+    // Sources wait until an update is published, so the queue never holds more than one of each.
+    let (updates, waiting_updates) = mpsc::channel(1024);
+    let (commands, waiting_commands) = mpsc::channel(64);
+    tokio::spawn(Keeper::new(publisher, metrics).run(waiting_updates, waiting_commands));
+    Handle { updates, commands }
 }
 
 impl Keeper {
@@ -121,45 +127,44 @@ impl Keeper {
         }
     }
 
-    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn run(mut self, mut updates: mpsc::Receiver<Update>, mut commands: mpsc::Receiver<Command>) {
         loop {
-            let first = match tokio::time::timeout(TICK, messages.recv()).await {
-                Ok(None) => return,
-                Ok(message) => message,
-                Err(_) => None,
-            };
-            let mut batch: Vec<Message> = first.into_iter().collect();
-            while let Ok(message) = messages.try_recv() {
-                batch.push(message);
+            let mut batch = (Vec::new(), Vec::new());
+            tokio::select! {
+                Some(update) = updates.recv() => batch.0.push(update),
+                command = commands.recv() => match command {
+                    Some(command) => batch.1.push(command),
+                    None => return,
+                },
+                () = tokio::time::sleep(TICK) => {}
+            }
+            while let Ok(update) = updates.try_recv() {
+                batch.0.push(update);
+            }
+            while let Ok(command) = commands.try_recv() {
+                batch.1.push(command);
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
-            tokio::task::block_in_place(|| self.handle(batch));
+            tokio::task::block_in_place(|| self.handle(batch.0, batch.1));
         }
     }
 
     /// Handles a batch and publishes once.
-    fn handle(&mut self, batch: Vec<Message>) {
+    fn handle(&mut self, updates: Vec<Update>, commands: Vec<Command>) {
         let started = Instant::now();
         let mut touched = HashMap::new();
-        let mut waiting = Vec::new();
         let mut plans = Vec::new();
         let mut statuses = Vec::new();
-        let mut changed = false;
-        for message in batch {
-            match message {
-                Message::Update(update) => {
-                    waiting.extend(self.take_update(update, &mut touched));
-                }
-                Message::Plan(plan, done) => {
-                    let changes = self.take_plan(plan);
-                    changed = true;
-                    plans.push((changes, done));
-                }
-                Message::Status(reply) => statuses.push(reply),
+        for command in commands {
+            match command {
+                Command::Plan(plan, done) => plans.push((self.take_plan(plan), done)),
+                Command::Status(reply) => statuses.push(reply),
             }
         }
+        let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched));
+        let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
-        changed |= !touched.is_empty();
+        let mut changed = !touched.is_empty() || !plans.is_empty();
         changed |= self.merge(&touched);
         changed |= self.settle_regions(started);
         if changed {

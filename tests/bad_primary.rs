@@ -6,7 +6,7 @@ mod primary;
 
 use aggregator::metrics::Metrics;
 use aggregator::name::Name;
-use aggregator::publish::{Published, Publisher, Served, State};
+use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::source::{Change, Update, Wake, WakeKind};
 use aggregator::transfer::{self, Limits, PrimaryPlan, Source, TimerBounds, ZonePlan};
 use aggregator::zone::Zone;
@@ -52,7 +52,7 @@ fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
 }
 
 fn publish(publisher: &Publisher, state: State, zone: Option<Arc<Zone>>) {
-    publisher.publish(Published::new([Arc::new(Served { origin: zone_name(), state, zone })], 0));
+    publisher.publish(Published::new(Identity::default(), [Arc::new(Served { origin: zone_name(), state, zone })], 0));
 }
 
 async fn keep(mut updates: mpsc::Receiver<Update>, publisher: Arc<Publisher>, changes: Arc<Mutex<Vec<&'static str>>>) {

@@ -44,7 +44,7 @@ impl Bench {
         let (sender, mut changes) = oneshot::channel();
         let zones = zones.iter().map(|zone| (name(zone), TimerBounds::default())).collect();
         let plan = Plan { identity: Identity::default(), zones, regions };
-        self.keeper.handle(vec![Message::Plan(plan, sender)]);
+        self.keeper.handle(Vec::new(), vec![Command::Plan(plan, sender)]);
         changes.try_recv().unwrap()
     }
 
@@ -59,7 +59,7 @@ impl Bench {
         let (published, mut done) = oneshot::channel();
         let refreshed = Instant::now().checked_sub(age).unwrap();
         let update = Update { zone: name(zone), change, refreshed, published: Some(published) };
-        self.keeper.handle(vec![Message::Update(update)]);
+        self.keeper.handle(vec![update], Vec::new());
         done.try_recv().unwrap();
     }
 
@@ -146,14 +146,14 @@ fn one_batch_is_one_publication() {
     let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
     let update = |zone: &str| {
         let change = Change::Load { loaded: Box::new(load(zone, "@ 30 SOA 7\na 30 A 192.0.2.1", None)), base: None };
-        Message::Update(Update { zone: name(zone), change, refreshed: Instant::now(), published: None })
+        Update { zone: name(zone), change, refreshed: Instant::now(), published: None }
     };
     let before = bench.publisher.load().generation;
-    bench.keeper.handle(vec![update("w1.x."), update("w2.x.")]);
+    bench.keeper.handle(vec![update("w1.x."), update("w2.x.")], Vec::new());
     assert_eq!(bench.publisher.load().generation, before + 1);
     assert_eq!(bench.keeper.regions[&name("w.x")].region.zone.as_ref().unwrap().soa.serial.0, 14);
     // A tick in which nothing happens publishes nothing.
-    bench.keeper.handle(Vec::new());
+    bench.keeper.handle(Vec::new(), Vec::new());
     assert_eq!(bench.publisher.load().generation, before + 1);
 }
 
@@ -161,6 +161,6 @@ fn one_batch_is_one_publication() {
 fn news_of_a_zone_that_is_gone_is_dropped() {
     let mut bench = Bench::new(&["w1.x"], Vec::new());
     let update = Update { zone: name("w9.x"), change: Change::Current, refreshed: Instant::now(), published: None };
-    bench.keeper.handle(vec![Message::Update(update)]);
+    bench.keeper.handle(vec![update], Vec::new());
     assert!(bench.publisher.load().get(&name("w9.x")).is_none());
 }
