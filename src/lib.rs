@@ -1,5 +1,6 @@
 pub mod config;
 pub mod control;
+pub mod daemon;
 pub mod demo;
 pub mod keeper;
 pub mod log;
