@@ -76,8 +76,7 @@ mod tests {
             }
         }
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let subscriber =
-            tracing_subscriber::registry().with(parse_filter(filter).unwrap()).with(Collect(seen.clone()));
+        let subscriber = tracing_subscriber::registry().with(parse_filter(filter).unwrap()).with(Collect(seen.clone()));
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(target: "hickory_server::server", "x");
             tracing::info!(target: "hickory_server::server", "x");

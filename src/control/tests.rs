@@ -172,8 +172,7 @@ async fn a_connection_that_breaks_off_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
-    let answers: [&[u8]; 4] =
-        [b"", b"{\"ok\":true", b"{\"ok\":true,\"data\":null,\"text_bytes\":5}\nabc", b"hello\n"];
+    let answers: [&[u8]; 4] = [b"", b"{\"ok\":true", b"{\"ok\":true,\"data\":null,\"text_bytes\":5}\nabc", b"hello\n"];
     tokio::spawn(async move {
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();

@@ -277,7 +277,8 @@ mod tests {
     async fn paths_methods_and_mistakes() {
         let ready = Arc::new(AtomicBool::new(false));
         let listener = start(PATIENCE, ready.clone());
-        let get = async |line: &str| exchange(listener.address(), format!("{line}\r\nHost: x\r\n\r\n").as_bytes()).await;
+        let get =
+            async |line: &str| exchange(listener.address(), format!("{line}\r\nHost: x\r\n\r\n").as_bytes()).await;
         let metrics = get("GET /metrics HTTP/1.1").await;
         assert!(metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
         assert!(metrics.contains("\r\nConnection: close\r\n") && metrics.contains("\naggregator_build_info{"));
@@ -348,9 +349,8 @@ mod tests {
     fn regions_decide_where_there_are_any() {
         let name = |text: &str| Name::parse(text).unwrap();
         let published = |states: &[(&str, State)]| {
-            let served = |(origin, state): &(&str, State)| {
-                Arc::new(Served { origin: name(origin), state: *state, zone: None })
-            };
+            let served =
+                |(origin, state): &(&str, State)| Arc::new(Served { origin: name(origin), state: *state, zone: None });
             Published::new(Identity::default(), states.iter().map(served), 1)
         };
         let one_down = published(&[("b", State::Expired), ("a", State::NotReady), ("r", State::Ok)]);

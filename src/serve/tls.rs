@@ -130,11 +130,8 @@ impl TlsListener {
             .with_no_client_auth()
             .with_cert_resolver(resolver.clone());
         config.alpn_protocols = vec![b"dot".to_vec()];
-        let handler = Handler {
-            publisher: publisher.clone(),
-            counters: metrics.query_counters(),
-            rotation: Arc::default(),
-        };
+        let handler =
+            Handler { publisher: publisher.clone(), counters: metrics.query_counters(), rotation: Arc::default() };
         self.resolver = Some(resolver);
         self.task = Some(tokio::spawn(run(listener, Arc::new(config), idle, handler)).abort_handle());
         Ok(())
@@ -160,9 +157,10 @@ impl Drop for TlsListener {
 async fn run(listener: std::net::TcpListener, config: Arc<ServerConfig>, idle: Duration, handler: Handler) {
     loop {
         let mut server = Server::new(handler.clone());
-        let registered = listener.try_clone().and_then(TcpListener::from_std).and_then(|listener| {
-            server.register_tls_listener_with_tls_config(listener, idle, config.clone())
-        });
+        let registered = listener
+            .try_clone()
+            .and_then(TcpListener::from_std)
+            .and_then(|listener| server.register_tls_listener_with_tls_config(listener, idle, config.clone()));
         let ended = match registered {
             Ok(()) => server.block_until_done().await.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
