@@ -13,6 +13,7 @@
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names).
 
 mod error;
+mod json;
 mod plan;
 mod read;
 mod regions;
@@ -23,6 +24,7 @@ mod units;
 mod zones;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use server::DEFAULT_SOCKET;
 pub use units::{format_duration, format_size, parse_duration, parse_size};
 
 use crate::merge::RegionPlan;
@@ -124,6 +126,11 @@ impl Config {
         text
     }
 
+    /// The plan as programs read it.
+    pub fn plan_json(&self) -> serde_json::Value {
+        json::describe_plan(self)
+    }
+
     /// Goes through all three steps.
     fn build(path: &Path, text: &str, check_files: bool) -> Result<Config, ConfigErrors> {
         // Editors put a byte order mark in front that neither format counts as text (RFC 8259 section 8.1).
@@ -163,5 +170,18 @@ impl Config {
             warnings,
             listen_positions,
         })
+    }
+}
+
+/// The control socket that a file names, which may be wrong in other places: the way to a server that runs while its
+/// file is being edited. None if the file cannot tell.
+pub fn find_socket(path: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(path).ok()?;
+    let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(&text));
+    let (tree, complete) = tree::salvage(&source);
+    match tree?.get("control").and_then(|control| control.get("socket")).map(|socket| &socket.value) {
+        Some(tree::Value::Text(socket)) => Some(path.parent().unwrap_or_else(|| "".as_ref()).join(socket)),
+        None if complete => Some(PathBuf::from(DEFAULT_SOCKET)),
+        _ => None,
     }
 }

@@ -132,7 +132,7 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
 }
 
 /// A pattern as it is written in the file.
-fn describe_pattern(pattern: &OwnerPattern) -> String {
+pub fn describe_pattern(pattern: &OwnerPattern) -> String {
     let name = pattern.name.to_string();
     format!("{}{}", if pattern.below { "*." } else { "" }, name.trim_end_matches('.'))
 }
