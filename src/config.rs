@@ -119,6 +119,11 @@ impl Config {
         found.map(|(_, position)| position.clone())
     }
 
+    /// Where a listen address comes from: its position, or the file for a default.
+    pub fn place_of(&self, address: SocketAddr) -> String {
+        self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
+    }
+
     /// The plan as people read it.
     pub fn plan_text(&self) -> String {
         let mut text = String::new();

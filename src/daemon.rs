@@ -9,12 +9,10 @@
 mod listeners;
 mod status;
 
-pub use listeners::describe;
-
-use crate::config::Config;
+use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::keeper::{self, Plan, PlanChanges};
-use crate::log::LogHandle;
+use crate::log::{self, LogHandle};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Publisher};
@@ -28,8 +26,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 /// Why the server cannot start.
@@ -60,6 +60,40 @@ pub struct Daemon {
     commands: mpsc::Receiver<control::Command>,
     command_sender: mpsc::Sender<control::Command>,
     log: Option<LogHandle>,
+}
+
+/// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
+pub fn run(config: Config) -> ExitCode {
+    let log = log::start(&config.log.level, config.log.format == LogFormat::Json);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = match (log, runtime) {
+        (Ok(log), Ok(runtime)) => runtime.block_on(async {
+            let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
+            Daemon::start(config, Some(log)).await?.run_until(end).await;
+            Ok(())
+        }),
+        (Err(error), _) => Err(RunError::Start(error.to_string())),
+        (_, Err(error)) => Err(RunError::Start(error.to_string())),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ready when the process is asked to end.
+fn end_signal() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 impl Daemon {
@@ -114,7 +148,7 @@ impl Daemon {
     /// Serves until `end` is ready or an operator says stop.
     pub async fn run_until(mut self, end: impl Future<Output = ()>) {
         tokio::pin!(end);
-        let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+        let mut hangup = signal(SignalKind::hangup()).ok();
         let stop = loop {
             let hung_up = async {
                 match &mut hangup {

@@ -74,8 +74,7 @@ fn examine(config: &Config) -> Findings {
             held.push(error.address.to_string());
             continue;
         }
-        let position = config.listen_position(error.address).unwrap_or_else(|| config.path.display().to_string());
-        findings.errors.push(format!("{position}: {error}"));
+        findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
     }
     if !held.is_empty() {
         let socket = config.control.socket.display();

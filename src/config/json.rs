@@ -41,7 +41,6 @@ pub fn describe_plan(config: &Config) -> Value {
         "zones": config.zones.iter().map(describe_zone).collect::<Vec<_>>(),
         "aggregations": config.regions.iter().map(describe_region).collect::<Vec<_>>(),
         "audit": config.audit,
-        "concurrent_transfers": config.concurrent_transfers,
         "warnings": config.warnings,
     })
 }

@@ -9,13 +9,13 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
+use crate::serve::BindError;
 use crate::serve::http::{HttpListener, readiness};
 use crate::serve::stream::{StreamContext, StreamListener};
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
 use arc_swap::ArcSwap;
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,7 +56,9 @@ impl Listeners {
     pub fn bind(&self, config: &Config) -> Result<Bound, Vec<String>> {
         let mut sockets = Sockets::default();
         let mut errors = Vec::new();
-        let mut failed = |address: SocketAddr, error: io::Error| errors.push(describe(config, address, &error));
+        let mut failed = |address: SocketAddr, error: io::Error| {
+            errors.push(format!("{}: {}", config.place_of(address), BindError { address, error }))
+        };
         for &address in config.listen.dns.iter().filter(|address| !self.sockets.dns.contains_key(address)) {
             match bind_dns(address) {
                 Ok(pair) => _ = sockets.dns.insert(address, pair),
@@ -166,18 +168,4 @@ fn bind_dns(address: SocketAddr) -> io::Result<(UdpListener, StreamListener)> {
 fn is_optional(config: &Config, address: SocketAddr, error: &io::Error) -> bool {
     let no_family = matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL));
     config.listen_position(address).is_none() && no_family
-}
-
-/// Says what is wrong and what to do, at the place where the file names the address.
-pub fn describe(config: &Config, address: SocketAddr, error: &io::Error) -> String {
-    let place = config.listen_position(address).unwrap_or_else(|| config.path.display().to_string());
-    let (what, advice): (&dyn Display, _) = match error.kind() {
-        io::ErrorKind::AddrInUse => (&"address in use", "stop the other server or choose another port"),
-        io::ErrorKind::PermissionDenied => {
-            (&"permission denied", "run as root, grant CAP_NET_BIND_SERVICE, or choose a port from 1024 on")
-        }
-        io::ErrorKind::AddrNotAvailable => (&"this machine has no such address", "choose one of its addresses"),
-        _ => (error, "choose another address"),
-    };
-    format!("{place}: cannot listen on {address}: {what}; {advice}")
 }
