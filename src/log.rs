@@ -105,6 +105,18 @@ mod tests {
     }
 
     #[test]
+    fn the_filter_of_the_running_log_can_change() {
+        let handle = start("error", false).unwrap();
+        assert!(!tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
+        handle.set_filter("info").unwrap();
+        assert!(tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
+        assert!(handle.set_filter("a=loud").is_err());
+        assert!(tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
+        assert!(matches!(start("info", true), Err(LogError::Taken)));
+        handle.set_filter("off").unwrap();
+    }
+
+    #[test]
     fn a_wrong_filter_is_refused() {
         assert!(parse_filter("a=loud").err().unwrap().to_string().starts_with("\"a=loud\" is no log filter"));
     }

@@ -182,7 +182,7 @@ async fn the_certificate_changes_without_a_new_listener() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_clients_are_closed_and_so_is_a_dropped_listener() {
-    let fixture = Fixture::start(Duration::from_millis(500));
+    let fixture = Fixture::start(Duration::from_secs(2));
     let address = fixture.tls.address();
     let mut silent = TcpStream::connect(address).unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

@@ -16,10 +16,11 @@ use crate::serve::answer::answer;
 use crate::serve::stream::listen;
 use arc_swap::ArcSwap;
 use hickory_proto::op::{Header, HeaderCounts, Message, Metadata, ResponseCode};
+use hickory_proto::serialize::binary::BinDecoder;
 use hickory_server::Server;
 use hickory_server::net::runtime::Time;
 use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
-use hickory_server::zone_handler::MessageResponseBuilder;
+use hickory_server::zone_handler::{MessageResponseBuilder, Queries};
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -179,11 +180,12 @@ struct Handler {
 }
 
 impl Handler {
-    /// The answer as hickory's message, or none if there must not be any.
+    /// The answer as hickory's message, or none if it cannot be had as such.
     fn answer(&self, request: &[u8]) -> Option<Message> {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         let rotation = self.rotation.fetch_add(1, Ordering::Relaxed);
         let Some(response) = answer(&self.publisher.load(), request, false, rotation, &mut buffer) else {
+            // hickory has dropped responses and stumps already.
             self.counters.count_dropped_shared();
             return None;
         };
@@ -211,7 +213,10 @@ impl RequestHandler for Handler {
     ) -> ResponseInfo {
         let sent = match self.answer(request.as_slice()) {
             Some(message) => {
-                let builder = MessageResponseBuilder::new(&request.queries, message.edns.as_ref());
+                // An unknown opcode is answered without the question, whose form only the opcode could tell.
+                let none = Queries::read(&mut BinDecoder::new(&[]), 0).expect("no questions need no octets");
+                let queries = if message.queries.is_empty() { &none } else { &request.queries };
+                let builder = MessageResponseBuilder::new(queries, message.edns.as_ref());
                 let Message { metadata, answers, authorities, additionals, .. } = &message;
                 response_handle.send_response(builder.build(*metadata, answers, authorities, [], additionals)).await
             }
