@@ -105,7 +105,7 @@ impl Secondary {
     }
 
     async fn wait_for_failure(&self, failure: &str) {
-        eventually(&format!("{failure} in {:?}", self.source.status()), || self.failures().contains(failure)).await;
+        eventually(failure, || self.failures().contains(failure)).await;
     }
 
     async fn ask(&self, kind: WakeKind) -> Result<String, String> {
