@@ -140,7 +140,7 @@ fn rcode_text(rcode: u16) -> String {
         3 => "the primary answered NXDOMAIN: it does not have the zone".to_owned(),
         4 => "the primary answered NOTIMP: it does not offer transfers".to_owned(),
         5 => "the primary answered REFUSED: its allow_transfer lacks this server's address \
-              (the zone's source_address, if set)"
+              (the zone's source_address, if set), or it does not have the zone"
             .to_owned(),
         9 => "the primary answered NOTAUTH: it does not have the zone".to_owned(),
         other => format!("the primary answered with response code {other}"),

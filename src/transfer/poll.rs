@@ -72,8 +72,9 @@ async fn ask_tcp(
     patience: Duration,
 ) -> Result<DnsResponse, TransferError> {
     let source = primary.source.map(|source| SocketAddr::new(source, 0));
+    // The provider owns the task that drives the connection, and must outlive the exchange.
     let provider = TokioRuntimeProvider::new();
-    let exchange = TcpClientStream::exchange(primary.address, source, patience, None, provider)
+    let exchange = TcpClientStream::exchange(primary.address, source, patience, None, provider.clone())
         .await
         .map_err(|error| connect_error(primary, error))?;
     exchange.send(request(owner)).first_answer().await.map_err(exchange_error)

@@ -381,12 +381,6 @@ impl Task {
             Ok(_) => {
                 let now = unix_seconds(SystemTime::now());
                 self.metrics.transfer_success.with_label_values(&[zone, primary, kind]).set(now);
-                status.success = Some(now);
-                // A poll that succeeds says nothing about transfers.
-                if status.failures > 0 && (kind == AXFR || status.failed_kind == Some(SOA)) {
-                    info!(%zone, %primary, kind, failures = status.failures, "the primary is well again");
-                    (status.failures, status.reason, status.failed_kind) = (0, None, None);
-                }
             }
             Err(error) => {
                 let reason = error.reason();
@@ -398,7 +392,7 @@ impl Task {
                 } else {
                     warn!(%zone, %primary, kind, reason, "{error}");
                 }
-                (status.reason, status.failed_kind) = (Some(reason), Some(kind));
+                status.reason = Some(reason);
             }
         }
         result
@@ -411,9 +405,16 @@ impl Task {
         self.shared.status().primaries[index].announced = Some(serial);
     }
 
-    /// Notes what came of an attempt that succeeded.
+    /// Notes that a primary did all that was asked of it, and what came of that.
     fn note_result(&self, index: usize, result: String) {
-        self.shared.status().primaries[index].result = result;
+        let mut status = self.shared.status();
+        let status = &mut status.primaries[index];
+        if status.failures > 0 {
+            let (zone, primary) = (&self.zone, &self.labels[index]);
+            info!(%zone, %primary, failures = status.failures, "the primary is well again: {result}");
+        }
+        status.success = Some(unix_seconds(SystemTime::now()));
+        (status.failures, status.reason, status.result) = (0, None, result);
     }
 
     /// Counts what a version brought.

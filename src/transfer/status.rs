@@ -30,16 +30,13 @@ pub struct PrimaryStatus {
     pub announced: Option<Serial>,
     /// What came of the last attempt, in words.
     pub result: String,
-    /// When it last answered as it should.
+    /// When it last confirmed the zone or sent it.
     pub success: Option<i64>,
     /// Failed attempts since.
     pub failures: u32,
     /// Label of the last failure, so that the log tells each failure once.
     #[serde(skip)]
     pub reason: Option<&'static str>,
-    /// Whether that was a poll or a zone transfer.
-    #[serde(skip)]
-    pub failed_kind: Option<&'static str>,
 }
 
 /// A version that waits for confirmation (see `guard`).
@@ -81,7 +78,6 @@ impl Status {
             success: None,
             failures: 0,
             reason: None,
-            failed_kind: None,
         });
         Status {
             zone: plan.zone.clone(),
