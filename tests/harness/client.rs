@@ -182,6 +182,11 @@ pub fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 /// Decodes an answer with our own reader, and demands that hickory-proto can read it as well.
 pub fn decode(bytes: &[u8]) -> io::Result<Message> {
     let message = Message::decode(bytes).map_err(|text| io::Error::new(io::ErrorKind::InvalidData, text))?;
+    // RDATA without octets is allowed (RFC 3597 section 3), but hickory-proto knows it from updates only.
+    let sections = [&message.answer, &message.authority, &message.additional];
+    if sections.into_iter().flatten().any(|record| record.rdata.is_empty()) {
+        return Ok(message);
+    }
     if let Err(error) = hickory_proto::op::Message::from_vec(bytes) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("hickory-proto: {error}")));
     }

@@ -25,7 +25,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
         "server:\n  rundir: \"{home}\"\n  listen: 127.0.0.1@{port}\n  pidfile: \"{home}/knot.pid\"\n  \
          udp-workers: 1\n  tcp-workers: 2\n  background-workers: 1\n  tcp-max-clients: 500\n\
          control:\n  listen: \"{home}/knot.sock\"\n\
-         log:\n  - target: stderr\n    any: warning\n\
+         log:\n  - target: stderr\n    any: error\n\
          database:\n  storage: \"{home}\"\n\
          acl:\n  - id: axfr\n    address: 127.0.0.1\n    action: transfer\n\
          template:\n  - id: default\n    storage: \"{home}\"\n    acl: axfr\n    zonefile-sync: -1\n    \

@@ -26,7 +26,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
          chroot: \"\"\n zonesdir: \"{home}\"\n zonelistfile: \"{home}/zone.list\"\n pidfile: \"{home}/nsd.pid\"\n \
          xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n rrl-ratelimit: 0\n rrl-whitelist-ratelimit: 0\n \
          minimal-responses: yes\n refuse-any: no\n zonefiles-check: yes\n zonefiles-write: 0\n tcp-count: 500\n \
-         verbosity: 1\nremote-control:\n control-enable: no\n"
+         verbosity: 0\nremote-control:\n control-enable: no\n"
     );
     for (zone, file) in zones {
         let file = file.display();
