@@ -53,7 +53,9 @@ fn bounded_chain(expected: &Expected, got: &Message) -> Option<Expected> {
 
 /// Flags, question and EDNS.
 fn check_header(question: &Question, expected: &Expected, got: &Message, side: Side, faults: &mut Faults) {
-    if got.rcode() != expected.rcode {
+    // A truncated chain need not have been walked to its end.
+    let unfinished = got.is_truncated() && got.rcode() == NOERROR;
+    if got.rcode() != expected.rcode && !unfinished {
         faults.push(format!("rcode {} instead of {}", got.rcode(), expected.rcode));
     }
     if got.is_authoritative() != expected.authoritative {
