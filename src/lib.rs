@@ -1,5 +1,12 @@
+pub mod config;
+pub mod demo;
 pub mod merge;
+pub mod metrics;
 pub mod name;
+pub mod publish;
+pub mod rr;
 pub mod serial;
 pub mod serve;
+pub mod source;
 pub mod transfer;
+pub mod zone;

@@ -425,6 +425,15 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Whether a name reads `instance._service._tcp…` or `…_udp…` (RFC 6763 section 4.1).
+pub fn is_instance_name(wire: &[u8]) -> bool {
+    let mut labels = labels(wire);
+    let shape = [labels.next(), labels.next(), labels.next()];
+    matches!(shape, [Some(instance), Some(service), Some(protocol)]
+        if !instance.starts_with(b"_") && service.starts_with(b"_")
+            && (protocol.eq_ignore_ascii_case(b"_tcp") || protocol.eq_ignore_ascii_case(b"_udp")))
+}
+
 /// Writes presentation format with a final dot; every octet that zone files give a meaning is escaped.
 pub fn fmt_wire(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     if wire[0] == 0 {

@@ -1,5 +1,10 @@
 //! Listeners: UDP threads, TCP, DNS over TLS and HTTP.
 
+pub mod answer;
+pub mod message;
+pub mod stream;
+pub mod udp;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,0 +1,170 @@
+//! The configuration file: TOML, or the JSON of RFD 172, into plans.
+//!
+//! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
+//! converts values and collects errors, and `server`, `zones` and `regions` know the sections. `schema` holds the
+//! table of all keys, `plan` prints what came out.
+//!
+//! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
+//! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk. Relative
+//! paths start from the folder of the file, so that the working directory does not matter.
+//!
+//! Cost: O(file); suggestions for unknown names add O(zones) each.
+//!
+//! RFCs: RFD 172 (zones and aggregations), 4343 (case of names).
+
+mod error;
+mod plan;
+mod read;
+mod regions;
+pub mod schema;
+mod server;
+mod tree;
+mod units;
+mod zones;
+
+pub use error::{ConfigError, ConfigErrors};
+pub use units::{format_duration, format_size, parse_duration, parse_size};
+
+use crate::merge::RegionPlan;
+use crate::name::Name;
+use crate::serve::ListenPlan;
+use crate::transfer::ZonePlan;
+use error::Source;
+use read::{Fields, Reader};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Everything a configuration file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file, as it was named to us.
+    pub path: PathBuf,
+    /// This server's own name.
+    pub server_name: Name,
+    pub listen: ListenPlan,
+    /// In file order; never empty.
+    pub zones: Vec<ZonePlan>,
+    /// In file order.
+    pub regions: Vec<RegionPlan>,
+    /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
+    pub audit: Option<String>,
+    /// How many transfers may run at the same time.
+    pub concurrent_transfers: usize,
+    pub metrics: MetricsPlan,
+    pub control: ControlPlan,
+    pub log: LogPlan,
+    /// What is allowed but probably not meant, each with `file:line:column`.
+    pub warnings: Vec<String>,
+    /// Where the file names each listen address.
+    listen_positions: Vec<(SocketAddr, String)>,
+}
+
+/// The HTTP endpoint for Prometheus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsPlan {
+    /// None switches it off.
+    pub listen: Vec<SocketAddr>,
+}
+
+/// The socket for the other commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlPlan {
+    pub socket: PathBuf,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPlan {
+    /// A level or a filter that `tracing_subscriber::EnvFilter` takes.
+    pub level: String,
+    pub format: LogFormat,
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Config {
+    /// Reads a file, and makes sure that the files it names can be read.
+    pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
+        let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
+        let bytes = fs::read(path)
+            .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let valid = error.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+                let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
+                return Err(ConfigErrors(vec![Source::new(path, &text).error(valid, message)]));
+            }
+        };
+        Config::build(path, &text, true)
+    }
+
+    /// Reads a text as if it were the file at `path`, without touching the disk.
+    pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
+        Config::build(path, text, false)
+    }
+
+    /// The position `file:line:column` of a listen address, for failures to bind; none for defaults.
+    pub fn listen_position(&self, address: SocketAddr) -> Option<String> {
+        let found = self.listen_positions.iter().find(|(listen, _)| *listen == address);
+        found.map(|(_, position)| position.clone())
+    }
+
+    /// The plan as people read it.
+    pub fn plan_text(&self) -> String {
+        let mut text = String::new();
+        plan::write_plan(self, &mut text).expect("writing to a string cannot fail");
+        text
+    }
+
+    /// Goes through all three steps.
+    fn build(path: &Path, text: &str, check_files: bool) -> Result<Config, ConfigErrors> {
+        // Editors put a byte order mark in front that neither format counts as text (RFC 8259 section 8.1).
+        let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(text));
+        let (tree, errors) = tree::parse(&source);
+        let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
+        let mut reader = Reader::new(source, errors);
+        let Some(root) = Fields::new(&mut reader, &tree, &schema::ROOT, "") else {
+            return Err(reader.finish().expect_err("a root that is no table was reported"));
+        };
+        let server = server::read_sections(&mut reader, &root);
+        let transfer = zones::read_transfer(&mut reader, &root);
+        let (zones, declared) = zones::read_zones(&mut reader, &root, &transfer);
+        let regions = regions::read_regions(&mut reader, &root, &declared, &server.name);
+        if check_files {
+            for (key, path, at) in &server.files {
+                if let Err(error) = fs::File::open(path) {
+                    let path = path.display();
+                    reader
+                        .error(*at, format!("\"{key}\" {path} cannot be read: {error}; write the path of a PEM file"));
+                }
+            }
+        }
+        let positions = server.places.iter().map(|(address, at)| (*address, reader.source.position(*at)));
+        let listen_positions = positions.collect();
+        let warnings = reader.finish()?;
+        Ok(Config {
+            path: path.to_path_buf(),
+            server_name: server.name,
+            listen: server.listen,
+            zones,
+            regions,
+            audit: transfer.audit,
+            concurrent_transfers: transfer.concurrent,
+            metrics: server.metrics,
+            control: server.control,
+            log: server.log,
+            warnings,
+            listen_positions,
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! What is wrong with a configuration file, and where.
+//!
+//! Invariant: every error names a line and a column, both counted from 1, the column in characters. A file is read
+//! to its end before anything is reported, so one run shows all that has to be corrected.
+//!
+//! Cost: O(file) once for the line table, then O(log lines + line length) for each position.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One mistake in a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}:{line}:{column}: {message}", path.display())]
+pub struct ConfigError {
+    /// The file, as it was named to us.
+    pub path: PathBuf,
+    pub line: usize,
+    pub column: usize,
+    /// What is wrong; what to write instead.
+    pub message: String,
+}
+
+/// All mistakes of a configuration file, in the order of their positions; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// Sorts errors by position and removes repeated ones.
+    pub fn new(mut errors: Vec<ConfigError>) -> ConfigErrors {
+        errors.sort_by_key(|error| (error.line, error.column));
+        errors.dedup();
+        ConfigErrors(errors)
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            error.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+//--- Source ---
+
+/// The text of a configuration file with its line starts.
+pub struct Source<'t> {
+    pub path: &'t Path,
+    pub text: &'t str,
+    line_starts: Vec<usize>,
+}
+
+impl<'t> Source<'t> {
+    /// Finds the lines of a text.
+    pub fn new(path: &'t Path, text: &'t str) -> Source<'t> {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let line_starts = std::iter::once(0).chain(ends.map(|(offset, _)| offset + 1)).collect();
+        Source { path, text, line_starts }
+    }
+
+    /// Line and column of a byte offset; an offset past the end counts as the end.
+    pub fn locate(&self, offset: usize) -> (usize, usize) {
+        let offset = offset.min(self.text.len());
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let before = &self.text.as_bytes()[self.line_starts[line - 1]..offset];
+        // Every octet but the continuation octets 10xxxxxx of UTF-8 begins a character (RFC 3629 section 3).
+        let column = before.iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1;
+        (line, column)
+    }
+
+    /// An offset as `file:line:column`.
+    pub fn position(&self, offset: usize) -> String {
+        let (line, column) = self.locate(offset);
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
+    /// An error at an offset.
+    pub fn error(&self, offset: usize, message: String) -> ConfigError {
+        let (line, column) = self.locate(offset);
+        ConfigError { path: self.path.to_path_buf(), line, column, message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_from_one() {
+        let source = Source::new(Path::new("c"), "ab\r\nx = \"é→\" y\n\nz");
+        assert_eq!(source.locate(0), (1, 1));
+        assert_eq!(source.locate(4), (2, 1));
+        let y = source.text.find('y').unwrap();
+        assert_eq!(source.locate(y), (2, 10));
+        assert_eq!(source.locate(source.text.len()), (4, 2));
+        assert_eq!(source.locate(usize::MAX), (4, 2));
+        assert_eq!(Source::new(Path::new("c"), "").position(3), "c:1:1");
+    }
+}

@@ -1,0 +1,156 @@
+//! The plan as text: what `aggregator check` prints.
+//!
+//! Cost: O(zones + regions).
+
+use crate::config::Config;
+use crate::config::units::format_duration;
+use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::transfer::{TimerBounds, ZonePlan};
+use std::fmt::{self, Write};
+
+/// Writes the whole plan.
+pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "{}: plan of {}", config.path.display(), config.server_name)?;
+    write_listeners(config, out)?;
+    writeln!(out, "\nzones")?;
+    for zone in &config.zones {
+        write_zone(zone, out)?;
+    }
+    if !config.regions.is_empty() {
+        writeln!(out, "\naggregations")?;
+    }
+    for region in &config.regions {
+        write_region(region, out)?;
+    }
+    writeln!(out, "\nschedule")?;
+    match &config.audit {
+        Some(cron) => writeln!(out, "  full transfer of all zones: {cron} (UTC)")?,
+        None => writeln!(out, "  full transfer of all zones: never")?,
+    }
+    writeln!(out, "  transfers at the same time: {}", config.concurrent_transfers)?;
+    if !config.warnings.is_empty() {
+        writeln!(out, "\nwarnings")?;
+    }
+    for warning in &config.warnings {
+        writeln!(out, "  {warning}")?;
+    }
+    let (zones, regions) = (config.zones.len(), config.regions.len());
+    writeln!(out, "\n{}", totals(zones, regions, config.warnings.len()))
+}
+
+/// The last line.
+fn totals(zones: usize, regions: usize, warnings: usize) -> String {
+    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let mut line =
+        format!("{}, {}, {}", counted(zones, "DC zone"), counted(regions, "region"), counted(zones + regions, "zone"));
+    if warnings > 0 {
+        line.push_str(&format!(", {}", counted(warnings, "warning")));
+    }
+    line
+}
+
+/// Writes where the server can be reached.
+fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
+    let listen = &config.listen;
+    let idle = format_duration(listen.tcp_idle_timeout);
+    writeln!(out, "\nlisteners")?;
+    writeln!(out, "  DNS over UDP and TCP: {}", join(&listen.dns))?;
+    if let Some(tls) = &listen.tls {
+        writeln!(out, "  DNS over TLS: {}, certificate {}", join(&tls.listen), tls.certificate.display())?;
+    }
+    writeln!(
+        out,
+        "  UDP threads for each address: {}; TCP connections: {}, {} a client, closed after {idle} of silence",
+        listen.udp_threads, listen.tcp_connections, listen.tcp_connections_per_client
+    )?;
+    match config.metrics.listen.as_slice() {
+        [] => writeln!(out, "  metrics: off")?,
+        addresses => writeln!(out, "  metrics over HTTP: {}", join(addresses))?,
+    }
+    writeln!(out, "  control socket: {}", config.control.socket.display())
+}
+
+/// Writes one zone.
+fn write_zone(zone: &ZonePlan, out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "  {}", zone.zone)?;
+    for primary in &zone.primaries {
+        match primary.source {
+            Some(source) => writeln!(out, "    primary {} from {source}", primary.address)?,
+            None => writeln!(out, "    primary {}", primary.address)?,
+        }
+    }
+    writeln!(out, "    {}", describe_timers(&zone.timers))
+}
+
+/// The bounds of all three timers.
+fn describe_timers(timers: &TimerBounds) -> String {
+    let bounds = |low, high| format!("{} to {}", format_duration(low), format_duration(high));
+    format!(
+        "refresh {}, retry {}, expire {}",
+        bounds(timers.refresh_min, timers.refresh_max),
+        bounds(timers.retry_min, timers.retry_max),
+        bounds(timers.expire_min, timers.expire_max)
+    )
+}
+
+/// Writes one region.
+fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "  {}", region.origin)?;
+    for member in &region.members {
+        writeln!(out, "    member {member}")?;
+    }
+    let own = &region.server_name;
+    match &region.ns {
+        NsPolicy::Listed(names) => writeln!(out, "    name servers {}, TTL {}", join(names), region.ns_ttl)?,
+        NsPolicy::Intersection => {
+            writeln!(out, "    name servers that all members list, else {own}, TTL {}", region.ns_ttl)?
+        }
+        NsPolicy::Union => writeln!(out, "    name servers that any member lists, TTL {}", region.ns_ttl)?,
+    }
+    if let Some(mname) = &region.mname {
+        writeln!(out, "    SOA primary {mname}")?;
+    }
+    if let Some(rname) = &region.rname {
+        writeln!(out, "    SOA contact {rname}")?;
+    }
+    if region.serial_offset != 0 {
+        writeln!(out, "    serial offset {}", region.serial_offset)?;
+    }
+    if !region.exclude.is_empty() {
+        let patterns: Vec<String> = region.exclude.iter().map(describe_pattern).collect();
+        writeln!(out, "    without {}", join(&patterns))?;
+    }
+    let names = match region.rdata_names {
+        RdataNames::Keep => "kept",
+        RdataNames::Rewrite => "rewritten",
+    };
+    let expired = match region.on_expire {
+        OnExpire::Withdraw => "withdrawn",
+        OnExpire::Keep => "kept",
+    };
+    let wait = format_duration(region.partial_after);
+    writeln!(out, "    names in RDATA {names}, expired members {expired}, missing members awaited for {wait}")
+}
+
+/// A pattern as it is written in the file.
+fn describe_pattern(pattern: &OwnerPattern) -> String {
+    let name = pattern.name.to_string();
+    format!("{}{}", if pattern.below { "*." } else { "" }, name.trim_end_matches('.'))
+}
+
+/// Elements with commas.
+fn join<T: fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_agree_in_number() {
+        assert_eq!(totals(6, 3, 0), "6 DC zones, 3 regions, 9 zones");
+        assert_eq!(totals(1, 1, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
+        assert_eq!(totals(1, 0, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
+    }
+}

@@ -1,0 +1,288 @@
+//! The section `[aggregations]`: region zones and their members.
+//!
+//! Invariants: every region has members, all of them zones of this file, none twice; no region is also a zone.
+//! Members keep the order of the file, which settles conflicts between them.
+//!
+//! Cost: O(members), and O(zones) for each unknown member, to suggest another.
+//!
+//! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Entry, Node, Value};
+use crate::config::zones::{Declared, report_twice, report_unquoted, unquoted_names};
+use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::name::Name;
+use std::time::Duration;
+
+/// Reads `[aggregations]` in file order.
+pub fn read_regions(
+    reader: &mut Reader<'_>,
+    root: &Fields<'_>,
+    zones: &Declared,
+    server_name: &Name,
+) -> Vec<RegionPlan> {
+    let Some(section) = root.entry("aggregations") else { return Vec::new() };
+    let Value::Table(entries) = &section.node.value else {
+        reader.wrong_type::<()>("aggregations", &section.node, "a table of region names and lists of zones");
+        return Vec::new();
+    };
+    let mut declared = Declared::new();
+    let mut named = Vec::new();
+    for entry in entries {
+        if let Some(names) = unquoted_names(entry, &schema::AGGREGATION) {
+            report_unquoted(reader, entry, &names);
+            continue;
+        }
+        let Some(origin) = reader.parse_name(entry.key_at, &entry.key) else { continue };
+        if let Some(first) = declared.get(&origin) {
+            report_twice(reader, "aggregation", entry, *first);
+            continue;
+        }
+        if let Some(at) = zones.get(&origin) {
+            let (line, _) = reader.source.locate(*at);
+            let key = shorten(&entry.key);
+            reader.error(
+                entry.key_at,
+                format!("aggregation \"{key}\" is also a zone, in line {line}; give the aggregation a name of its own"),
+            );
+        }
+        declared.insert(origin.clone(), entry.key_at);
+        named.push((origin, entry));
+    }
+    // All regions must be known before members are judged: a member may be a region written further down.
+    let mut plans = Vec::new();
+    for (origin, entry) in named {
+        let context = Context { entry, origin, zones, regions: &declared, server_name };
+        plans.extend(context.read(reader));
+    }
+    plans
+}
+
+/// One region being read.
+struct Context<'c> {
+    entry: &'c Entry,
+    origin: Name,
+    zones: &'c Declared,
+    regions: &'c Declared,
+    server_name: &'c Name,
+}
+
+impl Context<'_> {
+    /// How messages name the region.
+    fn place(&self) -> String {
+        format!("aggregation \"{}\"", shorten(&self.entry.key))
+    }
+
+    /// Reads the region in short or table form.
+    fn read(&self, reader: &mut Reader<'_>) -> Option<RegionPlan> {
+        let mut plan = RegionPlan {
+            origin: self.origin.clone(),
+            members: Vec::new(),
+            ns: NsPolicy::Intersection,
+            ns_ttl: 3600,
+            mname: None,
+            rname: None,
+            server_name: self.server_name.clone(),
+            serial_offset: 0,
+            rdata_names: RdataNames::Keep,
+            exclude: Vec::new(),
+            partial_after: Duration::from_secs(600),
+            on_expire: OnExpire::Withdraw,
+        };
+        let node = &self.entry.node;
+        let mut ns_given = false;
+        match &node.value {
+            Value::List(_) => plan.members = self.read_members(reader, &self.entry.key, node)?,
+            Value::Table(_) => {
+                let fields = Fields::new(reader, node, &schema::AGGREGATION, &self.place())?;
+                ns_given = fields.entry("ns").is_some();
+                self.read_fields(reader, &fields, &mut plan);
+            }
+            _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
+        }
+        if !ns_given {
+            let (own, place) = (self.server_name, self.place());
+            reader.warn(
+                self.entry.key_at,
+                format!(
+                    "{place} has no \"ns\"; the name servers that all members list are used, {own} when there is none; \
+                     better list those that the region is delegated to"
+                ),
+            );
+        }
+        Some(plan)
+    }
+
+    /// Reads the table form.
+    fn read_fields(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut RegionPlan) {
+        if fields.lacks("members") {
+            let place = self.place();
+            reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
+        }
+        let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
+        plan.members = members.unwrap_or_default();
+        if let Some(ns) = fields.read(reader, "ns", |r, key, node| self.read_ns(r, key, node)) {
+            plan.ns = ns;
+        }
+        if let Some(ttl) = fields.read(reader, "ns_ttl", Reader::ttl) {
+            plan.ns_ttl = ttl;
+        }
+        plan.mname = fields.read(reader, "mname", Reader::name);
+        plan.rname = fields.read(reader, "rname", Reader::mailbox);
+        let offset = fields.read(reader, "serial_offset", |r, key, node| r.integer(key, node, 0..=u64::from(u32::MAX)));
+        plan.serial_offset = offset.and_then(|offset| u32::try_from(offset).ok()).unwrap_or(plan.serial_offset);
+        let rdata_names = [("keep", RdataNames::Keep), ("rewrite", RdataNames::Rewrite)];
+        if let Some(choice) = fields.read(reader, "rdata_names", |r, key, node| r.choice(key, node, &rdata_names)) {
+            plan.rdata_names = choice;
+        }
+        let members = plan.members.clone();
+        let wanted = "a list of owner names such as [\"cloudapi\", \"*.cmon\"]";
+        let pattern = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_pattern(reader, key, node, &members);
+        if let Some(exclude) = fields.read(reader, "exclude", |r, key, node| r.list(key, node, wanted, pattern)) {
+            plan.exclude = exclude;
+        }
+        if let Some(duration) = fields.read(reader, "partial_after", Reader::duration) {
+            plan.partial_after = duration;
+        }
+        let on_expire = [("withdraw", OnExpire::Withdraw), ("keep", OnExpire::Keep)];
+        if let Some(choice) = fields.read(reader, "on_expire", |r, key, node| r.choice(key, node, &on_expire)) {
+            plan.on_expire = choice;
+        }
+    }
+
+    //--- Members ---
+
+    /// Reads the list of members; none when it is no list or an empty one.
+    fn read_members(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Vec<Name>> {
+        let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
+        let named = |reader: &mut Reader<'_>, key: &str, node: &Node| {
+            let text = reader.text(key, node, "the name of a zone in quotes")?;
+            Some((reader.parse_name(node.at, text)?, text.to_string(), node.at))
+        };
+        let written = reader.list(key, node, wanted, named)?;
+        if matches!(&node.value, Value::List(items) if items.is_empty()) {
+            let place = self.place();
+            reader.error(node.at, format!("{place} has no members; write the names of its zones between the brackets"));
+            return None;
+        }
+        let mut members: Vec<Name> = Vec::new();
+        for (index, (name, text, at)) in written.iter().enumerate() {
+            if members.contains(name) {
+                let (place, text) = (self.place(), shorten(text));
+                reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
+            } else if self.zones.contains_key(name) {
+                members.push(name.clone());
+            } else if !self.zones.is_empty() && !written[..index].iter().any(|(earlier, _, _)| earlier == name) {
+                // Without any zone that was reported, and says it all.
+                let listed: Vec<&Name> = written.iter().map(|(name, _, _)| name).collect();
+                let message = self.explain_unknown(name, text, &listed);
+                reader.error(*at, message);
+            }
+        }
+        Some(members)
+    }
+
+    /// Says why a name cannot be a member.
+    fn explain_unknown(&self, name: &Name, text: &str, listed: &[&Name]) -> String {
+        let (place, text) = (self.place(), shorten(text));
+        if *name == self.origin {
+            return format!("{place} lists itself; write only zones of [zones]");
+        }
+        if self.regions.contains_key(name) {
+            return format!("{place} lists \"{text}\", which is an aggregation; write the zones of that one instead");
+        }
+        // A zone that the region already has is not what was meant.
+        let mut candidates: Vec<&Name> = self.zones.keys().filter(|zone| !listed.contains(zone)).collect();
+        candidates.sort_by_key(|zone| self.zones[*zone]);
+        let candidates: Vec<String> = candidates.into_iter().map(without_dot).collect();
+        let advice = match schema::suggest(&without_dot(name), candidates.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "add it to [zones] or remove it here".to_string(),
+        };
+        format!("{place} names unknown zone \"{text}\"; {advice}")
+    }
+
+    //--- Details ---
+
+    /// Reads `ns`: a list of names or a policy.
+    fn read_ns(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<NsPolicy> {
+        let wanted = "a list such as [\"ns1.example.com\"], or \"intersection\", or \"union\"";
+        match &node.value {
+            Value::Text(text) if text == "intersection" => return Some(NsPolicy::Intersection),
+            Value::Text(text) if text == "union" => return Some(NsPolicy::Union),
+            Value::Text(text) => {
+                let text = shorten(text);
+                let advice = match schema::suggest(&text, ["intersection", "union"]) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None if text.contains('.') => format!("write [\"{text}\"]"),
+                    None => format!("write {wanted}"),
+                };
+                reader.error(node.at, format!("\"{key}\" cannot be \"{text}\"; {advice}"));
+                return None;
+            }
+            Value::List(items) if items.is_empty() => {
+                reader.error(node.at, format!("\"{key}\" is empty; write {wanted}"));
+                return None;
+            }
+            _ => {}
+        }
+        let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
+        let mut names: Vec<Name> = Vec::new();
+        for (name, at) in reader.list(key, node, wanted, named)? {
+            if names.contains(&name) {
+                reader.error(at, format!("\"{key}\" lists {name} twice; remove one"));
+                continue;
+            }
+            if name.is_within(&self.origin) {
+                let place = self.place();
+                reader.warn(
+                    at,
+                    format!(
+                        "name server {name} lies within {place}; whether it has an address shows only when the members \
+                         are there, and without one the region cannot be reached"
+                    ),
+                );
+            }
+            names.push(name);
+        }
+        Some(NsPolicy::Listed(names))
+    }
+
+    /// Reads one owner pattern.
+    fn read_pattern(&self, reader: &mut Reader<'_>, key: &str, node: &Node, members: &[Name]) -> Option<OwnerPattern> {
+        let text = reader.text(key, node, "an owner name such as \"cloudapi\" or \"*.cmon\"")?;
+        if matches!(text, "*" | "@" | ".") {
+            reader.error(
+                node.at,
+                format!("\"{key}\" cannot be \"{text}\", it would empty the region; write a name such as \"cloudapi\""),
+            );
+            return None;
+        }
+        let (below, relative) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let name = reader.parse_name(node.at, relative)?;
+        let full = members.iter().chain([&self.origin]).find(|origin| name.is_within(origin));
+        if let Some(origin) = full {
+            // Cut by labels, so that the advice is what has to be written.
+            let relative = name.replace_suffix(origin, &Name::root()).and_then(Result::ok);
+            let written = relative.filter(|name| name.label_count() > 0).map(|name| without_dot(&name));
+            let advice = match written {
+                Some(name) => format!("write \"{}{name}\"", if below { "*." } else { "" }),
+                None => "write a name below it, such as \"cloudapi\"".to_string(),
+            };
+            let text = shorten(text);
+            reader.error(node.at, format!("\"{text}\" is a full name, patterns are relative to the zone; {advice}"));
+            return None;
+        }
+        Some(OwnerPattern { name, below })
+    }
+}
+
+/// A name as people write it.
+fn without_dot(name: &Name) -> String {
+    let text = name.to_string();
+    text.strip_suffix('.').map(str::to_string).unwrap_or(text)
+}

@@ -1,0 +1,216 @@
+//! The table of all keys: what a file may say, in one place.
+//!
+//! Readers refuse keys that are not here, near-miss hints look here, and a reference can be written from here.
+//! Invariant: `default` is TOML that could stand in the file, or empty when there is none; tests compare the
+//! defaults with what an empty file gives, and the example file with this table.
+//!
+//! Cost: a suggestion takes O(candidates x length^2).
+
+use strsim::damerau_levenshtein;
+
+/// One key of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub name: &'static str,
+    /// What it takes, for people.
+    pub takes: &'static str,
+    /// As TOML; empty when the key has no fixed default.
+    pub default: &'static str,
+    pub help: &'static str,
+}
+
+/// One table of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// How the table is written.
+    pub path: &'static str,
+    pub help: &'static str,
+    pub keys: &'static [Key],
+}
+
+impl Table {
+    /// Whether the table has this key.
+    pub fn has(&self, name: &str) -> bool {
+        self.keys.iter().any(|key| key.name == name)
+    }
+}
+
+/// Shortens the tables below.
+const fn key(name: &'static str, takes: &'static str, default: &'static str, help: &'static str) -> Key {
+    Key { name, takes, default, help }
+}
+
+/// The file itself.
+pub const ROOT: Table = Table {
+    path: "",
+    help: "Sections of the file",
+    keys: &[
+        key("server", "table", "", "this server and its listeners"),
+        key("zones", "table", "", "the zones to transfer and their primaries"),
+        key("aggregations", "table", "", "the region zones and their members"),
+        key("transfer", "table", "", "timers and limits of all transfers"),
+        key("metrics", "table", "", "the HTTP endpoint for Prometheus"),
+        key("control", "table", "", "the socket for the other commands"),
+        key("log", "table", "", "what is logged, and how"),
+    ],
+};
+
+/// `[server]`
+pub const SERVER: Table = Table {
+    path: "[server]",
+    help: "This server and its listeners",
+    keys: &[
+        key("name", "domain name", "", "own name, used where a region lists no name server; default: the host name"),
+        key("listen", "addresses", r#"["0.0.0.0:53", "[::]:53"]"#, "UDP and TCP addresses"),
+        key("udp_threads", "1 to 256", "", "UDP threads for each address; default: processors, at most 8"),
+        key("tcp_connections", "1 to 1000000", "1000", "TCP connections in total"),
+        key("tcp_connections_per_client", "1 to 1000000", "50", "TCP connections from one address"),
+        key("tcp_idle_timeout", "duration", r#""10s""#, "how long a TCP connection may be silent"),
+        key("tls", "table", "", "DNS over TLS; default: off"),
+    ],
+};
+
+/// `tls` in `[server]`
+pub const TLS: Table = Table {
+    path: "[server] tls",
+    help: "DNS over TLS (RFC 7858)",
+    keys: &[
+        key("listen", "addresses", "", "TCP addresses; port 853 when none is written"),
+        key("certificate", "path", "", "PEM file with the certificate chain"),
+        key("key", "path", "", "PEM file with the private key"),
+    ],
+};
+
+/// A zone in table form
+pub const ZONE: Table = Table {
+    path: "[zones.\"NAME\"]",
+    help: "A zone and its primaries",
+    keys: &[
+        key("primaries", "addresses", "", "primaries in order of preference"),
+        key("source_address", "address", "", "local address that polls and transfers come from"),
+        key("refresh_min", "duration", "", "default: that of [transfer]"),
+        key("refresh_max", "duration", "", "default: that of [transfer]"),
+        key("retry_min", "duration", "", "default: that of [transfer]"),
+        key("retry_max", "duration", "", "default: that of [transfer]"),
+        key("expire_min", "duration", "", "default: that of [transfer]"),
+        key("expire_max", "duration", "", "default: that of [transfer]"),
+    ],
+};
+
+/// A primary in table form
+pub const PRIMARY: Table = Table {
+    path: "primaries",
+    help: "One primary",
+    keys: &[
+        key("address", "address", "", "address with or without a port"),
+        key("source_address", "address", "", "default: that of the zone"),
+    ],
+};
+
+/// A region in table form
+pub const AGGREGATION: Table = Table {
+    path: "[aggregations.\"NAME\"]",
+    help: "A region zone and how it is made",
+    keys: &[
+        key("members", "zone names", "", "member zones; the first settles conflicts"),
+        key("ns", "names, \"intersection\" or \"union\"", r#""intersection""#, "the name servers of the region"),
+        key("ns_ttl", "seconds or duration", "3600", "TTL of the NS records"),
+        key("mname", "domain name", "", "primary in the SOA; default: the first of ns, else this server"),
+        key("rname", "mail address", "", "contact in the SOA; default: that of the first member"),
+        key("serial_offset", "0 to 4294967295", "0", "added to the sum of the member serials"),
+        key("rdata_names", "\"keep\" or \"rewrite\"", r#""keep""#, "whether names in RDATA move to the region"),
+        key("exclude", "owner patterns", "[]", "owner names, relative to the zone, that are left out"),
+        key("partial_after", "duration", r#""10m""#, "how long to wait for members never transferred"),
+        key("on_expire", "\"withdraw\" or \"keep\"", r#""withdraw""#, "what becomes of an expired member's records"),
+    ],
+};
+
+/// `[transfer]`
+pub const TRANSFER: Table = Table {
+    path: "[transfer]",
+    help: "Timers and limits of all transfers",
+    keys: &[
+        key("refresh_min", "duration", r#""5s""#, "shortest time between polls"),
+        key("refresh_max", "duration", r#""1d""#, "longest time between polls"),
+        key("retry_min", "duration", r#""2s""#, "shortest time to the next try after a failure"),
+        key("retry_max", "duration", r#""1m""#, "longest time to the next try after a failure"),
+        key("expire_min", "duration", r#""1m""#, "shortest life of a zone without contact"),
+        key("expire_max", "duration", r#""60d""#, "longest life of a zone without contact"),
+        key("connect_timeout", "duration", r#""5s""#, "SOA poll, and TCP connection"),
+        key("message_timeout", "duration", r#""15s""#, "from one complete message to the next"),
+        key("total_timeout", "duration", r#""10m""#, "a whole transfer"),
+        key("min_rate_bytes", "size", r#""1KiB""#, "bytes a second a transfer must keep up; 0 for none"),
+        key("max_bytes", "size", r#""1GiB""#, "largest transfer"),
+        key("max_records", "1 or more", "10000000", "most records in a transfer"),
+        key("max_messages", "1 or more", "1000000", "most messages in a transfer"),
+        key("shrink_share", "0 to 1", "0.5", "a zone that shrinks below this share must be confirmed; 0 for never"),
+        key("confirm_after", "duration", r#""10s""#, "pause before the confirming transfer"),
+        key("concurrent", "1 to 10000", "32", "transfers at the same time"),
+        key("audit", "cron, \"never\" or false", r#""0 30 4 * * *""#, "when all zones are transferred in full, UTC"),
+    ],
+};
+
+/// `[metrics]`
+pub const METRICS: Table = Table {
+    path: "[metrics]",
+    help: "The HTTP endpoint for Prometheus",
+    keys: &[key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off")],
+};
+
+/// `[control]`
+pub const CONTROL: Table = Table {
+    path: "[control]",
+    help: "The socket for the other commands",
+    keys: &[key("socket", "path", r#""/run/aggregator/control.sock""#, "Unix socket")],
+};
+
+/// `[log]`
+pub const LOG: Table = Table {
+    path: "[log]",
+    help: "What is logged, and how",
+    keys: &[
+        key("level", "level or filter", r#""info""#, "off, error, warn, info, debug, trace, or a filter by module"),
+        key("format", "\"human\" or \"json\"", r#""human""#, "how a line looks"),
+    ],
+};
+
+/// All tables, in the order of the example file.
+pub const TABLES: [&Table; 10] =
+    [&ROOT, &SERVER, &TLS, &ZONE, &PRIMARY, &AGGREGATION, &TRANSFER, &METRICS, &CONTROL, &LOG];
+
+/// The candidate that was probably meant, the first of the nearest; none when nothing is near.
+pub fn suggest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let length = written.chars().count();
+    // A file holds a few long lines at most by mistake; comparing them would be quadratic in their length.
+    if length > 300 {
+        return None;
+    }
+    // One slip, and one more for each three characters; zone names are long and alike, so never more than five.
+    let allowed = 1 + (length / 3).min(4);
+    let scored = candidates.into_iter().map(|candidate| (damerau_levenshtein(written, candidate), candidate));
+    scored.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, found)| found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_suggested() {
+        let keys = || SERVER.keys.iter().map(|key| key.name);
+        assert_eq!(suggest("lisen", keys()), Some("listen"));
+        assert_eq!(suggest("tcp_idle_timout", keys()), Some("tcp_idle_timeout"));
+        assert_eq!(suggest("primary", ZONE.keys.iter().map(|key| key.name)), Some("primaries"));
+        assert_eq!(suggest("colour", keys()), None);
+        assert_eq!(suggest(&"x".repeat(100_000), keys()), None);
+    }
+
+    #[test]
+    fn no_key_is_listed_twice() {
+        for table in TABLES {
+            for (index, key) in table.keys.iter().enumerate() {
+                assert!(table.keys[..index].iter().all(|other| other.name != key.name), "{} {}", table.path, key.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The sections about this server itself: `[server]`, `[metrics]`, `[control]` and `[log]`.
+//!
+//! Invariant: no TCP address is asked for twice, by whichever section.
+//!
+//! Cost: O(addresses squared); there are a handful.
+//!
+//! RFCs: 7766 (TCP), 7858 (DNS over TLS, port 853).
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Node, Value};
+use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
+use crate::name::Name;
+use crate::serve::{ListenPlan, TlsPlan};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+
+/// RFC 1035 section 4.2.
+const DNS_PORT: u16 = 53;
+/// RFC 7858 section 3.1.
+const TLS_PORT: u16 = 853;
+/// From the list of exporter ports that Prometheus keeps; the one of a DNS server.
+const METRICS_PORT: u16 = 9153;
+/// More threads on one socket address gain nothing that was ever measured.
+const MOST_DEFAULT_THREADS: usize = 8;
+/// `sun_path` of a Unix socket address holds 108 octets on Linux, 104 on others, with the final NUL.
+const MAX_SOCKET_PATH_BYTES: usize = 103;
+
+/// A configured listen address and where it is written.
+pub type Placed = (SocketAddr, usize);
+
+/// What the server sections come to.
+pub struct ServerSections {
+    pub name: Name,
+    pub listen: ListenPlan,
+    pub metrics: MetricsPlan,
+    pub control: ControlPlan,
+    pub log: LogPlan,
+    /// All listen addresses that the file names.
+    pub places: Vec<Placed>,
+    /// The files of DNS over TLS, with the offsets of their keys.
+    pub files: Vec<(&'static str, PathBuf, usize)>,
+}
+
+/// Reads all four sections; absent ones give defaults.
+pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSections {
+    let mut sections = ServerSections {
+        name: host_name(),
+        listen: default_listen(),
+        metrics: MetricsPlan { listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)] },
+        control: ControlPlan { socket: Path::new("/run/aggregator").join("control.sock") },
+        log: LogPlan { level: "info".to_string(), format: LogFormat::Human },
+        places: Vec::new(),
+        files: Vec::new(),
+    };
+    if let Some(entry) = root.entry("server") {
+        read_server(reader, &entry.node, &mut sections);
+    }
+    if let Some(entry) = root.entry("metrics") {
+        read_metrics(reader, &entry.node, &mut sections);
+    }
+    if let Some(entry) = root.entry("control") {
+        read_control(reader, &entry.node, &mut sections);
+    }
+    if let Some(entry) = root.entry("log") {
+        read_log(reader, &entry.node, &mut sections);
+    }
+    refuse_shared_addresses(reader, &sections);
+    sections
+}
+
+/// The plan of a file without `[server]`.
+fn default_listen() -> ListenPlan {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    ListenPlan {
+        dns: vec![
+            SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), DNS_PORT),
+            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DNS_PORT),
+        ],
+        udp_threads: threads.min(MOST_DEFAULT_THREADS),
+        tcp_connections: 1000,
+        tcp_connections_per_client: 50,
+        tcp_idle_timeout: Duration::from_secs(10),
+        tls: None,
+    }
+}
+
+/// The machine's own name, or `localhost` when it has none that is a domain name.
+fn host_name() -> Name {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the pointer and the length describe one live, writable array; one octet less is offered than it has,
+    // so that it ends with NUL even where gethostname cuts a long name without one.
+    let status = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
+    let text = buffer.split(|byte| *byte == 0).next().and_then(|bytes| std::str::from_utf8(bytes).ok());
+    text.filter(|_| status == 0)
+        .and_then(|text| Name::parse(text).ok())
+        .filter(|name| name.label_count() > 0)
+        .unwrap_or_else(|| Name::parse("localhost").expect("localhost is a name"))
+}
+
+//--- Sections ---
+
+/// Reads `[server]`.
+fn read_server(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
+    let Some(fields) = Fields::new(reader, node, &schema::SERVER, schema::SERVER.path) else { return };
+    if let Some(name) = fields.read(reader, "name", Reader::name) {
+        sections.name = name;
+    }
+    let plan = &mut sections.listen;
+    if let Some(placed) = fields.read(reader, "listen", |r, key, node| some_addresses(r, key, node, DNS_PORT)) {
+        plan.dns = placed.iter().map(|(address, _)| *address).collect();
+        sections.places.extend(placed);
+    }
+    if let Some(threads) = fields.read(reader, "udp_threads", |r, key, node| r.count(key, node, 256)) {
+        plan.udp_threads = threads;
+    }
+    if let Some(most) = fields.read(reader, "tcp_connections", |r, key, node| r.count(key, node, 1_000_000)) {
+        plan.tcp_connections = most;
+    }
+    if let Some(most) = fields.read(reader, "tcp_connections_per_client", |r, key, node| r.count(key, node, 1_000_000))
+    {
+        plan.tcp_connections_per_client = most;
+    }
+    if let Some(timeout) = fields.read(reader, "tcp_idle_timeout", Reader::positive_duration) {
+        plan.tcp_idle_timeout = timeout;
+    }
+    if let Some(entry) = fields.entry("tls") {
+        read_tls(reader, &entry.node, entry.key_at, sections);
+    }
+}
+
+/// Reads `tls` in `[server]`; all three keys are needed.
+fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut ServerSections) {
+    let Some(fields) = Fields::new(reader, node, &schema::TLS, schema::TLS.path) else { return };
+    let listen = fields.read(reader, "listen", |r, key, node| some_addresses(r, key, node, TLS_PORT));
+    let certificate = fields.read(reader, "certificate", Reader::path);
+    let key = fields.read(reader, "key", Reader::path);
+    for (name, advice) in [
+        ("listen", "write for example listen = [\"0.0.0.0:853\"]"),
+        ("certificate", "write the path of a PEM file"),
+        ("key", "write the path of a PEM file"),
+    ] {
+        if fields.lacks(name) {
+            reader.error(key_at, format!("{} has no \"{name}\"; {advice}", schema::TLS.path));
+        }
+    }
+    for (name, path) in [("certificate", &certificate), ("key", &key)] {
+        if let (Some(path), Some(entry)) = (path, fields.entry(name)) {
+            sections.files.push((name, path.clone(), entry.node.at));
+        }
+    }
+    if let (Some(placed), Some(certificate), Some(key)) = (listen, certificate, key) {
+        let listen = placed.iter().map(|(address, _)| *address).collect();
+        sections.listen.tls = Some(TlsPlan { listen, certificate, key });
+        sections.places.extend(placed);
+    }
+}
+
+/// Reads `[metrics]`; an empty list switches the endpoint off.
+fn read_metrics(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
+    let Some(fields) = Fields::new(reader, node, &schema::METRICS, schema::METRICS.path) else { return };
+    if let Some(placed) = fields.read(reader, "listen", |r, key, node| addresses(r, key, node, METRICS_PORT)) {
+        sections.metrics.listen = placed.iter().map(|(address, _)| *address).collect();
+        sections.places.extend(placed);
+    }
+}
+
+/// Reads `[control]`.
+fn read_control(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
+    let Some(fields) = Fields::new(reader, node, &schema::CONTROL, schema::CONTROL.path) else { return };
+    let Some(socket) = fields.read(reader, "socket", Reader::path) else { return };
+    let length = socket.as_os_str().len();
+    if length > MAX_SOCKET_PATH_BYTES {
+        let at = fields.entry("socket").map_or(node.at, |entry| entry.node.at);
+        reader.error(
+            at,
+            format!(
+                "\"socket\" is {length} octets long with its folder; write a path of at most {MAX_SOCKET_PATH_BYTES}"
+            ),
+        );
+    }
+    sections.control.socket = socket;
+}
+
+/// Reads `[log]`.
+fn read_log(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
+    let Some(fields) = Fields::new(reader, node, &schema::LOG, schema::LOG.path) else { return };
+    if let Some(level) = fields.read(reader, "level", log_level) {
+        sections.log.level = level;
+    }
+    let formats = [("human", LogFormat::Human), ("json", LogFormat::Json)];
+    if let Some(format) = fields.read(reader, "format", |r, key, node| r.choice(key, node, &formats)) {
+        sections.log.format = format;
+    }
+}
+
+/// Reads a log level or a filter.
+fn log_level(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let wanted = "off, error, warn, info, debug, trace, or a filter such as \"info,aggregator::transfer=debug\"";
+    let text = reader.text(key, node, wanted)?;
+    // A filter takes any lone word for the name of a module, so that a mistyped level would log nothing else.
+    if !text.contains(['=', ',', '[']) && !LEVELS.contains(&text) {
+        let advice = match schema::suggest(text, LEVELS) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("write {wanted}"),
+        };
+        reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
+        return None;
+    }
+    match EnvFilter::builder().parse(text) {
+        Ok(_) => Some(text.to_string()),
+        Err(error) => {
+            reader.error(node.at, format!("\"{}\" is no filter ({error}); write {wanted}", shorten(text)));
+            None
+        }
+    }
+}
+
+//--- Addresses ---
+
+/// Reads one address or a list of at least one.
+fn some_addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
+    if matches!(&node.value, Value::List(items) if items.is_empty()) {
+        reader.error(node.at, format!("\"{key}\" is empty; write for example [\"0.0.0.0:{port}\", \"[::]:{port}\"]"));
+        return None;
+    }
+    addresses(reader, key, node, port)
+}
+
+/// Reads one address or a list of addresses to listen on.
+fn addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {
+    let wanted = format!("a list of addresses such as [\"0.0.0.0:{port}\"]");
+    let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
+        let address = reader.address(key, node, port)?;
+        if address.ip().is_multicast() || address.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            reader.error(node.at, format!("nothing can listen on {}; write an address of this machine", address.ip()));
+            return None;
+        }
+        Some((address, node.at))
+    };
+    match &node.value {
+        Value::Text(_) => one(reader, key, node).map(|placed| vec![placed]),
+        _ => reader.list(key, node, &wanted, one),
+    }
+}
+
+/// Reports TCP addresses that are asked for more than once; every listener has a TCP half.
+fn refuse_shared_addresses(reader: &mut Reader<'_>, sections: &ServerSections) {
+    for (index, (address, at)) in sections.places.iter().enumerate() {
+        // Port 0 asks for any free port, a different one each time.
+        if address.port() == 0 {
+            continue;
+        }
+        let earlier = sections.places[..index].iter().find(|(other, _)| other == address);
+        if let Some((_, first)) = earlier {
+            let (line, _) = reader.source.locate(*first);
+            reader.error(*at, format!("{address} is already listened on by line {line}; write another port"));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The sections about zones from primaries: `[zones]` and `[transfer]`.
+//!
+//! Invariants: every zone has a primary; no zone is planned twice, whatever the case and final dot of its name; the
+//! lower bound of a timer is never above the upper one.
+//!
+//! Cost: O(zones + primaries squared in one zone).
+//!
+//! RFCs: 4343 (case of names), RFD 172 (the short form).
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Entry, Node, Value};
+use crate::config::units::format_duration;
+use crate::name::Name;
+use crate::transfer::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio_cron_scheduler::Job;
+
+/// RFC 1035 section 4.2.
+const DNS_PORT: u16 = 53;
+
+/// What `[transfer]` comes to.
+pub struct TransferSection {
+    pub timers: TimerBounds,
+    pub limits: Limits,
+    pub concurrent: usize,
+    pub audit: Option<String>,
+}
+
+/// The zones that the file names, also those with mistakes in their details, and where it names them.
+pub type Declared = HashMap<Name, usize>;
+
+//--- [transfer] ---
+
+/// Reads `[transfer]`; absent keys give defaults.
+pub fn read_transfer(reader: &mut Reader<'_>, root: &Fields<'_>) -> TransferSection {
+    let mut section = TransferSection {
+        timers: TimerBounds::default(),
+        limits: Limits::default(),
+        concurrent: 32,
+        // Each night at half past four.
+        audit: Some("0 30 4 * * *".to_string()),
+    };
+    let Some(entry) = root.entry("transfer") else { return section };
+    let table = &schema::TRANSFER;
+    let Some(fields) = Fields::new(reader, &entry.node, table, table.path) else { return section };
+    section.timers = read_timers(reader, &fields, section.timers, table.path);
+    let limits = &mut section.limits;
+    for (key, slot) in [
+        ("connect_timeout", &mut limits.connect_timeout),
+        ("message_timeout", &mut limits.message_timeout),
+        ("total_timeout", &mut limits.total_timeout),
+    ] {
+        *slot = fields.read(reader, key, Reader::positive_duration).unwrap_or(*slot);
+    }
+    limits.confirm_after = fields.read(reader, "confirm_after", Reader::duration).unwrap_or(limits.confirm_after);
+    limits.shrink_share = fields.read(reader, "shrink_share", Reader::share).unwrap_or(limits.shrink_share);
+    limits.min_rate_bytes = fields.read(reader, "min_rate_bytes", Reader::size).unwrap_or(limits.min_rate_bytes);
+    limits.max_bytes = fields.read(reader, "max_bytes", positive_size).unwrap_or(limits.max_bytes);
+    for (key, slot) in [("max_records", &mut limits.max_records), ("max_messages", &mut limits.max_messages)] {
+        *slot = fields.read(reader, key, |r, key, node| r.integer(key, node, 1..=u64::MAX)).unwrap_or(*slot);
+    }
+    let concurrent = fields.read(reader, "concurrent", |r, key, node| r.count(key, node, 10_000));
+    section.concurrent = concurrent.unwrap_or(section.concurrent);
+    section.audit = fields.read(reader, "audit", read_audit).unwrap_or(section.audit);
+    section
+}
+
+/// Reads a size above zero.
+fn positive_size(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u64> {
+    let size = reader.size(key, node)?;
+    if size == 0 {
+        reader.error(node.at, format!("\"{key}\" cannot be zero; write for example \"1GiB\""));
+    }
+    (size > 0).then_some(size)
+}
+
+/// Reads the audit schedule; the inner option is none when it is switched off.
+fn read_audit(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<String>> {
+    let wanted = "six fields (second minute hour day month weekday) such as \"0 30 4 * * *\", or \"never\"";
+    let text = match &node.value {
+        Value::Boolean(false) => return Some(None),
+        Value::Text(text) if text == "never" => return Some(None),
+        Value::Text(text) => text,
+        _ => return reader.wrong_type(key, node, wanted),
+    };
+    let fault = match check_cron(text) {
+        Ok(()) => return Some(Some(text.clone())),
+        Err(fault) => fault,
+    };
+    let advice = match text.split_whitespace().count() {
+        5 => format!("write the second in front, \"0 {}\"", shorten(text)),
+        _ => format!("write {wanted}"),
+    };
+    reader.error(node.at, format!("\"{key}\" {fault}: \"{}\"; {advice}", shorten(text)));
+    None
+}
+
+/// Has the scheduler read the expression that it will run.
+fn check_cron(text: &str) -> Result<(), &'static str> {
+    let job = Job::new(text, |_, _| {}).and_then(|mut job| job.job_data());
+    match job {
+        // The scheduler's own mark for "no next time".
+        Ok(data) if data.next_tick == 0 => Err("never comes due"),
+        Ok(_) => Ok(()),
+        Err(_) => Err("is no cron expression"),
+    }
+}
+
+//--- Timers ---
+
+/// The lower and upper key of each timer.
+const TIMER_KEYS: [(&str, &str); 3] =
+    [("refresh_min", "refresh_max"), ("retry_min", "retry_max"), ("expire_min", "expire_max")];
+
+/// Reads the bounds that a table gives over those it inherits.
+fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBounds, place: &str) -> TimerBounds {
+    let mut bounds = inherited;
+    let slots = [
+        (&mut bounds.refresh_min, &mut bounds.refresh_max),
+        (&mut bounds.retry_min, &mut bounds.retry_max),
+        (&mut bounds.expire_min, &mut bounds.expire_max),
+    ];
+    for ((low_key, high_key), (low, high)) in TIMER_KEYS.into_iter().zip(slots) {
+        let mut read = |key: &str, slot: &mut Duration| {
+            let value = fields.read(reader, key, Reader::positive_duration);
+            *slot = value.unwrap_or(*slot);
+            value.and(fields.entry(key)).map(|entry| entry.node.at)
+        };
+        let (low_at, high_at) = (read(low_key, low), read(high_key, high));
+        // Bounds that are both inherited were judged where they are written.
+        if let Some(at) = high_at.or(low_at)
+            && *low > *high
+        {
+            let (low, high) = (format_duration(*low), format_duration(*high));
+            reader.error(
+                at,
+                format!(
+                    "{place} has \"{low_key}\" {low} above \"{high_key}\" {high}; lower the one or raise the other"
+                ),
+            );
+        }
+    }
+    bounds
+}
+
+//--- [zones] ---
+
+/// Reads `[zones]` in file order.
+pub fn read_zones(reader: &mut Reader<'_>, root: &Fields<'_>, transfer: &TransferSection) -> (Vec<ZonePlan>, Declared) {
+    let mut plans = Vec::new();
+    let mut declared = Declared::new();
+    if root.lacks("zones") {
+        reader.error(0, format!("no zones; {NO_ZONES_ADVICE}"));
+    }
+    let Some(section) = root.entry("zones") else { return (plans, declared) };
+    let Value::Table(entries) = &section.node.value else {
+        reader.wrong_type::<()>("zones", &section.node, "a table of zone names and addresses");
+        return (plans, declared);
+    };
+    if entries.is_empty() {
+        reader.error(section.key_at, format!("[zones] is empty; {NO_ZONES_ADVICE}"));
+    }
+    for entry in entries {
+        if let Some(names) = unquoted_names(entry, &schema::ZONE) {
+            report_unquoted(reader, entry, &names);
+            declared.extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
+            continue;
+        }
+        let Some(zone) = reader.parse_name(entry.key_at, &entry.key) else { continue };
+        if let Some(first) = declared.get(&zone) {
+            report_twice(reader, "zone", entry, *first);
+            continue;
+        }
+        declared.insert(zone.clone(), entry.key_at);
+        plans.extend(read_zone(reader, zone, entry, transfer));
+    }
+    (plans, declared)
+}
+
+/// What to write into a file without zones.
+const NO_ZONES_ADVICE: &str = "write [zones] and below it for each zone \"ZONE\" = \"ADDRESS OF ITS PRIMARY\"";
+
+/// Reads one zone in short or table form.
+fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, transfer: &TransferSection) -> Option<ZonePlan> {
+    let place = format!("zone \"{}\"", shorten(&entry.key));
+    let (mut timers, limits) = (transfer.timers, transfer.limits);
+    let primaries = match &entry.node.value {
+        Value::Table(_) => {
+            let fields = Fields::new(reader, &entry.node, &schema::ZONE, &place)?;
+            timers = read_timers(reader, &fields, timers, &place);
+            let source = fields.read(reader, "source_address", Reader::source_address);
+            if fields.lacks("primaries") {
+                reader.error(entry.key_at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
+            }
+            fields.read(reader, "primaries", |r, key, node| read_primaries(r, &place, key, node, source))
+        }
+        _ => read_primaries(reader, &place, &entry.key, &entry.node, None),
+    }?;
+    Some(ZonePlan { zone, primaries, timers, limits })
+}
+
+/// Reads one primary or a list of them.
+fn read_primaries(
+    reader: &mut Reader<'_>,
+    place: &str,
+    key: &str,
+    node: &Node,
+    source: Option<IpAddr>,
+) -> Option<Vec<PrimaryPlan>> {
+    let single = std::slice::from_ref(node);
+    let items = match &node.value {
+        Value::Text(_) => single,
+        Value::List(items) if items.is_empty() => {
+            reader.error(node.at, format!("{place} has no primary; write its address between the brackets"));
+            return None;
+        }
+        Value::List(items) => items,
+        _ => return reader.wrong_type(key, node, "an address or a list of addresses"),
+    };
+    let mut primaries: Vec<PrimaryPlan> = Vec::new();
+    for item in items {
+        let Some(primary) = read_primary(reader, place, key, item, source) else { continue };
+        if primaries.iter().any(|other| other.address == primary.address) {
+            reader.error(item.at, format!("{place} lists primary {} twice; remove one", primary.address));
+            continue;
+        }
+        // Contract with CNS: it listens on IPv4 as shipped, and sends NOTIFY to IPv4 peers only.
+        if primary.address.is_ipv6() {
+            reader.warn(item.at, format!("CNS sends no NOTIFY over IPv6; {place} will be polled every refresh"));
+        }
+        primaries.push(primary);
+    }
+    (!primaries.is_empty()).then_some(primaries)
+}
+
+/// Reads one primary as text or table.
+fn read_primary(
+    reader: &mut Reader<'_>,
+    place: &str,
+    key: &str,
+    node: &Node,
+    inherited: Option<IpAddr>,
+) -> Option<PrimaryPlan> {
+    let (address_node, own) = match &node.value {
+        Value::Table(_) => {
+            let fields = Fields::new(reader, node, &schema::PRIMARY, &format!("a primary of {place}"))?;
+            let own = fields.read(reader, "source_address", Reader::source_address);
+            if fields.lacks("address") {
+                reader.error(node.at, format!("a primary of {place} has no \"address\"; write address = \"ADDRESS\""));
+            }
+            (&fields.entry("address")?.node, own)
+        }
+        _ => (node, None),
+    };
+    let address = reader.address(key, address_node, DNS_PORT)?;
+    let (ip, at) = (address.ip(), address_node.at);
+    if ip.is_unspecified() || ip.is_multicast() {
+        reader.error(at, format!("{ip} cannot be a primary; write the address of one server"));
+        return None;
+    }
+    if address.port() == 0 {
+        reader.error(at, format!("port 0 of primary {ip} reaches nothing; write another port, or none for {DNS_PORT}"));
+        return None;
+    }
+    let source = own.or(inherited);
+    if let Some(source) = source.filter(|source| source.is_ipv4() != address.is_ipv4()) {
+        let (wanted, given) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+        reader.error(
+            at,
+            format!(
+                "source_address {source} is {given}, primary {ip} is {wanted}; write an {wanted} source_address for it"
+            ),
+        );
+        return None;
+    }
+    Some(PrimaryPlan { address, source })
+}
+
+//--- Names as keys ---
+
+/// Reports a name that was given before.
+pub fn report_twice(reader: &mut Reader<'_>, what: &str, entry: &Entry, first: usize) {
+    let (line, _) = reader.source.locate(first);
+    let key = shorten(&entry.key);
+    reader.error(
+        entry.key_at,
+        format!("{what} \"{key}\" is given in line {line} already (neither case nor a final dot matters); remove one"),
+    );
+}
+
+/// The names that were meant where TOML read the dots of an unquoted name as nested tables.
+pub fn unquoted_names(entry: &Entry, table: &schema::Table) -> Option<Vec<String>> {
+    let Value::Table(inner) = &entry.node.value else { return None };
+    if entry.key.contains('.') || inner.is_empty() || inner.iter().any(|field| table.has(&field.key)) {
+        return None;
+    }
+    let mut names = Vec::new();
+    // The end of a name is what is no table, or a table with keys of the schema.
+    let mut open: Vec<(String, &Entry)> = inner.iter().rev().map(|field| (entry.key.clone(), field)).collect();
+    while let Some((prefix, field)) = open.pop() {
+        let name = format!("{prefix}.{}", field.key);
+        match &field.node.value {
+            Value::Table(deeper) if !deeper.is_empty() && !deeper.iter().any(|field| table.has(&field.key)) => {
+                open.extend(deeper.iter().rev().map(|field| (name.clone(), field)));
+            }
+            _ => names.push(name),
+        }
+    }
+    Some(names)
+}
+
+/// Reports names that need quotes.
+pub fn report_unquoted(reader: &mut Reader<'_>, entry: &Entry, names: &[String]) {
+    let quoted: Vec<String> = names.iter().map(|name| format!("\"{}\"", shorten(name))).collect();
+    let key = shorten(&entry.key);
+    reader.error(
+        entry.key_at,
+        format!("name that begins with \"{key}\" has dots but no quotes; write {}", quoted.join(" and ")),
+    );
+}

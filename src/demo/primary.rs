@@ -1,0 +1,205 @@
+//! A primary on one address that behaves like CNS over UDP and TCP.
+//!
+//! Invariants: every answer comes from one version of a zone; nothing a client sends stops the primary; while it
+//! is away it answers nothing and keeps no connection. It ends when it is dropped.
+//!
+//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone).
+
+use super::answer::{Zones, answer_datagram, answer_stream};
+use super::message::{Query, Unanswered};
+use super::zone::{Zone, kind};
+use crate::name::Name;
+use arc_swap::ArcSwap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// CNS closes a connection on which nothing arrives, or nothing can be sent, for so long.
+const IDLE: Duration = Duration::from_secs(5);
+/// Pause after an error of a socket, so that a lasting one does not take the processor.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often a port that is free for TCP may turn out to be taken for UDP.
+const ATTEMPTS: usize = 20;
+
+/// A running primary.
+pub struct Primary {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    socket: Arc<UdpSocket>,
+    /// Aborted when dropped.
+    _tasks: JoinSet<()>,
+}
+
+/// What the tasks of a primary share.
+struct Shared {
+    zones: ArcSwap<Zones>,
+    away: watch::Sender<bool>,
+}
+
+impl Primary {
+    /// Binds UDP and TCP to the same port and begins to answer; port 0 picks one that is free for both.
+    pub async fn start(address: SocketAddr) -> io::Result<Primary> {
+        let (listener, socket) = bind(address).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { zones: ArcSwap::default(), away: watch::Sender::new(false) });
+        let socket = Arc::new(socket);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_datagrams(Arc::clone(&socket), Arc::clone(&shared)));
+        tasks.spawn(accept_connections(listener, Arc::clone(&shared)));
+        Ok(Primary { address, shared, socket, _tasks: tasks })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Puts a version of a zone in place of the one before; transfers under way keep theirs.
+    pub fn publish(&self, zone: Zone) {
+        let zone = Arc::new(zone);
+        self.shared.zones.rcu(|zones| {
+            let mut zones = Zones::clone(zones);
+            zones.insert(zone.origin().clone(), Arc::clone(&zone));
+            zones
+        });
+    }
+
+    /// Makes the primary unreachable, as when its datacenter is cut off, or reachable again.
+    pub fn set_away(&self, away: bool) {
+        self.shared.away.send_replace(away);
+    }
+
+    /// Whether it is unreachable.
+    pub fn is_away(&self) -> bool {
+        *self.shared.away.borrow()
+    }
+
+    /// Sends one NOTIFY for a zone in the form of CNS: no AA, no SOA, no EDNS (RFC 1996 section 3).
+    ///
+    /// The reply is not awaited; nothing is sent while the primary is away.
+    pub async fn notify(&self, origin: &Name, secondary: SocketAddr) -> io::Result<()> {
+        if self.is_away() {
+            return Ok(());
+        }
+        let id = self.shared.zones.load().get(origin).map_or(0, |zone| zone.serial().0 as u16);
+        // Opcode 4 is NOTIFY.
+        let mut message = [id, 4 << 11, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
+        message.extend_from_slice(origin.as_wire());
+        message.extend([kind::SOA, 1].map(u16::to_be_bytes).concat());
+        self.socket.send_to(&message, secondary).await.map(|_| ())
+    }
+}
+
+/// Binds both sockets to one port.
+async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
+    loop {
+        let listener = TcpListener::bind(address).await?;
+        match UdpSocket::bind(listener.local_addr()?).await {
+            Ok(socket) => return Ok((listener, socket)),
+            Err(error) if attempts == 1 || error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+            Err(_) => attempts -= 1,
+        }
+    }
+}
+
+/// Answers over UDP for as long as the primary exists.
+async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
+    let mut buffer = vec![0; usize::from(u16::MAX)];
+    loop {
+        let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        if *shared.away.borrow() {
+            continue;
+        }
+        // CNS drops what it cannot read. Responses are those to NOTIFY.
+        let Ok(query) = Query::read(&buffer[..length]) else {
+            continue;
+        };
+        let answer = answer_datagram(&shared.zones.load(), &query);
+        match answer {
+            Some(answer) => {
+                // A client that cannot be reached asks again or not; either way it is its own concern.
+                let _ = socket.send_to(&answer, client).await;
+            }
+            None => tracing::warn!(%client, name = %query.name, "question that would stop CNS"),
+        }
+    }
+}
+
+/// Takes connections for as long as the primary exists; they end with it.
+async fn accept_connections(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, client)) => {
+                    connections.spawn(keep_connection(stream, client, Arc::clone(&shared)));
+                }
+                Err(_) => sleep(PAUSE).await,
+            },
+            // Ended connections are let go of as they end.
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Serves one connection until it ends or the primary goes away.
+async fn keep_connection(mut stream: TcpStream, client: SocketAddr, shared: Arc<Shared>) {
+    let mut away = shared.away.subscribe();
+    tokio::select! {
+        biased;
+        _ = away.wait_for(|away| *away) => {}
+        result = serve_connection(&mut stream, client, &shared) => {
+            if let Err(error) = result {
+                tracing::debug!(%client, %error, "connection closed");
+            }
+        }
+    }
+}
+
+/// Answers the questions of one connection in turn (RFC 7766 section 6.2.1).
+async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &Shared) -> io::Result<()> {
+    loop {
+        let message = timeout(IDLE, read_message(stream)).await??;
+        let query = match Query::read(&message) {
+            Ok(query) => query,
+            // Silence, but the connection stays.
+            Err(Unanswered::Opcode) => continue,
+            Err(unreadable) => return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable)),
+        };
+        let answers = answer_stream(&shared.zones.load(), &query);
+        let Some(answers) = answers else {
+            tracing::warn!(%client, name = %query.name, "question that would stop CNS");
+            return Ok(());
+        };
+        for answer in answers {
+            timeout(IDLE, write_message(stream, &answer)).await??;
+        }
+    }
+}
+
+/// Reads a message with its length in front.
+async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut message).await?;
+    Ok(message)
+}
+
+/// Sends a message with its length in front, in one write (RFC 7766 section 8).
+async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    let framed = [&length.to_be_bytes(), message].concat();
+    stream.write_all(&framed).await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,413 @@
+//! Metrics in Prometheus' terms: names, labels, help texts, and the counters of the query threads.
+//!
+//! Families that change rarely are the prometheus crate's own. Query counters are blocks owned by one UDP thread each,
+//! written without contention and summed when scraped; a block that ends leaves its sums behind. Streams share a block.
+//!
+//! Cost: a query adds to two or three counters of its own thread; a scrape is O(series + threads).
+
+use prometheus::core::{Collector, Desc, MetricVec, MetricVecBuilder};
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Response codes that have a counter of their own; the last slot takes all others.
+const RCODES: [&str; 17] = [
+    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "RCODE7", "RCODE8", "NOTAUTH",
+    "RCODE10", "RCODE11", "RCODE12", "RCODE13", "RCODE14", "RCODE15", "BADVERS",
+];
+
+/// How queries arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Udp,
+    Tcp,
+    Tls,
+}
+
+/// Transports in the order of their counters.
+const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
+
+//--- Query counters ---
+
+/// Counters of queries. Any thread may read them.
+#[derive(Default)]
+pub struct QueryCounters {
+    queries: [AtomicU64; TRANSPORTS.len()],
+    responses: [AtomicU64; RCODES.len()],
+    truncated: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl QueryCounters {
+    /// Counts a query and its response; for the thread that owns the block.
+    pub fn count(&self, transport: Transport, rcode: u16, truncated: bool) {
+        self.chosen(transport, rcode, truncated).into_iter().flatten().for_each(|counter| add(counter, 1));
+    }
+
+    /// Counts a message that gets no response; for the thread that owns the block.
+    pub fn count_dropped(&self) {
+        add(&self.dropped, 1);
+    }
+
+    /// Counts a query and its response in a block that several threads share.
+    pub fn count_shared(&self, transport: Transport, rcode: u16, truncated: bool) {
+        for counter in self.chosen(transport, rcode, truncated).into_iter().flatten() {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a message that gets no response in a block that several threads share.
+    pub fn count_dropped_shared(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn chosen(&self, transport: Transport, rcode: u16, truncated: bool) -> [Option<&AtomicU64>; 3] {
+        let response = &self.responses[usize::from(rcode).min(RCODES.len() - 1)];
+        [Some(&self.queries[transport as usize]), Some(response), truncated.then_some(&self.truncated)]
+    }
+
+    fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
+        let all = |block: &'a QueryCounters| {
+            block.queries.iter().chain(&block.responses).chain([&block.truncated, &block.dropped])
+        };
+        all(self).zip(all(other))
+    }
+}
+
+/// Adds to a counter that this thread alone writes: a plain load and store, no locked instruction.
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+/// The collector that sums all blocks.
+#[derive(Clone)]
+struct QueryCollector {
+    blocks: Arc<Mutex<Vec<Arc<QueryCounters>>>>,
+    queries: IntCounterVec,
+    responses: IntCounterVec,
+    truncated: IntCounter,
+    dropped: IntCounter,
+}
+
+impl QueryCollector {
+    /// Sums the blocks; those whose thread has ended are folded into the first, which has no thread.
+    fn sum(&self) -> QueryCounters {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = QueryCounters::default();
+        for block in blocks.iter() {
+            total.each(block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
+        }
+        let (ended, running): (Vec<_>, Vec<_>) = blocks.drain(1..).partition(|block| Arc::strong_count(block) == 1);
+        for block in ended {
+            blocks[0].each(&block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
+        }
+        blocks.extend(running);
+        total
+    }
+}
+
+impl Collector for QueryCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
+        families.iter().flat_map(|family| family.desc()).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let total = self.sum();
+        let set = |counter: IntCounter, value: &AtomicU64| {
+            counter.reset();
+            counter.inc_by(value.load(Ordering::Relaxed));
+        };
+        for (label, value) in TRANSPORTS.iter().zip(&total.queries) {
+            set(self.queries.with_label_values(&[label]), value);
+        }
+        for (label, value) in RCODES.iter().zip(&total.responses) {
+            set(self.responses.with_label_values(&[label]), value);
+        }
+        set(self.truncated.clone(), &total.truncated);
+        set(self.dropped.clone(), &total.dropped);
+        let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
+        families.iter().flat_map(|family| family.collect()).collect()
+    }
+}
+
+//--- Metrics ---
+
+/// All metric families of the program.
+pub struct Metrics {
+    registry: Registry,
+    queries: QueryCollector,
+    pub tcp_connections: IntGauge,
+    pub tcp_rejected: IntCounterVec,
+    pub transfer_attempts: IntCounterVec,
+    pub transfer_failures: IntCounterVec,
+    pub transfer_duration: HistogramVec,
+    pub transfer_bytes: IntCounterVec,
+    pub transfer_success: IntGaugeVec,
+    pub transfer_held: IntGaugeVec,
+    pub transfer_anomalies: IntCounterVec,
+    pub audit_drift: IntCounterVec,
+    pub zone_serial: IntGaugeVec,
+    pub zone_primary_serial: IntGaugeVec,
+    pub zone_records: IntGaugeVec,
+    pub zone_refreshed: IntGaugeVec,
+    pub zone_expires: IntGaugeVec,
+    pub zone_state: IntGaugeVec,
+    pub region_serial: IntGaugeVec,
+    pub region_serial_drift: IntGaugeVec,
+    pub region_members: IntGaugeVec,
+    pub region_conflicts: IntGaugeVec,
+    pub region_ns_fallback: IntGaugeVec,
+    pub publish_duration: Histogram,
+    pub publishes: IntCounter,
+    pub reloads: IntCounterVec,
+    pub config_loaded: IntGauge,
+}
+
+/// Creates families and registers them.
+struct Maker(Registry);
+
+impl Maker {
+    fn add<C: Collector + Clone + 'static>(&self, family: prometheus::Result<C>) -> C {
+        let family = family.expect("metric names and labels are valid");
+        self.0.register(Box::new(family.clone())).expect("metric names are unique");
+        family
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.add(IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+}
+
+impl Metrics {
+    /// Creates and registers every family.
+    pub fn new() -> Metrics {
+        let prefix = Some("aggregator".to_owned());
+        let registry = Registry::new_custom(prefix, None).expect("the prefix is a valid name");
+        let make = Maker(registry.clone());
+        let primary = ["zone", "primary", "kind"];
+        let seconds = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
+        let transfers = HistogramOpts::new("transfer_duration_seconds", "Time that successful transfers took.");
+        let publications =
+            HistogramOpts::new("publish_duration_seconds", "Time from taking updates to publishing them.");
+        let queries = QueryCollector {
+            blocks: Arc::new(Mutex::new(vec![Arc::default()])),
+            queries: counters("queries_total", "Queries that got a response.", "transport"),
+            responses: counters("responses_total", "Responses by response code.", "rcode"),
+            truncated: counter("truncated_total", "Responses sent with the TC bit."),
+            dropped: counter("dropped_total", "Messages that got no response: too short, or themselves responses."),
+        };
+        make.add(Ok(queries.clone()));
+        let build = make.gauges("build_info", "Always 1; the label tells the version.", &["version"]);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        Metrics {
+            queries,
+            tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP connections from clients.")),
+            tcp_rejected: make.counters(
+                "tcp_rejected_total",
+                "TCP connections closed at once for a limit.",
+                &["limit"],
+            ),
+            transfer_attempts: make.counters(
+                "transfer_attempts_total",
+                "Polls (kind soa) and zone transfers (kind axfr) begun.",
+                &primary,
+            ),
+            transfer_failures: make.counters(
+                "transfer_failures_total",
+                "Polls and zone transfers that failed, by reason.",
+                &["zone", "primary", "kind", "reason"],
+            ),
+            transfer_duration: make.add(HistogramVec::new(transfers.buckets(seconds.clone()), &["zone", "kind"])),
+            transfer_bytes: make.counters("transfer_bytes_total", "Bytes received in zone transfers.", &["zone"]),
+            transfer_success: make.gauges(
+                "transfer_success_timestamp_seconds",
+                "When a poll or zone transfer last succeeded, Unix time.",
+                &primary,
+            ),
+            transfer_held: make.gauges(
+                "transfer_held",
+                "1 while a transferred version waits for confirmation because the zone has shrunk sharply.",
+                &["zone"],
+            ),
+            transfer_anomalies: make.counters(
+                "transfer_anomalies_total",
+                "Records of adopted transfers that a zone cannot hold as they came, by kind.",
+                &["zone", "kind"],
+            ),
+            audit_drift: make.counters(
+                "audit_drift_names_total",
+                "Names that a full audit found different although the serial was the same.",
+                &["zone"],
+            ),
+            zone_serial: make.gauges("zone_serial", "Serial of the zone as it is served.", &["zone"]),
+            zone_primary_serial: make.gauges(
+                "zone_primary_serial",
+                "Serial that the primary announced last.",
+                &["zone", "primary"],
+            ),
+            zone_records: make.gauges("zone_records", "Records in the zone.", &["zone"]),
+            zone_refreshed: make.gauges(
+                "zone_refreshed_timestamp_seconds",
+                "When a primary last confirmed or sent the zone, Unix time.",
+                &["zone"],
+            ),
+            zone_expires: make.gauges(
+                "zone_expires_timestamp_seconds",
+                "When the zone expires unless a primary answers before, Unix time.",
+                &["zone"],
+            ),
+            zone_state: make.gauges("zone_state", "1 for the state that the zone is in.", &["zone", "state"]),
+            region_serial: make.gauges("region_serial", "Serial of the region as it is served.", &["region"]),
+            region_serial_drift: make.gauges(
+                "region_serial_drift",
+                "How far the region's serial is above the sum of its members' serials.",
+                &["region"],
+            ),
+            region_members: make.gauges("region_members", "Members of the region by state.", &["region", "state"]),
+            region_conflicts: make.gauges(
+                "region_conflicts",
+                "Names at which records of members were dropped or hidden, by kind.",
+                &["region", "kind"],
+            ),
+            region_ns_fallback: make.gauges(
+                "region_ns_fallback",
+                "1 while the region lists this server alone because its members' NS sets have nothing in common.",
+                &["region"],
+            ),
+            publish_duration: make.add(Histogram::with_opts(publications.buckets(seconds))),
+            publishes: make.add(IntCounter::new("publishes_total", "Versions of the whole data published.")),
+            reloads: make.counters("reloads_total", "Configuration reloads by result.", &["result"]),
+            config_loaded: make.add(IntGauge::new(
+                "config_loaded_timestamp_seconds",
+                "When the running configuration was loaded, Unix time.",
+            )),
+            registry,
+        }
+    }
+
+    /// A counter block for one query thread.
+    pub fn query_counters(&self) -> Arc<QueryCounters> {
+        let block = Arc::new(QueryCounters::default());
+        self.queries.blocks.lock().unwrap_or_else(PoisonError::into_inner).push(block.clone());
+        block
+    }
+
+    /// Everything in Prometheus' text format.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail, and every family is well formed.
+        let _ = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text);
+        text
+    }
+
+    /// Removes the series of a zone or region that is no longer configured.
+    pub fn forget(&self, zone: &str) {
+        for family in [
+            &self.transfer_attempts,
+            &self.transfer_failures,
+            &self.transfer_bytes,
+            &self.transfer_anomalies,
+            &self.audit_drift,
+        ] {
+            forget_in(family, zone);
+        }
+        forget_in(&self.transfer_duration, zone);
+        for family in [
+            &self.transfer_success,
+            &self.transfer_held,
+            &self.zone_serial,
+            &self.zone_primary_serial,
+            &self.zone_records,
+            &self.zone_refreshed,
+            &self.zone_expires,
+            &self.zone_state,
+            &self.region_serial,
+            &self.region_serial_drift,
+            &self.region_members,
+            &self.region_conflicts,
+            &self.region_ns_fallback,
+        ] {
+            forget_in(family, zone);
+        }
+    }
+}
+
+/// Removes the series whose `zone` or `region` label has the value.
+fn forget_in<T: MetricVecBuilder + 'static>(family: &MetricVec<T>, zone: &str) {
+    for metric in family.collect().iter().flat_map(MetricFamily::get_metric) {
+        let labels: HashMap<&str, &str> = metric.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
+        if labels.get("zone").or(labels.get("region")) == Some(&zone) {
+            // A series that is gone already is as good as removed.
+            let _ = family.remove(&labels);
+        }
+    }
+}
+
+fn counter(name: &str, help: &str) -> IntCounter {
+    IntCounter::new(name, help).expect("metric names are valid")
+}
+
+fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
+    IntCounterVec::new(Opts::new(name, help), &[label]).expect("metric names and labels are valid")
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics::new()
+    }
+}
+
+/// Seconds of Unix time.
+pub fn unix_seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_counters_are_summed_over_threads_that_come_and_go() {
+        let metrics = Metrics::new();
+        let (first, second) = (metrics.query_counters(), metrics.query_counters());
+        first.count(Transport::Udp, 0, false);
+        second.count(Transport::Udp, 3, true);
+        drop(first);
+        metrics.render();
+        second.count(Transport::Tcp, 16, false);
+        drop(second);
+        let text = metrics.render();
+        for line in [
+            "aggregator_queries_total{transport=\"udp\"} 2",
+            "aggregator_queries_total{transport=\"tcp\"} 1",
+            "aggregator_responses_total{rcode=\"NXDOMAIN\"} 1",
+            "aggregator_responses_total{rcode=\"BADVERS\"} 1",
+            "aggregator_truncated_total 1",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+        assert_eq!(metrics.render(), text);
+    }
+
+    #[test]
+    fn a_forgotten_zone_leaves_no_series() {
+        let metrics = Metrics::new();
+        metrics.zone_serial.with_label_values(&["a."]).set(1);
+        metrics.zone_serial.with_label_values(&["b."]).set(2);
+        metrics.transfer_failures.with_label_values(&["a.", "192.0.2.1:53", "soa", "timeout"]).inc();
+        metrics.region_members.with_label_values(&["a.", "ok"]).set(1);
+        metrics.forget("a.");
+        let text = metrics.render();
+        assert!(!text.contains("\"a.\"") && text.contains("zone=\"b.\""), "{text}");
+    }
+}

@@ -1,0 +1,168 @@
+//! The published root: what is served, as one immutable value behind one pointer.
+//!
+//! Readers take the current [`Published`] and answer everything from it, so no answer mixes two versions. Only the
+//! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a batch,
+//! and the keeper keeps each replaced root for a while, so the freeing happens there.
+//!
+//! Cost: finding the zone of a name O(labels); publishing O(number of zones) pointer copies, done by the keeper.
+
+use crate::name::{self, Name};
+use crate::zone::Zone;
+use arc_swap::ArcSwap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Whether a zone can be answered from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Data is there and valid.
+    Ok,
+    /// Never loaded, or a region whose members are not complete yet.
+    NotReady,
+    /// Not refreshed for longer than the SOA's expire time (RFC 1034 section 4.3.5).
+    Expired,
+}
+
+impl State {
+    /// All states, for metrics.
+    pub const ALL: [State; 3] = [State::Ok, State::NotReady, State::Expired];
+
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::NotReady => "not-ready",
+            State::Expired => "expired",
+        }
+    }
+}
+
+/// What the server says of itself (`hostname.bind`, `version.bind`, NSID).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub name: String,
+    pub version: String,
+}
+
+impl Identity {
+    /// The NSID option's bytes (RFC 5001), which always fit beside a question in 512 octets.
+    pub fn nsid(&self) -> &[u8] {
+        &self.name.as_bytes()[..self.name.len().min(128)]
+    }
+}
+
+/// One zone as clients see it.
+#[derive(Clone)]
+pub struct Served {
+    pub origin: Name,
+    pub state: State,
+    /// The data; kept while expired, so that the zone comes back from a difference. Served only in `State::Ok`.
+    pub zone: Option<Arc<Zone>>,
+}
+
+impl Served {
+    /// The data, when it may be answered from.
+    pub fn answerable(&self) -> Option<&Zone> {
+        self.zone.as_deref().filter(|_| self.state == State::Ok)
+    }
+}
+
+/// Everything that is served, replaced whole and never edited.
+#[derive(Default)]
+pub struct Published {
+    pub identity: Identity,
+    zones: HashMap<Name, Arc<Served>>,
+    /// Which label counts occur among the origins, so that only those suffixes are looked up.
+    label_counts: Vec<bool>,
+    /// Counts publications; every reader that sees a number has seen all changes up to it.
+    pub generation: u64,
+}
+
+impl Published {
+    /// Collects zones under a generation number.
+    pub fn new(identity: Identity, zones: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
+        let zones: HashMap<_, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
+        let most = zones.keys().map(Name::label_count).max().map_or(0, |most| most + 1);
+        let mut label_counts = vec![false; most];
+        zones.keys().for_each(|origin| label_counts[origin.label_count()] = true);
+        Published { identity, zones, label_counts, generation }
+    }
+
+    /// The zone with the longest origin that the name (lowercase wire form) is within.
+    pub fn find(&self, wire: &[u8]) -> Option<&Served> {
+        let starts = name::label_starts(wire);
+        let total = starts.len();
+        let most = total.min(self.label_counts.len().saturating_sub(1));
+        (0..=most).rev().filter(|labels| self.label_counts.get(*labels) == Some(&true)).find_map(|labels| {
+            let start = if labels == 0 { wire.len() - 1 } else { usize::from(starts[total - labels]) };
+            self.zones.get(&wire[start..]).map(|served| &**served)
+        })
+    }
+
+    /// The zone with exactly this origin.
+    pub fn get(&self, origin: &Name) -> Option<&Arc<Served>> {
+        self.zones.get(origin)
+    }
+
+    /// All zones in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.zones.values()
+    }
+}
+
+/// The pointer to the current root.
+#[derive(Default)]
+pub struct Publisher(ArcSwap<Published>);
+
+impl Publisher {
+    /// Takes the current root.
+    pub fn load(&self) -> Arc<Published> {
+        self.0.load_full()
+    }
+
+    /// The pointer itself, for a reader that caches the root between batches.
+    pub fn pointer(&self) -> &ArcSwap<Published> {
+        &self.0
+    }
+
+    /// Replaces the root and returns the old one. Only the keeper calls this.
+    pub fn publish(&self, root: Published) -> Arc<Published> {
+        self.0.swap(Arc::new(root))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(origins: &[&str]) -> Published {
+        let served = |origin: &&str| {
+            Arc::new(Served { origin: Name::parse(origin).unwrap(), state: State::NotReady, zone: None })
+        };
+        Published::new(Identity::default(), origins.iter().map(served), 1)
+    }
+
+    fn found(published: &Published, name: &str) -> Option<String> {
+        published.find(Name::parse(name).unwrap().as_wire()).map(|served| served.origin.to_string())
+    }
+
+    #[test]
+    fn the_longest_origin_wins() {
+        let published = published(&["example.com", "us-west.cns.example.com", "us-west-1.cns.example.com"]);
+        assert_eq!(found(&published, "a.us-west.cns.example.com").as_deref(), Some("us-west.cns.example.com."));
+        assert_eq!(found(&published, "us-west-1.cns.example.com").as_deref(), Some("us-west-1.cns.example.com."));
+        assert_eq!(found(&published, "xus-west-1.cns.example.com").as_deref(), Some("example.com."));
+        assert_eq!(found(&published, "com"), None);
+        assert_eq!(found(&published, "."), None);
+        assert_eq!(found(&Published::default(), "com"), None);
+    }
+
+    #[test]
+    fn a_root_zone_holds_everything() {
+        let published = published(&[".", "com"]);
+        assert_eq!(found(&published, "example.org").as_deref(), Some("."));
+        assert_eq!(found(&published, "example.com").as_deref(), Some("com."));
+        assert_eq!(found(&published, ".").as_deref(), Some("."));
+    }
+}

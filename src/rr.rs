@@ -1,0 +1,497 @@
+//! Resource records: the layouts of RDATA, and RRsets ready for answers.
+//!
+//! One table says, type by type, where names and strings sit in RDATA. Everything that must look inside uses it:
+//! decompressing what a primary sends, moving names to a region, comparing, printing. A type that is not in the table
+//! is opaque and copied byte by byte (RFC 3597).
+//!
+//! An [`RRset`] is stored as the bytes of an answer section whose owner names are pointers to the question, so an
+//! answer is a copy. Invariants: records sorted by canonical RDATA without duplicates, one TTL (RFC 2181 section 5),
+//! names in RDATA uncompressed and in the case in which they were received.
+//!
+//! Cost: O(bytes) for building and printing, O(1) for what answers need.
+
+use crate::name::{self, NameBuf, NameError};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// Codes of the types that the program treats specially (IANA registry of RR types).
+pub mod rtype {
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const PTR: u16 = 12;
+    pub const MX: u16 = 15;
+    pub const TXT: u16 = 16;
+    pub const AAAA: u16 = 28;
+    pub const NXT: u16 = 30;
+    pub const SRV: u16 = 33;
+    pub const DNAME: u16 = 39;
+    pub const OPT: u16 = 41;
+    pub const DS: u16 = 43;
+    pub const RRSIG: u16 = 46;
+    pub const NSEC: u16 = 47;
+    pub const DNSKEY: u16 = 48;
+    pub const NSEC3: u16 = 50;
+    pub const NSEC3PARAM: u16 = 51;
+    pub const CDS: u16 = 59;
+    pub const CDNSKEY: u16 = 60;
+    pub const ZONEMD: u16 = 63;
+    pub const IXFR: u16 = 251;
+    pub const AXFR: u16 = 252;
+    pub const MAILB: u16 = 253;
+    pub const MAILA: u16 = 254;
+    pub const ANY: u16 = 255;
+}
+
+/// Class IN.
+pub const CLASS_IN: u16 = 1;
+/// Class CH, used for questions about the server itself.
+pub const CLASS_CH: u16 = 3;
+/// Bytes of a record before its RDATA when the owner is a pointer: owner, type, class, TTL, length.
+pub const FIXED_BYTES: usize = 12;
+/// The owner name as a pointer to the question behind the header (RFC 1035 section 4.1.4).
+pub const OWNER_AT_QUESTION: [u8; 2] = [0xc0, 0x0c];
+
+/// Why RDATA cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RdataError {
+    #[error("RDATA of type {0} is too short")]
+    Short(u16),
+    #[error("RDATA of type {0} has bytes behind its last field")]
+    Long(u16),
+    #[error("name in RDATA of type {0}: {1}")]
+    Name(u16, NameError),
+}
+
+//--- Layouts ---
+
+/// One field of RDATA.
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    U8,
+    U16,
+    U32,
+    Ip4,
+    Ip6,
+    Name,
+    /// One character string.
+    Text,
+    /// Character strings up to the end.
+    Texts,
+    /// Anything up to the end; printed in the form of RFC 3597 section 5.
+    Rest,
+}
+
+/// The fields of a type and what RFC 4034 section 6.2 says about the names in it.
+struct Layout {
+    fields: &'static [Field],
+    /// Names compare without regard to case.
+    folded: bool,
+}
+
+/// The layout of a type; `Rest` alone for types that are opaque.
+fn layout(rtype: u16) -> Layout {
+    use Field::*;
+    let (fields, folded): (&'static [Field], bool) = match rtype {
+        rtype::A => (&[Ip4], false),
+        // NS, MD, MF, CNAME, MB, MG, MR, PTR, DNAME
+        2..=5 | 7..=9 | rtype::PTR | rtype::DNAME => (&[Name], true),
+        rtype::SOA => (&[Name, Name, U32, U32, U32, U32, U32], true),
+        // HINFO
+        13 => (&[Text, Text], false),
+        // MINFO, RP
+        14 | 17 => (&[Name, Name], true),
+        // MX, AFSDB, RT, KX
+        rtype::MX | 18 | 21 | 36 => (&[U16, Name], true),
+        // TXT, SPF
+        rtype::TXT | 99 => (&[Texts], false),
+        // SIG, RRSIG: the signer's name behind 18 octets
+        24 | rtype::RRSIG => (&[U16, U8, U8, U32, U32, U32, U16, Name, Rest], true),
+        // PX
+        26 => (&[U16, Name, Name], true),
+        rtype::AAAA => (&[Ip6], false),
+        rtype::NXT => (&[Name, Rest], true),
+        rtype::SRV => (&[U16, U16, U16, Name], true),
+        // NAPTR
+        35 => (&[U16, U16, Text, Text, Text, Name], true),
+        // NSEC: its names keep their case (RFC 6840 section 5.1)
+        rtype::NSEC => (&[Name, Rest], false),
+        // SVCB, HTTPS (RFC 9460): not in the list of RFC 4034
+        64 | 65 => (&[U16, Name, Rest], false),
+        // LP (RFC 6742)
+        107 => (&[U16, Name], false),
+        _ => (&[Rest], false),
+    };
+    Layout { fields, folded }
+}
+
+/// Splits RDATA into its fields. A string comes with its length octet; a name comes uncompressed beside its bytes.
+fn walk<'a>(
+    rtype: u16,
+    message: &'a [u8],
+    start: usize,
+    length: usize,
+    mut visit: impl FnMut(Field, &'a [u8], Option<NameBuf>),
+) -> Result<(), RdataError> {
+    let end = start + length;
+    let mut position = start;
+    for &field in layout(rtype).fields {
+        let mut repeat = true;
+        while repeat {
+            let count = match field {
+                Field::U8 => 1,
+                Field::U16 => 2,
+                Field::U32 | Field::Ip4 => 4,
+                Field::Ip6 => 16,
+                Field::Rest => end - position,
+                Field::Texts if position == end => break,
+                Field::Text | Field::Texts if position < end => 1 + usize::from(message[position]),
+                Field::Text | Field::Texts => return Err(RdataError::Short(rtype)),
+                Field::Name => {
+                    // The end of the RDATA bounds the name, too: what lies behind is another record.
+                    let (name, after) =
+                        NameBuf::read(&message[..end], position).map_err(|error| RdataError::Name(rtype, error))?;
+                    visit(field, &message[position..after], Some(name));
+                    position = after;
+                    break;
+                }
+            };
+            if position + count > end {
+                return Err(RdataError::Short(rtype));
+            }
+            visit(field, &message[position..position + count], None);
+            position += count;
+            repeat = field == Field::Texts;
+        }
+    }
+    if position < end { Err(RdataError::Long(rtype)) } else { Ok(()) }
+}
+
+/// Whether RDATA of the type holds names.
+fn has_names(rtype: u16) -> bool {
+    layout(rtype).fields.contains(&Field::Name)
+}
+
+/// Checks RDATA within a message and appends it to `out` with its names uncompressed.
+///
+/// Names are decompressed in every type whose layout is known: those of RFC 1035 may be compressed, CNS compresses SRV
+/// targets, and RFC 3597 section 4 asks receivers to accept more.
+pub fn decompress(
+    rtype: u16,
+    message: &[u8],
+    start: usize,
+    length: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), RdataError> {
+    if start + length > message.len() {
+        return Err(RdataError::Short(rtype));
+    }
+    walk(rtype, message, start, length, |_, bytes, name| match name {
+        Some(name) => out.extend_from_slice(name.as_wire()),
+        None => out.extend_from_slice(bytes),
+    })
+}
+
+/// Compares stored RDATA in canonical form (RFC 4034 section 6.3), where that section folds case.
+pub fn compare(rtype: u16, a: &[u8], b: &[u8]) -> Ordering {
+    if layout(rtype).folded { fold(rtype, a).cmp(&fold(rtype, b)) } else { a.cmp(b) }
+}
+
+/// Stored RDATA with its names in lowercase.
+fn fold(rtype: u16, rdata: &[u8]) -> Vec<u8> {
+    map_names(rtype, rdata, |name| Ok(name.to_lowercase())).unwrap_or_else(|_| rdata.to_vec())
+}
+
+/// Rebuilds stored RDATA with each name replaced.
+pub fn map_names(
+    rtype: u16,
+    rdata: &[u8],
+    mut replace: impl FnMut(&NameBuf) -> Result<NameBuf, NameError>,
+) -> Result<Vec<u8>, RdataError> {
+    let mut out = Vec::with_capacity(rdata.len());
+    if !has_names(rtype) {
+        out.extend_from_slice(rdata);
+        return Ok(out);
+    }
+    let mut failure = None;
+    walk(rtype, rdata, 0, rdata.len(), |_, bytes, name| match name.map(|name| replace(&name)) {
+        Some(Ok(name)) => out.extend_from_slice(name.as_wire()),
+        Some(Err(error)) => failure = Some(error),
+        None => out.extend_from_slice(bytes),
+    })?;
+    failure.map_or(Ok(out), |error| Err(RdataError::Name(rtype, error)))
+}
+
+/// Where the host name begins in RDATA of types whose answers carry its addresses (RFC 1035, RFC 2782).
+pub fn target_offset(rtype: u16) -> Option<usize> {
+    match rtype {
+        rtype::NS => Some(0),
+        rtype::MX => Some(2),
+        rtype::SRV => Some(6),
+        _ => None,
+    }
+}
+
+/// Whether a type may stand in a zone; the rest are questions or message parts (RFC 6895 section 3.1).
+pub fn is_data_type(rtype: u16) -> bool {
+    !matches!(rtype, 0 | rtype::OPT | 128..=255)
+}
+
+/// Whether a type belongs to DNSSEC and cannot survive renaming or merging.
+pub fn is_dnssec(rtype: u16) -> bool {
+    use rtype::*;
+    // KEY-like and SIG-like ancestors of RFC 2535 sign names, too.
+    matches!(rtype, 24 | NXT | RRSIG | NSEC | DNSKEY | NSEC3 | NSEC3PARAM | CDS | CDNSKEY | ZONEMD)
+}
+
+//--- Text ---
+
+/// Names of the types with a text form; others are written as TYPEn (RFC 3597 section 5).
+const MNEMONICS: &[(u16, &str)] = &[
+    (1, "A"),
+    (2, "NS"),
+    (5, "CNAME"),
+    (6, "SOA"),
+    (12, "PTR"),
+    (13, "HINFO"),
+    (14, "MINFO"),
+    (15, "MX"),
+    (16, "TXT"),
+    (17, "RP"),
+    (18, "AFSDB"),
+    (21, "RT"),
+    (26, "PX"),
+    (28, "AAAA"),
+    (29, "LOC"),
+    (33, "SRV"),
+    (35, "NAPTR"),
+    (36, "KX"),
+    (37, "CERT"),
+    (39, "DNAME"),
+    (42, "APL"),
+    (43, "DS"),
+    (44, "SSHFP"),
+    (46, "RRSIG"),
+    (47, "NSEC"),
+    (48, "DNSKEY"),
+    (50, "NSEC3"),
+    (51, "NSEC3PARAM"),
+    (52, "TLSA"),
+    (59, "CDS"),
+    (60, "CDNSKEY"),
+    (64, "SVCB"),
+    (65, "HTTPS"),
+    (99, "SPF"),
+    (107, "LP"),
+    (251, "IXFR"),
+    (252, "AXFR"),
+    (255, "ANY"),
+    (257, "CAA"),
+];
+
+/// A type code that prints as its mnemonic.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TypeName(pub u16);
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match MNEMONICS.iter().find(|(code, _)| *code == self.0) {
+            Some((_, text)) => f.write_str(text),
+            None => write!(f, "TYPE{}", self.0),
+        }
+    }
+}
+
+/// Stored RDATA in zone-file form: by its fields, or as `\# length hex` (RFC 3597 section 5).
+pub struct RdataText<'a>(pub u16, pub &'a [u8]);
+
+impl fmt::Display for RdataText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RdataText(rtype, rdata) = *self;
+        let mut text = String::new();
+        let mut generic = rdata.is_empty() || layout(rtype).fields.contains(&Field::Rest);
+        generic |= walk(rtype, rdata, 0, rdata.len(), |field, bytes, name| {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            push_field(&mut text, field, bytes, name);
+        })
+        .is_err();
+        if !generic {
+            return f.write_str(&text);
+        }
+        write!(f, "\\# {}", rdata.len())?;
+        if !rdata.is_empty() {
+            f.write_str(" ")?;
+        }
+        rdata.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Appends one field in zone-file form.
+fn push_field(text: &mut String, field: Field, bytes: &[u8], name: Option<NameBuf>) {
+    let number = || bytes.iter().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+    match field {
+        Field::Name => {
+            if let Some(name) = name {
+                text.push_str(&name.to_string());
+            }
+        }
+        Field::U8 | Field::U16 | Field::U32 => text.push_str(&number().to_string()),
+        Field::Ip4 => text.push_str(&std::net::Ipv4Addr::from(number()).to_string()),
+        Field::Ip6 => {
+            let octets: [u8; 16] = bytes.try_into().expect("walk gives 16 octets");
+            text.push_str(&std::net::Ipv6Addr::from(octets).to_string());
+        }
+        Field::Text | Field::Texts => {
+            text.push('"');
+            for &byte in &bytes[1..] {
+                match byte {
+                    b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
+                    0x20..=0x7e => text.push(char::from(byte)),
+                    other => text.push_str(&format!("\\{other:03}")),
+                }
+            }
+            text.push('"');
+        }
+        Field::Rest => {}
+    }
+}
+
+//--- RRset ---
+
+/// All records of one owner name and type, as the bytes of an answer.
+#[derive(PartialEq, Eq)]
+pub struct RRset {
+    pub rtype: u16,
+    /// Seconds.
+    pub ttl: u32,
+    /// Number of records.
+    pub count: u32,
+    wire: Box<[u8]>,
+}
+
+impl RRset {
+    /// Sorts RDATA, removes duplicates and writes the records. `None` when there is no RDATA.
+    pub fn build<R: AsRef<[u8]>>(rtype: u16, ttl: u32, mut rdatas: Vec<R>) -> Option<RRset> {
+        rdatas.sort_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()).then_with(|| a.as_ref().cmp(b.as_ref())));
+        rdatas.dedup_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()) == Ordering::Equal);
+        let bytes = rdatas.iter().map(|rdata| FIXED_BYTES + rdata.as_ref().len()).sum();
+        let mut wire = Vec::with_capacity(bytes);
+        for rdata in &rdatas {
+            let rdata = rdata.as_ref();
+            wire.extend_from_slice(&OWNER_AT_QUESTION);
+            wire.extend_from_slice(&rtype.to_be_bytes());
+            wire.extend_from_slice(&CLASS_IN.to_be_bytes());
+            wire.extend_from_slice(&ttl.to_be_bytes());
+            wire.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+            wire.extend_from_slice(rdata);
+        }
+        (!rdatas.is_empty()).then(|| RRset { rtype, ttl, count: rdatas.len() as u32, wire: wire.into() })
+    }
+
+    /// The records as they stand in an answer to a question for their owner name.
+    pub fn wire(&self) -> &[u8] {
+        &self.wire
+    }
+
+    /// Iterates over the RDATA of the records.
+    pub fn rdatas(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &*self.wire;
+        std::iter::from_fn(move || {
+            let length = usize::from(u16::from_be_bytes([*rest.get(10)?, rest[11]]));
+            let rdata = &rest[FIXED_BYTES..FIXED_BYTES + length];
+            rest = &rest[FIXED_BYTES + length..];
+            Some(rdata)
+        })
+    }
+
+    /// Bytes of one record when all have the same size, as addresses do; such a set can start at any of them.
+    pub fn stride(&self) -> Option<usize> {
+        matches!(self.rtype, rtype::A | rtype::AAAA).then(|| self.wire.len() / self.count as usize)
+    }
+
+    /// The name at `offset` in the first record's RDATA.
+    pub fn first_name(&self, offset: usize) -> Option<NameBuf> {
+        NameBuf::read_plain(self.rdatas().next()?, offset).ok().map(|(name, _)| name)
+    }
+}
+
+impl fmt::Debug for RRset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.ttl, TypeName(self.rtype))?;
+        self.rdatas().try_for_each(|rdata| write!(f, " [{}]", RdataText(self.rtype, rdata)))
+    }
+}
+
+/// Reads the fixed part of a record behind its owner name: type, class, TTL, start and length of its RDATA.
+pub fn read_fixed(message: &[u8], position: usize) -> Option<(u16, u16, u32, usize, usize)> {
+    let bytes = message.get(position..position + 10)?;
+    let length = usize::from(u16::from_be_bytes([bytes[8], bytes[9]]));
+    let start = position + 10;
+    (start + length <= message.len()).then(|| {
+        let ttl = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let code = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        (code(0), code(2), ttl, start, length)
+    })
+}
+
+/// The position behind a record.
+pub fn skip_record(message: &[u8], position: usize) -> Option<usize> {
+    let (.., start, length) = read_fixed(message, name::skip(message, position)?)?;
+    Some(start + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(rtype: u16, message: &[u8], start: usize, length: usize) -> Result<Vec<u8>, RdataError> {
+        let mut out = Vec::new();
+        decompress(rtype, message, start, length, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn names_in_rdata_are_decompressed() {
+        let message = b"\x03cns\x03com\x00\x00\x00\x00\x0a\x1f\x90\x04web1\xc0\x00";
+        let srv = decoded(rtype::SRV, message, 9, 13).unwrap();
+        assert_eq!(RdataText(rtype::SRV, &srv).to_string(), "0 10 8080 web1.cns.com.");
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused() {
+        assert_eq!(decoded(rtype::A, &[1, 2, 3], 0, 3), Err(RdataError::Short(1)));
+        assert_eq!(decoded(rtype::A, &[1, 2, 3, 4, 5], 0, 5), Err(RdataError::Long(1)));
+        assert_eq!(decoded(rtype::TXT, &[4, b'a'], 0, 2), Err(RdataError::Short(16)));
+        assert_eq!(decoded(rtype::A, &[], 0, 4), Err(RdataError::Short(1)));
+        let outside = [1, b'a', 0, 0, 5, 1, b'b', 0];
+        assert!(matches!(decoded(rtype::MX, &outside, 3, 3), Err(RdataError::Name(15, NameError::Truncated))));
+        assert_eq!(decoded(65280, &[], 0, 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn naptr_keeps_its_strings() {
+        let rdata = b"\x00\x01\x00\x02\x01u\x03sip\x00\x04Host\x00";
+        assert_eq!(decoded(35, rdata, 0, rdata.len()).unwrap(), rdata);
+        assert_eq!(RdataText(35, rdata).to_string(), "1 2 \"u\" \"sip\" \"\" Host.");
+    }
+
+    #[test]
+    fn sets_are_sorted_without_duplicates_and_case_of_names_is_kept() {
+        let set =
+            RRset::build(rtype::NS, 30, vec![&b"\x02NS\x01b\x00"[..], b"\x02ns\x01a\x00", b"\x02ns\x01B\x00"]).unwrap();
+        assert_eq!(format!("{set:?}"), "30 NS [ns.a.] [NS.b.]");
+        assert_eq!(set.count, 2);
+        let txt = RRset::build(rtype::TXT, 30, vec![&b"\x01a"[..], b"\x01A"]).unwrap();
+        assert_eq!(txt.count, 2);
+    }
+
+    #[test]
+    fn opaque_and_empty_rdata_print_in_generic_form() {
+        assert_eq!(RdataText(65280, &[]).to_string(), "\\# 0");
+        assert_eq!(RdataText(257, &[0, 0xab]).to_string(), "\\# 2 00ab");
+        assert_eq!(TypeName(65280).to_string(), "TYPE65280");
+        assert_eq!(RdataText(16, b"\x03a\"\x07").to_string(), "\"a\\\"\\007\"");
+    }
+}

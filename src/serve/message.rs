@@ -1,0 +1,367 @@
+//! Messages: reading a request, writing a response.
+//!
+//! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server needs it.
+//! [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as pointers to
+//! names that stand uncompressed in the message already.
+//!
+//! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always fits.
+//! Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
+
+use crate::name::{self, NameBuf, NameError};
+use crate::rr::{self, RRset, rtype};
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 12;
+/// The largest response over UDP: what fits into one frame almost everywhere (RFC 9715 appendix A).
+pub const MAX_UDP_BYTES: usize = 1232;
+/// The largest response over UDP without EDNS, and what a smaller EDNS size means (RFC 6891 section 6.2.3).
+pub const MIN_UDP_BYTES: usize = 512;
+/// Positions beyond this cannot be pointed to (RFC 1035 section 4.1.4).
+const POINTER_LIMIT: usize = 0x4000;
+
+/// Response codes (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6891 section 9).
+pub mod rcode {
+    pub const NOERROR: u16 = 0;
+    pub const FORMERR: u16 = 1;
+    pub const SERVFAIL: u16 = 2;
+    pub const NXDOMAIN: u16 = 3;
+    pub const NOTIMP: u16 = 4;
+    pub const REFUSED: u16 = 5;
+    pub const YXDOMAIN: u16 = 6;
+    pub const BADVERS: u16 = 16;
+}
+
+/// Extended errors (RFC 8914 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtendedError {
+    NotReady = 14,
+    NotAuthoritative = 20,
+    InvalidData = 24,
+}
+
+const FLAG_QR: u16 = 0x8000;
+const FLAG_AA: u16 = 0x0400;
+const FLAG_TC: u16 = 0x0200;
+const FLAG_RD: u16 = 0x0100;
+const OPTION_NSID: u16 = 3;
+const OPTION_EDE: u16 = 15;
+/// An OPT record without options.
+const OPT_BYTES: usize = 11;
+/// An extended error without text.
+const EDE_BYTES: usize = 6;
+
+//--- Request ---
+
+/// The one question.
+#[derive(Clone, Copy)]
+pub struct Question {
+    /// As received; it stands uncompressed at the end of the header.
+    pub name: NameBuf,
+    pub rtype: u16,
+    pub class: u16,
+}
+
+/// What the client's OPT record says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edns {
+    pub version: u8,
+    pub payload: u16,
+    pub dnssec_ok: bool,
+    pub nsid: bool,
+}
+
+/// A request as far as it could be read.
+pub struct Request {
+    pub id: u16,
+    pub opcode: u8,
+    recursion_desired: bool,
+    pub question: Option<Question>,
+    pub edns: Option<Edns>,
+    /// What to answer at once, if not `NOERROR`.
+    pub rcode: u16,
+}
+
+impl Request {
+    /// Reads a request. `None` when no response may be sent: a fragment, or itself a response.
+    ///
+    /// TC, AA, RA, Z, AD and CD are ignored, as are bytes behind the records (RFC 8906 sections 3.1.1 and 3.1.3).
+    pub fn parse(message: &[u8]) -> Option<Request> {
+        let field = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
+        if message.len() < HEADER_BYTES || field(2) & FLAG_QR != 0 {
+            return None;
+        }
+        let flags = field(2);
+        let mut request = Request {
+            id: field(0),
+            opcode: (flags >> 11 & 15) as u8,
+            recursion_desired: flags & FLAG_RD != 0,
+            question: None,
+            edns: None,
+            rcode: rcode::NOERROR,
+        };
+        if request.opcode != 0 {
+            request.rcode = rcode::NOTIMP;
+            return Some(request);
+        }
+        // RFC 9619: a query has exactly one question.
+        let read = if field(4) == 1 { request.read_sections(message, field(6), field(8), field(10)) } else { None };
+        if read.is_none() {
+            request.rcode = rcode::FORMERR;
+        } else if request.edns.is_some_and(|edns| edns.version > 0) {
+            request.rcode = rcode::BADVERS;
+        }
+        Some(request)
+    }
+
+    /// Reads the question and looks for the OPT record. `None` when the message is malformed.
+    fn read_sections(&mut self, message: &[u8], answers: u16, authority: u16, additional: u16) -> Option<()> {
+        let (name, end) = NameBuf::read_plain(message, HEADER_BYTES).ok()?;
+        let fixed = message.get(end..end + 4)?;
+        self.question = Some(Question {
+            name,
+            rtype: u16::from_be_bytes([fixed[0], fixed[1]]),
+            class: u16::from_be_bytes([fixed[2], fixed[3]]),
+        });
+        let mut position = end + 4;
+        for _ in 0..u32::from(answers) + u32::from(authority) {
+            position = rr::skip_record(message, position)?;
+        }
+        for _ in 0..additional {
+            let fixed = name::skip(message, position)?;
+            let (rtype, class, ttl, start, length) = rr::read_fixed(message, fixed)?;
+            if rtype == rtype::OPT {
+                // RFC 6891 section 6.1.1: one OPT, owned by the root.
+                if self.edns.is_some() || message[position] != 0 {
+                    self.edns = None;
+                    return None;
+                }
+                self.edns = Some(read_opt(class, ttl, &message[start..start + length])?);
+            }
+            position = start + length;
+        }
+        Some(())
+    }
+
+    /// The largest response the client takes.
+    pub fn limit(&self, datagram: bool) -> usize {
+        match (datagram, &self.edns) {
+            (false, _) => usize::from(u16::MAX),
+            (true, None) => MIN_UDP_BYTES,
+            (true, Some(edns)) => usize::from(edns.payload).clamp(MIN_UDP_BYTES, MAX_UDP_BYTES),
+        }
+    }
+}
+
+/// Reads an OPT record; `None` when an option goes beyond it.
+fn read_opt(class: u16, ttl: u32, mut options: &[u8]) -> Option<Edns> {
+    let mut edns = Edns { version: (ttl >> 16) as u8, payload: class, dnssec_ok: ttl & 0x8000 != 0, nsid: false };
+    while !options.is_empty() {
+        let head = options.get(..4)?;
+        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        edns.nsid |= u16::from_be_bytes([head[0], head[1]]) == OPTION_NSID;
+        options = options.get(4 + length..)?;
+    }
+    Some(edns)
+}
+
+//--- Writer ---
+
+/// The sections behind the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    Answer = 0,
+    Authority = 1,
+    Additional = 2,
+}
+
+/// A name that stands uncompressed in the message: where, and its lowercase form for lookups.
+#[derive(Clone, Copy)]
+pub struct Placed {
+    pub offset: usize,
+    pub lower: NameBuf,
+}
+
+/// A response in the making.
+pub struct Writer<'a> {
+    out: &'a mut [u8],
+    position: usize,
+    /// Records end here, so that the OPT record fits behind them.
+    limit: usize,
+    counts: [u16; 3],
+    pub authoritative: bool,
+    pub truncated: bool,
+    extended: Option<ExtendedError>,
+}
+
+/// The records did not fit; nothing of them was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl<'a> Writer<'a> {
+    /// Starts a response behind its header and question. `nsid` is what an NSID option would hold.
+    ///
+    /// `out` must hold at least 512 octets, which every header, question and OPT record without NSID fit into.
+    pub fn new(out: &'a mut [u8], request: &Request, limit: usize, nsid: &[u8]) -> Writer<'a> {
+        let opt = match &request.edns {
+            Some(edns) => OPT_BYTES + EDE_BYTES + if edns.nsid { 4 + nsid.len() } else { 0 },
+            None => 0,
+        };
+        let limit = limit.min(out.len()) - opt;
+        let mut writer = Writer {
+            out,
+            position: HEADER_BYTES,
+            limit,
+            counts: [0; 3],
+            authoritative: false,
+            truncated: false,
+            extended: None,
+        };
+        if let Some(question) = &request.question {
+            writer.put(question.name.as_wire());
+            writer.put(&question.rtype.to_be_bytes());
+            writer.put(&question.class.to_be_bytes());
+        }
+        writer
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.position..self.position + bytes.len()].copy_from_slice(bytes);
+        self.position += bytes.len();
+    }
+
+    /// Where the next record begins.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What has been written so far.
+    pub fn written(&self) -> &[u8] {
+        &self.out[..self.position]
+    }
+
+    /// Sets the extended error that goes with the response code.
+    pub fn set_extended(&mut self, error: ExtendedError) {
+        self.extended = Some(error);
+    }
+
+    /// Whether a section has no records.
+    pub fn is_empty(&self, section: Section) -> bool {
+        self.counts[section as usize] == 0
+    }
+
+    /// Adds a whole RRset under the owner name at `owner`, starting at record `first` where all have one size.
+    ///
+    /// Calls `place` with the position of each record's RDATA.
+    pub fn add_rrset(
+        &mut self,
+        section: Section,
+        owner: &Placed,
+        rrset: &RRset,
+        first: u32,
+        mut place: impl FnMut(usize),
+    ) -> Result<(), Full> {
+        let pointable = owner.offset < POINTER_LIMIT;
+        let owner_bytes = if pointable { 2 } else { owner.lower.as_wire().len() };
+        let wire = rrset.wire();
+        let count = rrset.count as usize;
+        let needed = wire.len() + count * (owner_bytes - 2);
+        let counter = usize::from(self.counts[section as usize]) + count;
+        if self.position + needed > self.limit || counter > usize::from(u16::MAX) {
+            return Err(Full);
+        }
+        self.counts[section as usize] = counter as u16;
+        let split = rrset.stride().map_or(0, |stride| stride * (first as usize % count));
+        if owner.offset == HEADER_BYTES && rrset.stride().is_some() {
+            self.put(&wire[split..]);
+            self.put(&wire[..split]);
+            return Ok(());
+        }
+        for part in [&wire[split..], &wire[..split]] {
+            let mut start = 0;
+            while start < part.len() {
+                let length = usize::from(u16::from_be_bytes([part[start + 10], part[start + 11]]));
+                let end = start + rr::FIXED_BYTES + length;
+                self.put_owner(owner, pointable);
+                self.put(&part[start + 2..end]);
+                place(self.position - length);
+                start = end;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_owner(&mut self, owner: &Placed, pointable: bool) {
+        if pointable {
+            self.put(&(0xc000 | owner.offset as u16).to_be_bytes());
+        } else {
+            self.put(owner.lower.as_wire());
+        }
+    }
+
+    /// Adds one record of the program's own making and returns where its RDATA stands.
+    pub fn add_record(
+        &mut self,
+        section: Section,
+        owner: &Placed,
+        (rtype, class, ttl): (u16, u16, u32),
+        rdata: &[u8],
+    ) -> Result<usize, Full> {
+        let pointable = owner.offset < POINTER_LIMIT;
+        let owner_bytes = if pointable { 2 } else { owner.lower.as_wire().len() };
+        if self.position + owner_bytes + 10 + rdata.len() > self.limit {
+            return Err(Full);
+        }
+        self.put_owner(owner, pointable);
+        self.put(&rtype.to_be_bytes());
+        self.put(&class.to_be_bytes());
+        self.put(&ttl.to_be_bytes());
+        self.put(&(rdata.len() as u16).to_be_bytes());
+        self.put(rdata);
+        self.counts[section as usize] += 1;
+        Ok(self.position - rdata.len())
+    }
+
+    /// Reads a name that was written uncompressed at a position.
+    pub fn placed(&self, offset: usize) -> Result<Placed, NameError> {
+        let (name, _) = NameBuf::read(self.written(), offset)?;
+        Ok(Placed { offset, lower: name.to_lowercase() })
+    }
+
+    /// Writes header and OPT record; returns the length of the response.
+    pub fn finish(mut self, request: &Request, rcode: u16, nsid: &[u8]) -> usize {
+        let mut additional = self.counts[Section::Additional as usize];
+        if let Some(edns) = &request.edns {
+            additional += 1;
+            let mut options = 0;
+            options += if edns.nsid { 4 + nsid.len() } else { 0 };
+            options += if self.extended.is_some() { EDE_BYTES } else { 0 };
+            // Owner root, type OPT, our payload size; extended response code, version 0, DO as asked (RFC 3225).
+            self.put(&[0]);
+            self.put(&rtype::OPT.to_be_bytes());
+            self.put(&(MAX_UDP_BYTES as u16).to_be_bytes());
+            self.put(&[(rcode >> 4) as u8, 0, if edns.dnssec_ok { 0x80 } else { 0 }, 0]);
+            self.put(&(options as u16).to_be_bytes());
+            if edns.nsid {
+                self.put(&OPTION_NSID.to_be_bytes());
+                self.put(&(nsid.len() as u16).to_be_bytes());
+                self.put(nsid);
+            }
+            if let Some(error) = self.extended {
+                self.put(&OPTION_EDE.to_be_bytes());
+                self.put(&2u16.to_be_bytes());
+                self.put(&(error as u16).to_be_bytes());
+            }
+        }
+        let mut flags = FLAG_QR | u16::from(request.opcode) << 11 | rcode & 15;
+        flags |= if self.authoritative { FLAG_AA } else { 0 };
+        flags |= if self.truncated { FLAG_TC } else { 0 };
+        // RFC 8906 section 3.1.4: with an unknown opcode no flag has a known meaning.
+        flags |= if request.recursion_desired && request.opcode == 0 { FLAG_RD } else { 0 };
+        let questions = u16::from(request.question.is_some());
+        let header = [request.id, flags, questions, self.counts[0], self.counts[1], additional];
+        for (index, field) in header.iter().enumerate() {
+            self.out[2 * index..2 * index + 2].copy_from_slice(&field.to_be_bytes());
+        }
+        self.position
+    }
+}

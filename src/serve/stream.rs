@@ -1,0 +1,234 @@
+//! TCP: connections with pipelining, idle timeout and limits (RFC 7766).
+//!
+//! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
+//! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
+//! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
+//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2).
+//!
+//! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
+
+use crate::metrics::{Metrics, QueryCounters, Transport};
+use crate::publish::Publisher;
+use crate::serve::ListenPlan;
+use crate::serve::answer::answer;
+use crate::serve::udp::new_socket;
+use arc_swap::ArcSwap;
+use socket2::{Protocol, Type};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Connections that the kernel completes ahead of us.
+const BACKLOG: i32 = 1024;
+/// Answers are written when this many bytes are waiting, even if more requests are there.
+const BURST_BYTES: usize = 64 << 10;
+/// Read at once; pipelined requests are about 60 octets.
+const READ_BYTES: usize = 4096;
+
+/// What all connections share.
+pub struct StreamContext {
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+    counters: Arc<QueryCounters>,
+    limits: ArcSwap<Limits>,
+    open: Mutex<HashMap<IpAddr, usize>>,
+    rotation: AtomicU32,
+}
+
+/// Limits on connections.
+struct Limits {
+    connections: usize,
+    per_client: usize,
+    idle: Duration,
+}
+
+impl Limits {
+    fn from_plan(plan: &ListenPlan) -> Arc<Limits> {
+        Arc::new(Limits {
+            connections: plan.tcp_connections,
+            per_client: plan.tcp_connections_per_client,
+            idle: plan.tcp_idle_timeout,
+        })
+    }
+}
+
+impl StreamContext {
+    /// Takes the limits from a plan.
+    pub fn new(plan: &ListenPlan, publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Arc<StreamContext> {
+        Arc::new(StreamContext {
+            publisher,
+            counters: metrics.query_counters(),
+            metrics,
+            limits: ArcSwap::new(Limits::from_plan(plan)),
+            open: Mutex::default(),
+            rotation: AtomicU32::default(),
+        })
+    }
+
+    /// Changes the limits; open connections stay and obey the new idle timeout.
+    pub fn set_limits(&self, plan: &ListenPlan) {
+        self.limits.store(Limits::from_plan(plan));
+    }
+
+    /// Counts a connection in, unless a limit is reached.
+    fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Admission> {
+        let limits = self.limits.load();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = if open.values().sum::<usize>() >= limits.connections {
+            Some("total")
+        } else if open.get(&client).is_some_and(|count| *count >= limits.per_client) {
+            Some("client")
+        } else {
+            None
+        };
+        if let Some(limit) = reached {
+            self.metrics.tcp_rejected.with_label_values(&[limit]).inc();
+            return None;
+        }
+        *open.entry(client).or_default() += 1;
+        self.metrics.tcp_connections.inc();
+        Some(Admission { context: self.clone(), client })
+    }
+}
+
+/// A counted connection; dropping it counts it out.
+struct Admission {
+    context: Arc<StreamContext>,
+    client: IpAddr,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut open = self.context.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+        self.context.metrics.tcp_connections.dec();
+    }
+}
+
+/// A listening TCP address. Dropping it stops accepting; open connections end after the answers they owe.
+pub struct StreamListener {
+    address: SocketAddr,
+    listener: Option<std::net::TcpListener>,
+    stop: watch::Sender<bool>,
+}
+
+impl StreamListener {
+    /// Binds an address without accepting yet.
+    pub fn bind(address: SocketAddr) -> io::Result<StreamListener> {
+        let socket = new_socket(address, Type::STREAM, Protocol::TCP)?;
+        // A restart must not wait for the connections of the last run to time out.
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = std::net::TcpListener::from(socket);
+        let address = listener.local_addr()?;
+        Ok(StreamListener { address, listener: Some(listener), stop: watch::Sender::new(false) })
+    }
+
+    /// The bound address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts accepting.
+    pub fn start(&mut self, context: &Arc<StreamContext>) -> io::Result<()> {
+        if let Some(listener) = self.listener.take() {
+            let listener = TcpListener::from_std(listener)?;
+            tokio::spawn(accept(listener, context.clone(), self.stop.subscribe()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for StreamListener {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+/// Accepts connections until told to stop.
+async fn accept(listener: TcpListener, context: Arc<StreamContext>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                if let Some(admission) = context.admit(peer.ip()) {
+                    tokio::spawn(serve(stream, admission, stop.clone()));
+                }
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: accepting again at once would only spin.
+                tracing::warn!(%error, "cannot accept a TCP connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Receiver<bool>) {
+    let context = &admission.context;
+    // Answers are written in bursts already; waiting for more only delays them.
+    let _ = stream.set_nodelay(true);
+    let mut input = Vec::with_capacity(READ_BYTES);
+    loop {
+        let idle = context.limits.load().idle;
+        let output = answer_frames(&mut input, context);
+        if !output.is_empty() {
+            match timeout(idle, stream.write_all(&output)).await {
+                Ok(Ok(())) => continue,
+                _ => return,
+            }
+        }
+        let read = tokio::select! {
+            read = timeout(idle, stream.read_buf(&mut input)) => read,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match read {
+            Ok(Ok(count)) if count > 0 => {}
+            _ => return,
+        }
+    }
+}
+
+/// Answers the complete frames in `input`, up to a burst's worth, and removes them.
+fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> Vec<u8> {
+    let mut output = Vec::new();
+    let mut scratch = Vec::new();
+    let mut start = 0;
+    while output.len() < BURST_BYTES
+        && let Some(head) = input.get(start..start + 2)
+        && let length = usize::from(u16::from_be_bytes([head[0], head[1]]))
+        && let Some(request) = input.get(start + 2..start + 2 + length)
+    {
+        scratch.resize(usize::from(u16::MAX), 0);
+        let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
+        match answer(&context.publisher.load(), request, false, rotation, &mut scratch) {
+            Some(response) => {
+                context.counters.count_shared(Transport::Tcp, response.rcode, response.truncated);
+                output.extend_from_slice(&(response.length as u16).to_be_bytes());
+                output.extend_from_slice(&scratch[..response.length]);
+            }
+            None => context.counters.count_dropped_shared(),
+        }
+        start += 2 + length;
+    }
+    input.drain(..start);
+    output
+}

@@ -1,0 +1,48 @@
+//! The messages between sources of zones and the keeper.
+//!
+//! A source is a task that owns one zone's way in: it sends [`Update`] and is told to act by [`Wake`]. Sources know
+//! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources. There is no
+//! trait: what a source is, these two types say.
+
+use crate::name::Name;
+use crate::zone::{Loaded, Zone};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// What a source found out about its zone.
+pub struct Update {
+    pub zone: Name,
+    pub change: Change,
+    /// When the primary's word was heard; expiry counts from here.
+    pub refreshed: Instant,
+    /// Answered when what the update brings is published.
+    pub published: Option<oneshot::Sender<()>>,
+}
+
+/// The kinds of news.
+pub enum Change {
+    /// The primary has what we have.
+    Current,
+    /// A complete new version, compared with `base`, the version that was published when the source looked.
+    Load { loaded: Box<Loaded>, base: Option<Arc<Zone>> },
+}
+
+/// What a source is asked to do before its timer says so.
+pub struct Wake {
+    pub kind: WakeKind,
+    /// Answered with what came of it, in words for an operator.
+    pub done: Option<oneshot::Sender<Result<String, String>>>,
+}
+
+/// The kinds of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeKind {
+    /// Ask the primary for its serial and transfer the zone if it is newer.
+    Refresh,
+    /// Transfer the zone whatever the serials say; for the cron schedule.
+    Audit,
+    /// Transfer the zone whatever the serials say, and adopt it even when the primary's serial is older than ours;
+    /// with `accept` also when the zone has shrunk suspiciously.
+    Retransfer { accept: bool },
+}

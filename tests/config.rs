@@ -1,0 +1,407 @@
+//! The configuration: what loads, what is refused and in which words, and that the example tells the truth.
+
+use aggregator::config::{Config, LogFormat, schema};
+use aggregator::merge::{NsPolicy, OnExpire, RdataNames};
+use aggregator::name::Name;
+use proptest::prelude::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const EXAMPLE: &str = include_str!("../config.example.toml");
+const RFD_SAMPLE: &str = include_str!("data/config/rfd-0172.json");
+const PLAN: &str = include_str!("data/config/plan.toml");
+
+fn parse(text: &str) -> Config {
+    Config::parse(Path::new("c.toml"), text).unwrap_or_else(|errors| panic!("{errors}\nin\n{text}"))
+}
+
+/// The errors of a text that must be refused.
+fn refuse(text: &str) -> String {
+    match Config::parse(Path::new("c.toml"), text) {
+        Ok(config) => panic!("was taken:\n{text}\nas\n{}", config.plan_text()),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+//--- What loads ---
+
+#[test]
+fn the_sample_of_rfd_172_loads_unchanged() {
+    let config = Config::parse(Path::new("rfd.json"), RFD_SAMPLE).unwrap();
+    assert_eq!((config.zones.len(), config.regions.len()), (6, 3));
+    assert_eq!(config.zones[3].zone, name("us-east-1.cns.example.com"));
+    assert_eq!(config.zones[3].primaries[0].address, "[2001:db8:2::1:200]:53".parse().unwrap());
+    let west = &config.regions[0];
+    assert_eq!(west.origin, name("us-west.cns.example.com"));
+    let members: Vec<String> = west.members.iter().map(Name::to_string).collect();
+    assert_eq!(members, [1, 2, 3].map(|number| format!("us-west-{number}.cns.example.com.")));
+    let plan = config.plan_text();
+    assert!(plan.contains("\n6 DC zones, 3 regions, 9 zones, 9 warnings\n"), "{plan}");
+    // One for each primary that can never send NOTIFY, one for each region without name servers.
+    assert_eq!(config.warnings.iter().filter(|text| text.contains("no NOTIFY over IPv6")).count(), 6);
+    assert!(config.warnings[0].starts_with("rfd.json:3:34: "), "{}", config.warnings[0]);
+    assert_eq!(config.warnings.iter().filter(|text| text.contains("has no \"ns\"")).count(), 3);
+}
+
+#[test]
+fn every_key_reaches_its_plan() {
+    let config = Config::parse(Path::new("/etc/aggregator/plan.toml"), PLAN).unwrap();
+    assert_eq!(config.server_name, name("ns1.example.com"));
+    let tls = config.listen.tls.as_ref().unwrap();
+    assert_eq!(tls.listen, ["127.0.0.1:853".parse().unwrap()]);
+    assert_eq!(tls.certificate, Path::new("/etc/aggregator/cert.pem"), "relative to the folder of the file");
+    assert_eq!(tls.key, Path::new("/etc/ssl/key.pem"));
+    assert_eq!(config.control.socket, Path::new("/etc/aggregator/control.sock"));
+    assert_eq!(config.metrics.listen, []);
+    assert_eq!((config.audit.as_deref(), config.concurrent_transfers), (None, 4));
+    assert_eq!((config.log.level.as_str(), config.log.format), ("info,aggregator::transfer=debug", LogFormat::Json));
+
+    let timers = config.zones[2].timers;
+    assert_eq!((timers.refresh_max, timers.expire_min), (Duration::from_secs(90), Duration::from_millis(1500)));
+    assert_eq!(timers.refresh_min, Duration::from_secs(5), "inherited");
+    assert_eq!(config.zones[2].primaries[0].source, Some("198.51.100.9".parse().unwrap()));
+    assert_eq!(config.zones[1].primaries[1].address, "[2001:db8::3]:5353".parse().unwrap());
+
+    let east = &config.regions[1];
+    assert_eq!(east.ns, NsPolicy::Listed(vec![name("ns1.us-east.cns.example.com"), name("ns1.example.com")]));
+    assert_eq!((east.ns_ttl, east.serial_offset), (3600, 4_000_000_000));
+    // A dot before the @ belongs to the label (RFC 1035 section 8).
+    assert_eq!(east.rname.as_ref().unwrap().to_string(), "jim\\.smith.example.com.");
+    assert_eq!((east.rdata_names, east.on_expire), (RdataNames::Rewrite, OnExpire::Keep));
+    assert_eq!(east.partial_after, Duration::ZERO);
+    let patterns: Vec<_> = east.exclude.iter().map(|pattern| (pattern.name.to_string(), pattern.below)).collect();
+    assert_eq!(patterns, [("cloudapi.".to_string(), false), ("cmon.".to_string(), true)]);
+    assert_eq!(config.regions[2].ns, NsPolicy::Union);
+    assert!(config.regions.iter().all(|region| region.server_name == config.server_name));
+}
+
+#[test]
+fn both_formats_give_the_same_plan() {
+    let value: serde_json::Value = serde_json::to_value(toml::from_str::<toml::Table>(PLAN).unwrap()).unwrap();
+    let json = serde_json::to_string_pretty(&value).unwrap();
+    let (mut from_toml, mut from_json) = (parse(PLAN), parse(&json));
+    // The JSON writer sorts, so order and positions differ.
+    for config in [&mut from_toml, &mut from_json] {
+        config.zones.sort_by(|a, b| a.zone.canonical_cmp(&b.zone));
+        config.regions.sort_by(|a, b| a.origin.canonical_cmp(&b.origin));
+        config.warnings.clear();
+    }
+    assert_eq!(from_toml.plan_text(), from_json.plan_text());
+    assert_eq!((from_toml.zones, from_toml.regions), (from_json.zones, from_json.regions));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_text() {
+    let config = parse(&format!("\u{feff}{RFD_SAMPLE}"));
+    assert_eq!(config.zones.len(), 6);
+    assert!(refuse("\u{feff}zone = 1\n").starts_with("c.toml:1:1: "));
+}
+
+#[test]
+fn listen_addresses_can_be_found_again() {
+    let config = parse(PLAN);
+    let position = |text: &str| config.listen_position(text.parse().unwrap());
+    assert_eq!(position("127.0.0.1:0").as_deref(), Some("c.toml:3:11"));
+    assert_eq!(position("[::1]:5300").as_deref(), Some("c.toml:3:26"));
+    assert_eq!(position("127.0.0.1:853").as_deref(), Some("c.toml:5:18"));
+    assert_eq!(position("127.0.0.1:9153"), None);
+}
+
+#[test]
+fn loading_checks_the_files_that_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.toml");
+    let refused = || Config::load(&path).unwrap_err().to_string();
+    assert!(refused().contains("c.toml:1:1: cannot be read: "), "{}", refused());
+
+    fs::write(&path, b"[zones]\n\"a\xff\" = 1").unwrap();
+    assert!(refused().ends_with("c.toml:2:3: octet that is not UTF-8; save the file as UTF-8"), "{}", refused());
+
+    let text = "[server]\ntls = { listen = \"127.0.0.1\", certificate = \"cert.pem\", key = \"cert.pem\" }\n\
+                [zones]\n\"a.example\" = \"192.0.2.1\"\n";
+    fs::write(&path, text).unwrap();
+    assert_eq!(refused().lines().count(), 2);
+    assert!(refused().contains("c.toml:2:45: \"certificate\" "), "{}", refused());
+    fs::write(folder.path().join("cert.pem"), "").unwrap();
+    let tls = Config::load(&path).unwrap().listen.tls.unwrap();
+    assert_eq!(tls.certificate, folder.path().join("cert.pem"));
+}
+
+//--- What is refused ---
+
+/// Compares every file that has an expectation beside it: all errors, or the plan.
+#[test]
+fn files_give_exactly_the_expected_text() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config");
+    let mut expected: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    expected.retain(|path| path.extension().is_some_and(|extension| extension == "expected"));
+    assert_eq!(expected.len(), 7);
+    for expectation in expected {
+        let input = expectation.with_extension("");
+        let text = fs::read_to_string(&input).unwrap();
+        let result = match Config::parse(Path::new(input.file_name().unwrap()), &text) {
+            Ok(config) => config.plan_text(),
+            Err(errors) => format!("{errors}\n"),
+        };
+        let wanted = fs::read_to_string(&expectation).unwrap();
+        assert!(result == wanted, "{}\n--- wanted\n{wanted}--- got\n{result}", input.display());
+    }
+}
+
+/// One zone, so that only the line under test is wrong.
+const ZONE: &str = "[zones]\n\"a.example\" = \"192.0.2.1\"\n";
+
+#[test]
+fn each_mistake_has_its_words() {
+    let cases = [
+        ("", "c.toml:1:1: no zones; write [zones]"),
+        ("[zones]\n", "c.toml:1:2: [zones] is empty; write [zones]"),
+        ("zones = 1\n", "c.toml:1:9: \"zones\" is an integer; write a table"),
+        ("{}", "c.toml:1:1: no zones; write [zones]"),
+        ("{} {}", "c.toml:1:4: text cannot contain more than one JSON value; remove what follows"),
+        ("[zones]\n\".\" = \"192.0.2.1\"\n", "c.toml:2:1: \".\" is the root; write"),
+        ("[zones]\n\"a.example\" = 1\n", "c.toml:2:15: \"a.example\" is an integer; write an address"),
+        ("[zones]\n\"a.example\" = \"224.0.0.1\"\n", "c.toml:2:15: 224.0.0.1 cannot be a primary; write"),
+        ("[zones]\n\"a.example\" = \"192.0.2.1:99999\"\n", "c.toml:2:15: \"192.0.2.1:99999\" is no address; write"),
+        ("[zones]\n\"a.example\" = [{ adress = \"192.0.2.1\" }]\n", "unknown key \"adress\" in a primary of zone"),
+        ("[zones]\n\"a.example\" = [{ }]\n", "c.toml:2:16: a primary of zone \"a.example\" has no \"address\"; write"),
+        ("[zones.a.example]\nprimaries = \"192.0.2.1\"\n", "has dots but no quotes; write \"a.example\""),
+        ("[zones]\na.example = \"192.0.2.1\"\na.test = \"192.0.2.1\"\n", "write \"a.example\" and \"a.test\""),
+        ("[zones.\"a.b\"]\nprimaries = \"192.0.2.1\"\nsource_address = \"::\"\n", "\"source_address\" cannot be ::"),
+        ("[zones.\"a.b\"]\nprimaries = \"192.0.2.1\"\nsource_address = \"::1\"\n", "write an IPv4 source_address"),
+        (
+            "[zones.\"a.b\"]\nprimaries = \"192.0.2.1\"\nexpire_min = \"61d\"\n",
+            "c.toml:3:14: zone \"a.b\" has \"expire_min\" 61d above \"expire_max\" 60d",
+        ),
+        (
+            "[zone]\n\"a.example\" = \"192.0.2.1\"\n[aggregations]\n\"r.example\" = [\"a.example\"]\n",
+            "c.toml:1:2: unknown key \"zone\"; did you mean \"zones\"?",
+        ),
+        ("[transfer]\naudit = true\n", "c.toml:2:9: \"audit\" is a boolean; write six fields"),
+        ("[transfer]\naudit = \"0 0 0 30 2 *\"\n", "c.toml:2:9: \"audit\" never comes due: \"0 0 0 30 2 *\"; write"),
+        (
+            "[transfer]\naudit = \"0 61 4 * * *\"\n",
+            "c.toml:2:9: \"audit\" is no cron expression: \"0 61 4 * * *\"; write",
+        ),
+        ("[transfer]\nshrink_share = nan\n", "c.toml:2:16: \"shrink_share\" cannot be NaN; write a number from 0 to 1"),
+        ("[transfer]\nmax_bytes = 0\n", "c.toml:2:13: \"max_bytes\" cannot be zero; write"),
+        ("[transfer]\nrefresh_min = \"0s\"\n", "c.toml:2:15: \"refresh_min\" cannot be zero; write"),
+        ("[server]\nlisten = []\n", "c.toml:2:10: \"listen\" is empty; write for example [\"0.0.0.0:53\""),
+        ("[server]\nlisten = \"224.0.0.1\"\n", "c.toml:2:10: nothing can listen on 224.0.0.1; write"),
+        ("[server]\nname = \".\"\n", "c.toml:2:8: \".\" is the root; write"),
+        (
+            "[server]\nudp_threads = 257\n",
+            "c.toml:2:15: \"udp_threads\" cannot be 257; write a whole number from 1 to 256",
+        ),
+        ("[control]\nsocket = \"\"\n", "c.toml:2:10: \"socket\" is not a path; write"),
+        ("[log]\nlevel = \"inof\"\n", "c.toml:2:9: \"level\" cannot be \"inof\"; did you mean \"info\"?"),
+        ("[log]\nlevel = \"info,a=loud\"\n", "c.toml:2:9: \"info,a=loud\" is no filter ("),
+        ("[aggregations]\n\"r.example\" = 1\n", "c.toml:2:15: \"r.example\" is an integer; write a list of zones"),
+        ("[aggregations]\nr.example = [\"a.example\"]\n", "has dots but no quotes; write \"r.example\""),
+        ("[aggregations.\"r.example\"]\nns = \"unoin\"\nmembers = [\"a.example\"]\n", "did you mean \"union\"?"),
+        ("[aggregations.\"r.example\"]\nns = []\nmembers = [\"a.example\"]\n", "c.toml:2:6: \"ns\" is empty; write"),
+        (
+            "[aggregations.\"r.example\"]\nns = \"union\"\n",
+            "c.toml:1:15: aggregation \"r.example\" has no members; write",
+        ),
+        (
+            "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\nexclude = [\"r.example\"]\n",
+            "write a name below it",
+        ),
+        (
+            "[aggregations]\n\"R.example\" = [\"a.example\"]\n\"r.example.\" = [\"a.example\"]\n",
+            "aggregation \"r.example.\" is given in line 2 already",
+        ),
+    ];
+    for (wrong, message) in cases {
+        let needs_zone =
+            !wrong.contains("[zone") && !wrong.contains("zones =") && !wrong.is_empty() && !wrong.starts_with('{');
+        let text = if needs_zone { format!("{wrong}{ZONE}") } else { wrong.to_string() };
+        let errors = refuse(&text);
+        assert!(errors.contains(message), "{wrong:?}\nwanted {message}\ngot    {errors}");
+        assert_eq!(errors.lines().count(), 1, "one mistake, one error: {wrong:?}\n{errors}");
+    }
+}
+
+#[test]
+fn a_socket_path_must_fit_its_address() {
+    let errors = refuse(&format!("[control]\nsocket = \"/{}\"\n{ZONE}", "s".repeat(103)));
+    assert!(errors.contains("c.toml:2:10: \"socket\" is 104 octets long"), "{errors}");
+    parse(&format!("[control]\nsocket = \"/{}\"\n{ZONE}", "s".repeat(102)));
+}
+
+#[test]
+fn deep_nesting_is_an_error_and_no_overflow() {
+    for (open, prefix) in [("[", "x = "), ("{a=", "x = "), ("[", "{\"x\": "), ("{\"a\":", "")] {
+        let errors = refuse(&format!("{prefix}{}", open.repeat(100_000)));
+        assert!(errors.starts_with("c.toml:1:"), "{errors}");
+    }
+}
+
+//--- The example ---
+
+/// The example with every default written out; the commented line for DNS over TLS too if asked for.
+fn spell_out_example(tls: bool) -> String {
+    let spelled = EXAMPLE.lines().map(|line| {
+        let setting = line.strip_prefix("# To switch it on:").filter(|_| tls).map(str::trim).or_else(|| {
+            let rest = line.strip_prefix('#')?;
+            rest.starts_with(|character: char| character.is_ascii_lowercase()).then_some(rest)
+        });
+        setting.unwrap_or(line)
+    });
+    spelled.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_loads_and_its_defaults_are_true() {
+    let (shipped, spelled) = (parse(EXAMPLE), parse(&spell_out_example(false)));
+    assert_eq!(shipped.plan_text(), spelled.plan_text());
+    assert_eq!((shipped.zones, shipped.regions), (spelled.zones, spelled.regions));
+    assert_eq!((shipped.listen, shipped.metrics), (spelled.listen, spelled.metrics));
+    assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
+    assert_eq!(shipped.warnings.len(), 1, "{:?}", shipped.warnings);
+}
+
+#[test]
+fn the_example_shows_every_key() {
+    let text = spell_out_example(true);
+    parse(&text);
+    let example: toml::Value = toml::Value::Table(toml::from_str(&text).unwrap());
+    for table in schema::TABLES {
+        // The path of the table in the example.
+        let shown = match table.path {
+            "" => Some(&example),
+            "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
+            "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
+            "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
+            "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
+            path => example.get(path.trim_matches(['[', ']'])),
+        };
+        let shown = shown.and_then(toml::Value::as_table).unwrap_or_else(|| panic!("{} is missing", table.path));
+        for key in table.keys {
+            assert!(shown.contains_key(key.name), "{} {} is missing", table.path, key.name);
+        }
+    }
+}
+
+#[test]
+fn the_defaults_of_the_schema_are_true() {
+    let region = "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\n";
+    let server = "[server]\nname = \"ns.example\"\n";
+    let mut spelled = ZONE.to_string();
+    let mut count = 0;
+    for table in [schema::SERVER, schema::AGGREGATION, schema::TRANSFER, schema::METRICS, schema::CONTROL, schema::LOG]
+    {
+        spelled.push_str(match table.path {
+            "[server]" => server,
+            "[aggregations.\"NAME\"]" => region,
+            path => path,
+        });
+        spelled.push('\n');
+        for key in table.keys.iter().filter(|key| !key.default.is_empty()) {
+            spelled.push_str(&format!("{} = {}\n", key.name, key.default));
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count} defaults");
+    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}")), parse(&spelled));
+    assert_eq!((plain.zones, plain.regions), (spelled.zones, spelled.regions));
+    assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
+    assert_eq!((plain.control, plain.log), (spelled.control, spelled.log));
+    assert_eq!((plain.audit, plain.concurrent_transfers), (spelled.audit, spelled.concurrent_transfers));
+}
+
+//--- Arbitrary damage ---
+
+/// One change to a text.
+#[derive(Clone, Debug)]
+enum Damage {
+    Remove { at: usize, length: usize },
+    Repeat { from: usize, length: usize, to: usize },
+    Insert { at: usize, piece: String },
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let pieces =
+        ["\"", "[", "]", "{", "}", "=", ".", "\n", "#", "\\", ",", ":", "0", "-1", "\u{feff}", "é", "nan", "'''"];
+    let piece = prop_oneof![
+        prop::sample::select(pieces.to_vec()).prop_map(str::to_string),
+        any::<char>().prop_map(String::from),
+        ".{0,8}",
+    ];
+    prop_oneof![
+        (any::<usize>(), 0usize..40).prop_map(|(at, length)| Damage::Remove { at, length }),
+        (any::<usize>(), 0usize..200, any::<usize>()).prop_map(|(from, length, to)| Damage::Repeat {
+            from,
+            length,
+            to
+        }),
+        (any::<usize>(), piece).prop_map(|(at, piece)| Damage::Insert { at, piece }),
+    ]
+}
+
+fn apply(text: &str, damages: &[Damage]) -> String {
+    let mut characters: Vec<char> = text.chars().collect();
+    for damage in damages {
+        let place = |at: usize| at % (characters.len() + 1);
+        match damage {
+            Damage::Remove { at, length } => {
+                let start = place(*at);
+                characters.drain(start..(start + length).min(characters.len()));
+            }
+            Damage::Repeat { from, length, to } => {
+                let (start, to) = (place(*from), place(*to));
+                let copy = characters[start..(start + length).min(characters.len())].to_vec();
+                characters.splice(to..to, copy);
+            }
+            Damage::Insert { at, piece } => {
+                let at = place(*at);
+                characters.splice(at..at, piece.chars());
+            }
+        }
+    }
+    characters.into_iter().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_file_loads_or_says_where_and_what(
+        original in prop::sample::select(vec![EXAMPLE, RFD_SAMPLE, PLAN]),
+        damages in prop::collection::vec(damage(), 1..6),
+    ) {
+        let text = apply(original, &damages);
+        match Config::parse(Path::new("c"), &text) {
+            Ok(config) => {
+                prop_assert!(!config.zones.is_empty());
+                prop_assert!(config.zones.iter().all(|zone| !zone.primaries.is_empty()));
+                for region in &config.regions {
+                    prop_assert!(!region.members.is_empty());
+                    let known = |member: &Name| config.zones.iter().any(|zone| zone.zone == *member);
+                    prop_assert!(region.members.iter().all(known));
+                }
+                prop_assert!(!config.plan_text().is_empty());
+            }
+            Err(errors) => {
+                prop_assert!(!errors.0.is_empty());
+                let lines = text.split('\n').collect::<Vec<_>>();
+                let mut last = (0, 0);
+                for error in &errors.0 {
+                    prop_assert!((error.line, error.column) >= last, "not in order: {errors}");
+                    last = (error.line, error.column);
+                    prop_assert!((1..=lines.len()).contains(&error.line), "{error}");
+                    let columns = lines[error.line - 1].chars().count() + 1;
+                    prop_assert!((1..=columns).contains(&error.column), "{error}");
+                    prop_assert!(error.message.contains("; "), "no advice: {error}");
+                    prop_assert!(!error.message.contains('\n'), "more than a line: {error}");
+                }
+            }
+        }
+    }
+}
