@@ -10,6 +10,8 @@
 mod compare;
 #[path = "differential/coverage.rs"]
 mod coverage;
+#[path = "differential/engine.rs"]
+mod engine;
 #[path = "differential/explained.rs"]
 mod explained;
 #[path = "differential/features.rs"]
@@ -27,9 +29,10 @@ mod random;
 mod tally;
 
 use compare::{Side, find_faults};
+use engine::Engine;
 use explained::{Case, Opinion};
 use generate::{Zone, generate_group};
-use harness::{Aggregator, Client, Dname, Folder, Knotd, Message, Nsd, ZoneText, rtype, wait_until, write_zone};
+use harness::{Aggregator, Client, Folder, Knotd, Message, Nsd, ZoneText, wait_until, write_zone};
 use model::World;
 use questions::{Question, ask_about};
 use random::Random;
@@ -136,12 +139,59 @@ fn ask_groups(
     tally
 }
 
-#[test]
-fn the_model_is_confirmed_by_knot_and_nsd() {
-    let zones = Zones::generate(700);
+/// Starts both peers with the zones and calls `run` with their addresses.
+fn with_peers<T>(zones: &Zones, run: impl FnOnce(&Folder, SocketAddr, SocketAddr) -> T) -> T {
     let folder = Folder::new();
     let texts = zones.texts();
     let knot = Knotd::start(&folder, &texts);
     let nsd = Nsd::start(&folder, &texts);
-    compare_all(&zones, knot.address(), nsd.address(), None).assert_clean();
+    run(&folder, knot.address(), nsd.address())
+}
+
+#[test]
+fn the_model_is_confirmed_by_knot_and_nsd() {
+    let zones = Zones::generate(500);
+    with_peers(&zones, |_, knot, nsd| compare_all(&zones, knot, nsd, None)).assert_clean();
+}
+
+#[test]
+fn the_engine_answers_as_the_model_expects() {
+    let zones = Zones::generate(3_000);
+    let world = World::new(zones.all());
+    let mut engine = Engine::new(zones.all());
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    for (number, group) in zones.groups.iter().enumerate() {
+        let mut random = Random::new(zones.seed ^ 0x5eed, number as u64);
+        for question in ask_about(group, &mut random) {
+            let expected = world.answer(&question.query.name, question.query.rtype);
+            let answer = engine.ask(&question);
+            let faults = find_faults(&world, &question, &expected, &answer, Side::Ours);
+            asked += 1;
+            if !faults.is_empty() {
+                wrong.push(format!("{}\n{question:?}\nexpected: {expected:?}\nours: {answer:?}", faults.join("; ")));
+            }
+        }
+    }
+    println!("{asked} questions, {} wrong answers", wrong.len());
+    wrong.iter().take(12).for_each(|text| println!("---\n{text}"));
+    assert!(wrong.is_empty());
+}
+
+#[test]
+fn our_answers_are_those_of_knot_or_nsd_or_explained() {
+    let zones = Zones::generate(2_000);
+    let tally = with_peers(&zones, |folder, knot, nsd| {
+        // Our daemon transfers everything from Knot.
+        let lines = zones.all().map(|zone| format!("\"{}\" = \"{knot}\"\n", zone.origin));
+        let plan = format!("[zones]\n{}", lines.collect::<String>());
+        let ours = Aggregator::start(folder, &plan);
+        let mut client = Client::new(ours.address());
+        for zone in zones.all() {
+            let what = format!("our daemon serves {}", zone.origin);
+            wait_until(&what, Duration::from_secs(60), || client.serial(&zone.origin));
+        }
+        compare_all(&zones, knot, nsd, Some(ours.address()))
+    });
+    tally.assert_clean();
 }

@@ -144,7 +144,8 @@ impl World {
                     out.facts.aliases += 1;
                     out.facts.dname |= sets[0][0].rtype == rtype::DNAME;
                     sets.into_iter().for_each(|set| out.push(set));
-                    if rtype != rtype::CNAME && out.facts.aliases < 60 {
+                    // ANY is content with the alias it met, as it is where the alias itself lies (RFC 8482 section 4.1).
+                    if !matches!(rtype, rtype::CNAME | rtype::ANY) && out.facts.aliases < 60 {
                         current = target.lower();
                         continue;
                     }
@@ -166,7 +167,9 @@ impl World {
                 })
             })
         };
-        self.trees.iter().filter(|tree| record.owner.is_within(&tree.origin)).any(|tree| {
+        let origins = std::iter::successors(Some(record.owner.clone()), Dname::parent);
+        origins.filter_map(|origin| self.by_origin.get(&origin)).any(|index| {
+            let tree = &self.trees[*index];
             in_tree(tree, &record.owner) || tree.wildcard_for(&record.owner).is_some_and(|w| in_tree(tree, &w))
         })
     }
