@@ -21,6 +21,8 @@ mod generate;
 mod harness;
 #[path = "differential/model.rs"]
 mod model;
+#[path = "differential/mutations.rs"]
+mod mutations;
 #[path = "differential/questions.rs"]
 mod questions;
 #[path = "differential/random.rs"]

@@ -28,7 +28,7 @@ pub use client::{Client, Query, decode, read_frame, write_frame};
 pub use dname::Dname;
 pub use folder::{Folder, write_file};
 pub use knotd::Knotd;
-pub use message::Message;
+pub use message::{Edns, Message};
 pub use named::Named;
 pub use nsd::Nsd;
 pub use peer::{Peer, ZoneText};
