@@ -19,7 +19,8 @@ impl Named {
     }
 }
 
-/// Everything named writes goes into its folder; nothing controls it but signals.
+/// Everything named writes goes into its folder; nothing controls it but signals. Services have more instances than the
+/// hundred records of a set that it allows by itself.
 fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
     let home = home.display();
     let port = address.port();
@@ -28,7 +29,8 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
          pid-file none;\n lock-file none;\n session-keyfile none;\n managed-keys-directory \"{home}\";\n \
          recursion no;\n notify no;\n minimal-responses yes;\n allow-transfer {{ 127.0.0.1; }};\n \
          dnssec-validation no;\n empty-zones-enable no;\n check-integrity no;\n transfer-format many-answers;\n \
-         tcp-clients 500;\n transfers-out 500;\n}};\ncontrols {{ }};\n"
+         tcp-clients 500;\n transfers-out 500;\n \
+         max-records-per-type 0;\n max-types-per-name 0;\n}};\ncontrols {{ }};\n"
     );
     for (zone, file) in zones {
         let file = file.display();

@@ -1,7 +1,7 @@
 //! What the three real name servers have in common: zone files, a port, reload by SIGHUP.
 
 use super::folder::write_file;
-use super::{Client, Dname, Folder, Port, Process, Query, read_zone, rtype, wait_until};
+use super::{Client, Dname, Folder, Port, Process, Query, Record, difference, rtype, wait_until, write_zone};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,10 +62,10 @@ impl Peer {
         self.name
     }
 
-    /// Replaces a zone by one with another serial and waits until the server answers from it.
-    pub fn replace_zone(&self, zone: &Dname, text: &str) {
-        let soa = read_zone(text).into_iter().find(|record| record.rtype == rtype::SOA).expect("SOA");
-        write_file(&self.files[zone], text);
+    /// Replaces a zone by one with another serial, and waits until the server answers and transfers nothing else.
+    pub fn replace_zone(&self, zone: &Dname, records: &[Record]) {
+        let soa = records.iter().find(|record| record.rtype == rtype::SOA).expect("SOA");
+        write_file(&self.files[zone], &write_zone(records));
         let mut client = Client::new(self.address);
         let mut attempts = 0;
         wait_until(&format!("{} serves the new {zone}", self.name), Duration::from_secs(20), || {
@@ -74,7 +74,10 @@ impl Peer {
                 self.process.signal(libc::SIGHUP);
             }
             attempts += 1;
-            (client.serial(zone) == Some(soa.serial())).then_some(())
+            // NSD answers from the old processes for a while beside the new ones.
+            let is_new = client.serial(zone) == Some(soa.serial())
+                && client.transfer(zone).is_ok_and(|transferred| difference(records, &transferred).is_none());
+            is_new.then_some(())
         });
     }
 
@@ -82,7 +85,7 @@ impl Peer {
     fn wait_serving(&mut self, zones: &[ZoneText]) {
         let mut client = Client::new(self.address).with_deadline(Duration::from_millis(500));
         for (zone, _) in zones {
-            self.process.wait_ready(&format!("answers for {zone}"), Duration::from_secs(60), || {
+            self.process.wait_ready(&format!("answers for {zone}"), Duration::from_secs(30), || {
                 let answer = client.ask(&Query::new(zone, rtype::SOA)).ok()?;
                 (answer.is_authoritative() && answer.rcode() == 0).then_some(())
             });
