@@ -1,0 +1,137 @@
+//! Our daemon as a child process.
+
+use super::folder::write_file;
+use super::{Dname, Folder, Port, Process, Record, read_zone};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+/// How a verb ended.
+#[derive(Debug)]
+pub struct Output {
+    /// Exit code; -1 when a signal ended it.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A running daemon with its own configuration, control socket and metrics port.
+pub struct Aggregator {
+    process: Process,
+    configuration: PathBuf,
+    socket: PathBuf,
+    address: SocketAddr,
+    metrics: SocketAddr,
+}
+
+impl Aggregator {
+    /// Starts the daemon and waits until it answers `status`.
+    ///
+    /// `plan` is the part of the configuration that follows `[server]`, `[metrics]`, `[control]` and `[log]`.
+    pub fn start(folder: &Folder, plan: &str) -> Aggregator {
+        Aggregator::start_in(&folder.subfolder("aggregator"), plan)
+    }
+
+    /// Starts the daemon with its files in a folder of its own.
+    pub fn start_in(home: &Path, plan: &str) -> Aggregator {
+        let mut ports = [Port::reserve(), Port::reserve()];
+        let (address, metrics) = (ports[0].address(), ports[1].address());
+        let (configuration, socket) = (home.join("aggregator.toml"), home.join("control"));
+        write_file(&configuration, &configuration_text(address, metrics, &socket, plan));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        command.args(["run", "-c"]).arg(&configuration).current_dir(home);
+        for port in &mut ports {
+            port.release();
+        }
+        let process = Process::start("aggregator", &mut command, &home.join("log"));
+        let mut daemon = Aggregator { process, configuration, socket, address, metrics };
+        let configuration = daemon.configuration.clone();
+        daemon.process.wait_ready("answers status", Duration::from_secs(20), || {
+            (run_verb(&["status", "--json"], &configuration).code == 0).then_some(())
+        });
+        daemon
+    }
+
+    /// Where DNS is served.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Path of the configuration file.
+    pub fn configuration(&self) -> &Path {
+        &self.configuration
+    }
+
+    /// Replaces the plan in the configuration file without telling the daemon.
+    pub fn write_plan(&self, plan: &str) {
+        write_file(&self.configuration, &configuration_text(self.address, self.metrics, &self.socket, plan));
+    }
+
+    /// Runs a client verb against this daemon.
+    pub fn verb(&self, arguments: &[&str]) -> Output {
+        run_verb(arguments, &self.configuration)
+    }
+
+    /// The records of a zone as `dump` prints them, `None` while the daemon has none.
+    pub fn dump(&self, zone: &Dname) -> Option<Vec<Record>> {
+        let output = self.verb(&["dump", &zone.to_string()]);
+        (output.code == 0).then(|| read_zone(&output.stdout))
+    }
+
+    /// The metrics page.
+    pub fn metrics(&self) -> String {
+        let (status, body) = self.http("/metrics");
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// Status and body of a page of the metrics server.
+    pub fn http(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.metrics).expect("connect to the metrics server");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("timeout");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("request");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("reply");
+        let (head, body) = reply.split_once("\r\n\r\n").expect("head and body");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("status");
+        (status, body.to_string())
+    }
+
+    /// Everything the daemon has logged so far.
+    pub fn log_text(&self) -> String {
+        self.process.log_text()
+    }
+
+    /// Sends a signal to the daemon.
+    pub fn signal(&self, signal: i32) {
+        self.process.signal(signal);
+    }
+
+    /// Ends the daemon with SIGTERM and returns how it ended.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.process.stop(Duration::from_secs(10)).expect("the daemon ends within 10 seconds of SIGTERM")
+    }
+}
+
+/// Runs a verb with a configuration file, whether a daemon runs or not.
+pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+    let output = command.args(arguments).arg("-c").arg(configuration).output().expect("run aggregator");
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The whole configuration around a plan.
+fn configuration_text(address: SocketAddr, metrics: SocketAddr, socket: &Path, plan: &str) -> String {
+    let socket = socket.display();
+    format!(
+        "[server]\nname = \"ns1.test\"\nlisten = [\"{address}\"]\n\n[metrics]\nlisten = \"{metrics}\"\n\n\
+         [control]\nsocket = \"{socket}\"\n\n[log]\nlevel = \"info\"\n\n{plan}"
+    )
+}

@@ -1,0 +1,41 @@
+//! What the system tests share: real name servers and our own daemon as child processes, a small DNS client, and
+//! records that can be compared.
+//!
+//! Nothing in here uses code of the crate under test, so that a mistake there cannot hide itself. Every wait is for
+//! a condition with a deadline; every process ends with the value that owns it; every file lies in a folder that
+//! removes itself. A server that is not installed fails the test.
+
+// Every test crate compiles the whole harness and uses its own part of it.
+#![allow(dead_code, unused_imports)]
+
+mod aggregator;
+mod client;
+mod dname;
+mod folder;
+mod knotd;
+mod merge;
+mod message;
+mod named;
+mod nsd;
+mod peer;
+mod ports;
+mod process;
+mod record;
+mod text;
+mod wait;
+
+pub use aggregator::{Aggregator, Output, run_verb};
+pub use client::{Client, Query, decode, read_frame, write_frame};
+pub use dname::Dname;
+pub use folder::{Folder, write_file};
+pub use knotd::Knotd;
+pub use merge::Region;
+pub use message::{Edns, Message};
+pub use named::Named;
+pub use nsd::Nsd;
+pub use peer::{Peer, ZoneText};
+pub use ports::Port;
+pub use process::Process;
+pub use record::{Record, difference, rtype, type_text};
+pub use text::{read_capture, read_zone, write_zone};
+pub use wait::wait_until;
