@@ -9,7 +9,7 @@
 //! `partial_after` has passed; then it stays in service whatever its members do, as long as one contributes.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
-//! costs O(its names). Replaced roots are kept for [`RETIRE_AFTER`], so that no query thread ever frees a zone.
+//! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
 use crate::merge::{Members, OnExpire, Outcome, Region, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};

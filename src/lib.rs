@@ -1,3 +1,40 @@
+//! The CNS aggregator: zones of several Triton datacenters in, region zones out.
+//!
+//! ```text
+//!  primaries ──► transfer ──Update──► keeper ──► Published ──► serve ──► clients
+//!                                      │  ▲        (one pointer)
+//!                                  merge, rewrite
+//! ```
+//!
+//! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
+//!
+//! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
+//! Prometheus names, [`log`] the set-up of log lines. None of them knows anything else here.
+//!
+//! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets as the bytes of an answer. [`serial`] compares
+//! serials (RFC 1982) and sums those of a region.
+//!
+//! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, and
+//! the loader that turns a transfer into one.
+//!
+//! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
+//! [`rewrite`] moves one owner name and its records from a member zone to a region.
+//!
+//! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
+//! changed, with the same result.
+//!
+//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
+//! and writes responses, [`serve::answer`] turns one into the other, without any I/O.
+//!
+//! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
+//! zone that polls its primaries and transfers it. They meet only in messages.
+//!
+//! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
+//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below.
+//!
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`demo`] runs it
+//! beside primaries that exist only in the process. [`cli`] is the command line.
+
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -60,6 +60,8 @@ pub enum RdataError {
     Short(u16),
     #[error("RDATA of type {0} has bytes behind its last field")]
     Long(u16),
+    #[error("RDATA of type {0} would be longer than 65535 octets without compression")]
+    Expanded(u16),
     #[error("name in RDATA of type {0}: {1}")]
     Name(u16, NameError),
 }
@@ -187,10 +189,17 @@ pub fn decompress(
     if start + length > message.len() {
         return Err(RdataError::Short(rtype));
     }
+    let before = out.len();
     walk(rtype, message, start, length, |_, bytes, name| match name {
         Some(name) => out.extend_from_slice(name.as_wire()),
         None => out.extend_from_slice(bytes),
-    })
+    })?;
+    fits(rtype, out.len() - before)
+}
+
+/// RDATA says its own length in 16 bits (RFC 1035 section 3.2.1).
+fn fits(rtype: u16, length: usize) -> Result<(), RdataError> {
+    if length > usize::from(u16::MAX) { Err(RdataError::Expanded(rtype)) } else { Ok(()) }
 }
 
 /// Compares stored RDATA in canonical form (RFC 4034 section 6.3), where that section folds case.
@@ -220,6 +229,7 @@ pub fn map_names(
         Some(Err(error)) => failure = Some(error),
         None => out.extend_from_slice(bytes),
     })?;
+    fits(rtype, out.len())?;
     failure.map_or(Ok(out), |error| Err(RdataError::Name(rtype, error)))
 }
 
@@ -468,6 +478,17 @@ mod tests {
         let outside = [1, b'a', 0, 0, 5, 1, b'b', 0];
         assert!(matches!(decoded(rtype::MX, &outside, 3, 3), Err(RdataError::Name(15, NameError::Truncated))));
         assert_eq!(decoded(65280, &[], 0, 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn rdata_that_decompression_makes_too_long_is_refused() {
+        let name = [[63].as_slice(), &[b'n'; 63]].concat().repeat(3);
+        let mut message = [name.as_slice(), &[0]].concat();
+        let start = message.len();
+        message.extend_from_slice(&[0, 1, 0xc0, 0]);
+        message.resize(start + 65_535, 7);
+        assert_eq!(decoded(64, &message, start, 65_535), Err(RdataError::Expanded(64)));
+        assert!(decoded(64, &message, start, 60_000).is_ok());
     }
 
     #[test]

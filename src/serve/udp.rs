@@ -1,7 +1,7 @@
 //! UDP: plain threads that receive, answer and send in batches.
 //!
 //! Each listening address has one socket, shared by its threads, so changing their number loses no datagram. A thread
-//! takes up to [`BATCH`] waiting requests, loads the published root once, answers them all from it, and sends. Replies
+//! takes up to 16 waiting requests, loads the published root once, answers them all from it, and sends. Replies
 //! leave with the destination address of the request as their source, which matters on wildcard addresses.
 //!
 //! A listener that is taken away answers what its socket still holds before it closes.

@@ -1,0 +1,32 @@
+# The commands of the README. Only Rust is needed to build and for the demo; tests install Debian packages.
+
+CARGO ?= cargo
+
+.PHONY: help build demo test lint fuzz clean
+
+help:
+	@echo "make build   the program, target/release/aggregator"
+	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
+	@echo "make test    installs the real servers that tests talk to, and runs everything"
+	@echo "make lint    formatting and clippy, as CI does"
+	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
+
+build:
+	$(CARGO) build --release --locked
+
+demo:
+	$(CARGO) run --release --locked -- demo $(if $(FOR),--for $(FOR))
+
+test:
+	scripts/install-peers
+	scripts/run-tests
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+
+fuzz:
+	scripts/run-fuzz $(or $(SECONDS),60)
+
+clean:
+	$(CARGO) clean
