@@ -13,6 +13,7 @@
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names).
 
 mod error;
+mod json;
 mod plan;
 mod read;
 mod regions;
@@ -23,6 +24,7 @@ mod units;
 mod zones;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use server::DEFAULT_SOCKET;
 pub use units::{format_duration, format_size, parse_duration, parse_size};
 
 use crate::merge::RegionPlan;
@@ -49,8 +51,6 @@ pub struct Config {
     pub regions: Vec<RegionPlan>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
-    /// How many transfers may run at the same time.
-    pub concurrent_transfers: usize,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
@@ -119,11 +119,21 @@ impl Config {
         found.map(|(_, position)| position.clone())
     }
 
+    /// Where a listen address comes from: its position, or the file for a default.
+    pub fn place_of(&self, address: SocketAddr) -> String {
+        self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
+    }
+
     /// The plan as people read it.
     pub fn plan_text(&self) -> String {
         let mut text = String::new();
         plan::write_plan(self, &mut text).expect("writing to a string cannot fail");
         text
+    }
+
+    /// The plan as programs read it.
+    pub fn plan_json(&self) -> serde_json::Value {
+        json::describe_plan(self)
     }
 
     /// Goes through all three steps.
@@ -159,12 +169,24 @@ impl Config {
             zones,
             regions,
             audit: transfer.audit,
-            concurrent_transfers: transfer.concurrent,
             metrics: server.metrics,
             control: server.control,
             log: server.log,
             warnings,
             listen_positions,
         })
+    }
+}
+
+/// The control socket that a file names, which may be wrong in other places: the way to a server that runs while its
+/// file is being edited. None if the file cannot tell.
+pub fn find_socket(path: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(path).ok()?;
+    let source = Source::new(path, text.strip_prefix('\u{feff}').unwrap_or(&text));
+    let (tree, complete) = tree::salvage(&source);
+    match tree?.get("control").and_then(|control| control.get("socket")).map(|socket| &socket.value) {
+        Some(tree::Value::Text(socket)) => Some(path.parent().unwrap_or_else(|| "".as_ref()).join(socket)),
+        None if complete => Some(PathBuf::from(DEFAULT_SOCKET)),
+        _ => None,
     }
 }

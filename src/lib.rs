@@ -1,10 +1,17 @@
+pub mod cli;
 pub mod config;
+pub mod control;
+pub mod daemon;
 pub mod demo;
+pub mod keeper;
+pub mod log;
 pub mod merge;
 pub mod metrics;
 pub mod name;
 pub mod publish;
+pub mod rewrite;
 pub mod rr;
+pub mod schedule;
 pub mod serial;
 pub mod serve;
 pub mod source;

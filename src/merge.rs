@@ -1,70 +1,507 @@
 //! The region zone as a pure function of its member zones.
+//!
+//! A [`Region`] holds the current version of one region zone and makes the next one. The heart is `merge_name`: the
+//! RRsets of one owner name from the members' RRsets at the corresponding names. A full merge runs it on all names, an
+//! incremental one on those that changed and the few that depend on them, so both give the same zone.
+//!
+//! Invariants: the result depends on the members' zones, their order in the configuration and the plan, never on the order
+//! of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
+//! unreported: [`Conflict`] tells it.
+//!
+//! What depends on other names: a delegation or DNAME on what lies below it (recomputed with any name below), and under
+//! the policy `rewrite` a CNAME on whether its target exists (an index leads back from target to alias).
+//!
+//! Cost: O(changed names × members); a full merge O(all names × members). Nodes with one contributor share its RRsets.
+//! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
-use crate::name::Name;
-use std::time::Duration;
+mod plan;
 
-/// What happens to names in RDATA that lie within the member zone (`aggregation.md` section 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RdataNames {
-    /// They go on naming the member zone.
-    #[default]
-    Keep,
-    /// They move to the region like the owner names (RFD 172 read literally).
-    Rewrite,
+pub use crate::rewrite::RdataNames;
+pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
+
+use crate::name::{self, Name};
+use crate::rewrite::Move;
+use crate::rr::{self, RRset, rtype};
+use crate::serial::{self, Serial};
+use crate::zone::{self, Editor, RRsets, Soa, Zone};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// The zones of the members in the plan's order; `None` for one that has nothing to contribute.
+pub type Members = [Option<Arc<Zone>>];
+
+//--- Conflict ---
+
+/// Why records of a member are not in the region as they are in its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConflictKind {
+    /// A CNAME dropped because another member has data at the name (RFC 2181 section 10.1).
+    AliasBesideData,
+    /// Members have different CNAME or DNAME records; the first member's stays.
+    DifferentAliases,
+    /// A CNAME at the apex of a member, which a zone cannot have.
+    AliasAtApex,
+    /// A DNAME dropped because there are names below it (RFC 6672 section 2.4).
+    DnameAboveData,
+    /// A delegation of one member hides names of another.
+    HiddenByDelegation,
+    /// Members describe a DNS-SD instance differently; the first member's TXT stays.
+    ServiceText,
+    /// Targets of different members became the same SRV record under `rewrite`.
+    SameTarget,
+    /// The name would be longer than 255 octets in the region.
+    NameTooLong,
 }
 
-/// Where the NS set of a region comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum NsPolicy {
-    /// The names that all members list; this server's own name when there is none.
-    #[default]
-    Intersection,
-    /// All names that any member lists (RFD 172 read literally).
-    Union,
-    /// Exactly these.
-    Listed(Vec<Name>),
+impl ConflictKind {
+    /// All kinds, for metrics.
+    pub const ALL: [ConflictKind; 8] = [
+        ConflictKind::AliasBesideData,
+        ConflictKind::DifferentAliases,
+        ConflictKind::AliasAtApex,
+        ConflictKind::DnameAboveData,
+        ConflictKind::HiddenByDelegation,
+        ConflictKind::ServiceText,
+        ConflictKind::SameTarget,
+        ConflictKind::NameTooLong,
+    ];
+
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            ConflictKind::AliasBesideData => "alias-beside-data",
+            ConflictKind::DifferentAliases => "different-aliases",
+            ConflictKind::AliasAtApex => "alias-at-apex",
+            ConflictKind::DnameAboveData => "dname-above-data",
+            ConflictKind::HiddenByDelegation => "hidden-by-delegation",
+            ConflictKind::ServiceText => "service-text",
+            ConflictKind::SameTarget => "same-target",
+            ConflictKind::NameTooLong => "name-too-long",
+        }
+    }
 }
 
-/// What becomes of a member's records when its zone expires.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnExpire {
-    /// They leave the region.
-    #[default]
-    Withdraw,
-    /// They stay until the member is back.
-    Keep,
+/// One conflict at one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct Conflict {
+    pub kind: ConflictKind,
+    /// The members whose records are affected, by their position in the plan.
+    pub member: usize,
+    /// Records that are not in the region for it.
+    pub dropped: u32,
 }
 
-/// Owner names, relative to the zone, that are left out of a region.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerPattern {
-    /// The name as if the zone were the root.
-    pub name: Name,
-    /// Written with a leading `*.`: everything below the name instead of the name itself.
-    pub below: bool,
+//--- Region ---
+
+/// A region zone and what its next version depends on.
+pub struct Region {
+    pub plan: RegionPlan,
+    pub zone: Option<Arc<Zone>>,
+    /// Published serial minus the members' sum; normally 0.
+    pub drift: u32,
+    /// The newest serial so far, also while no version exists.
+    last: Option<Serial>,
+    /// By region name; by member name where the region cannot have the name.
+    pub conflicts: BTreeMap<String, Vec<Conflict>>,
+    /// Whether the members' NS sets have nothing in common and this server is listed alone.
+    pub ns_fallback: bool,
+    /// Under `rewrite`: from the target of an alias, moved to the region, to the owners of the aliases.
+    aliases: HashMap<Name, HashSet<Name>>,
 }
 
-/// How one region is made.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RegionPlan {
-    pub origin: Name,
-    /// Names of the member zones in configuration order, which settles conflicts.
-    pub members: Vec<Name>,
-    pub ns: NsPolicy,
-    /// TTL of the NS set, seconds.
-    pub ns_ttl: u32,
-    /// Default: the first configured name server, else `server_name`.
-    pub mname: Option<Name>,
-    /// Default: that of the first member.
-    pub rname: Option<Name>,
-    /// This server's own name.
-    pub server_name: Name,
-    pub serial_offset: u32,
-    pub rdata_names: RdataNames,
-    pub exclude: Vec<OwnerPattern>,
-    /// How long a region waits for a member that never was transferred before it is served without it.
-    pub partial_after: Duration,
-    pub on_expire: OnExpire,
+/// What an update of a region brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Neither content nor serial differ; nothing to publish.
+    Same,
+    /// A new version; the names at which conflicts came or changed.
+    New { conflicts: Vec<String> },
+    /// No member has a zone.
+    Empty,
 }
+
+impl Region {
+    /// Starts a region that has no version yet.
+    pub fn new(plan: RegionPlan) -> Region {
+        Region {
+            plan,
+            zone: None,
+            drift: 0,
+            last: None,
+            conflicts: BTreeMap::new(),
+            ns_fallback: false,
+            aliases: HashMap::new(),
+        }
+    }
+
+    /// Takes another plan for the same origin; the next merge must be a full one.
+    pub fn set_plan(&mut self, plan: RegionPlan) {
+        debug_assert_eq!(plan.origin, self.plan.origin);
+        self.plan = plan;
+    }
+
+    /// Merges all names; shares what did not change with the present version.
+    pub fn merge_all(&mut self, members: &Members) -> Outcome {
+        let mut changed: Vec<(usize, Name)> = Vec::new();
+        for (index, member) in members.iter().enumerate() {
+            let Some(zone) = member else { continue };
+            changed.extend(zone.iter().map(|(name, _)| (index, name.clone())));
+        }
+        self.aliases.clear();
+        let before = std::mem::take(&mut self.conflicts);
+        let present = self.zone.clone();
+        let names = present.iter().flat_map(|zone| zone.iter().map(|(name, _)| name.clone()));
+        let mut outcome = self.update(members, names.collect(), changed);
+        if let Outcome::New { conflicts } = &mut outcome {
+            conflicts.retain(|name| before.get(name) != self.conflicts.get(name));
+        }
+        outcome
+    }
+
+    /// Merges the names that changed in members: pairs of a member's position and a name in its zone.
+    pub fn merge_changed(&mut self, members: &Members, changed: Vec<(usize, Name)>) -> Outcome {
+        self.update(members, HashSet::new(), changed)
+    }
+
+    /// Makes the next version out of the names to look at.
+    fn update(&mut self, members: &Members, mut names: HashSet<Name>, changed: Vec<(usize, Name)>) -> Outcome {
+        if members.iter().all(Option::is_none) {
+            self.zone = None;
+            return Outcome::Empty;
+        }
+        let mut reported = Vec::new();
+        for (index, name) in changed {
+            match name.replace_suffix(&self.plan.members[index], &self.plan.origin) {
+                Some(Ok(moved)) => _ = names.insert(moved),
+                _ => self.report_too_long(members, index, &name, &mut reported),
+            }
+        }
+        self.add_dependents(members, &mut names);
+        let base = self.zone.clone();
+        let origin = self.plan.origin.clone();
+        let mut editor = base.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
+        let mut content_changed = false;
+        for name in names.iter().filter(|name| **name != origin) {
+            let merged = self.merge_name(members, name);
+            self.note_aliases(members, name);
+            content_changed |= editor.set(name, merged.rrsets, merged.spelled);
+            self.report(name.to_string(), merged.conflicts, &mut reported);
+        }
+        let mut apex = self.merge_name(members, &origin);
+        self.report(origin.to_string(), std::mem::take(&mut apex.conflicts), &mut reported);
+        let sum = serial::region_sum(self.plan.serial_offset, members.iter().flatten().map(|zone| zone.soa.serial));
+        let present = base.as_ref().map(|zone| zone.soa.serial);
+        content_changed |= base.as_deref().is_none_or(|zone| {
+            let same = self.apex_rrsets(members, &apex.rrsets, zone.soa.serial);
+            editor.set(&origin, same, None)
+        });
+        let moved = present.is_none_or(|present| present != sum.advance(self.drift));
+        if !content_changed && !moved {
+            return Outcome::Same;
+        }
+        let (serial, drift) = serial::region_serial(sum, self.last);
+        self.last = Some(serial);
+        editor.set(&origin, self.apex_rrsets(members, &apex.rrsets, serial), None);
+        self.drift = drift;
+        let zone = editor.finish().expect("the apex of a region has one SOA");
+        self.zone = Some(Arc::new(zone));
+        Outcome::New { conflicts: reported }
+    }
+
+    /// Adds the names whose result depends on others that are looked at.
+    fn add_dependents(&self, members: &Members, names: &mut HashSet<Name>) {
+        let mut more = Vec::new();
+        let cuts = members.iter().flatten().any(|zone| zone.cuts > 0);
+        for name in names.iter() {
+            more.extend(self.aliases.get(name).into_iter().flatten().cloned());
+            if !cuts {
+                continue;
+            }
+            let mut above = name.parent();
+            while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
+                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(&node.rrsets)) {
+                    more.push(ancestor.clone());
+                }
+                above = ancestor.parent();
+            }
+        }
+        names.extend(more);
+    }
+
+    /// The members' nodes that correspond to a name of the region.
+    fn nodes<'m>(
+        &'m self,
+        members: &'m Members,
+        name: &'m Name,
+    ) -> impl Iterator<Item = (usize, &'m Name, &'m zone::Node)> {
+        members.iter().zip(&self.plan.members).enumerate().filter_map(move |(index, (zone, origin))| {
+            let member_name = name.replace_suffix(&self.plan.origin, origin)?.ok()?;
+            Some((index, origin, zone.as_ref()?.get(member_name.as_wire())?))
+        })
+    }
+
+    /// Whether any member contributes data at a name of the region.
+    fn exists(&self, members: &Members, name: &Name) -> bool {
+        *name == self.plan.origin
+            || !self.plan.excludes(name)
+                && self
+                    .nodes(members, name)
+                    .any(|(.., node)| node.rrsets.iter().any(|rrset| !rr::is_dnssec(rrset.rtype)))
+    }
+
+    /// Remembers, under `rewrite`, which targets the aliases at a name depend on.
+    fn note_aliases(&mut self, members: &Members, name: &Name) {
+        if self.plan.rdata_names != RdataNames::Rewrite {
+            return;
+        }
+        let mut targets = Vec::new();
+        for (_, origin, node) in self.nodes(members, name) {
+            let way = Move { from: origin, to: &self.plan.origin, policy: RdataNames::Rewrite };
+            targets.extend(node.get(rtype::CNAME).into_iter().flat_map(|cname| way.targets(cname).collect::<Vec<_>>()));
+        }
+        // An owner that no longer leads to a target may stay in the index: looking at it once too often is harmless.
+        for target in targets {
+            self.aliases.entry(target).or_default().insert(name.clone());
+        }
+    }
+
+    /// Keeps the conflicts at a name and notes the name when they are new.
+    fn report(&mut self, name: String, mut conflicts: Vec<Conflict>, reported: &mut Vec<String>) {
+        conflicts.sort_unstable();
+        if conflicts.is_empty() {
+            self.conflicts.remove(&name);
+        } else if self.conflicts.get(&name) != Some(&conflicts) {
+            self.conflicts.insert(name.clone(), conflicts);
+            reported.push(name);
+        }
+    }
+
+    /// Reports a member's name that the region cannot have, or takes the report back when the name is gone.
+    fn report_too_long(&mut self, members: &Members, member: usize, name: &Name, reported: &mut Vec<String>) {
+        let node = members[member].as_ref().and_then(|zone| zone.get(name.as_wire()));
+        let dropped = node.map_or(0, |node| zone::record_count(&node.rrsets) as u32);
+        let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped };
+        self.report(name.to_string(), if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
+    }
+
+    //--- One name ---
+
+    /// The RRsets of one name of the region, without SOA and NS at the apex.
+    fn merge_name(&self, members: &Members, name: &Name) -> Merged {
+        let mut merged = Merged::default();
+        if self.plan.excludes(name) {
+            return merged;
+        }
+        let apex = *name == self.plan.origin;
+        let mut parts: BTreeMap<u16, Vec<(usize, Arc<RRset>)>> = BTreeMap::new();
+        let nodes: Vec<_> = self.nodes(members, name).collect();
+        for (index, origin, node) in &nodes {
+            let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
+            let mut contributes = false;
+            for rrset in node.rrsets.iter().filter(|rrset| !is_dropped(rrset.rtype, apex)) {
+                contributes = true;
+                if apex && rrset.rtype == rtype::CNAME {
+                    merged.drop(ConflictKind::AliasAtApex, *index, rrset);
+                    continue;
+                }
+                let moved = way.rrset(name, rrset, |target| self.exists(members, target));
+                parts.entry(rrset.rtype).or_default().push((*index, moved));
+            }
+            if contributes && merged.spelled.is_none() {
+                merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
+            }
+        }
+        // Most names have one contributor, whose list of RRsets can serve as it is.
+        if let [(_, _, node)] = nodes.as_slice()
+            && node.rrsets.iter().all(|rrset| {
+                parts.get(&rrset.rtype).is_some_and(|part| Arc::ptr_eq(&part[0].1, rrset))
+                    && rrset.rtype != rtype::DNAME
+            })
+        {
+            merged.rrsets = node.rrsets.clone();
+            return merged;
+        }
+        self.settle(&nodes, name, &mut parts, &mut merged);
+        let mut rrsets = Vec::with_capacity(parts.len());
+        for (rtype, part) in parts {
+            rrsets.extend(self.unite(rtype, part, &mut merged));
+        }
+        merged.rrsets = rrsets.into();
+        merged
+    }
+
+    /// Resolves what cannot stand side by side (`aggregation.md` section 6).
+    fn settle(
+        &self,
+        nodes: &[(usize, &Name, &zone::Node)],
+        name: &Name,
+        parts: &mut BTreeMap<u16, Vec<(usize, Arc<RRset>)>>,
+        merged: &mut Merged,
+    ) {
+        if parts.len() > 1
+            && let Some(aliases) = parts.remove(&rtype::CNAME)
+        {
+            aliases.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::AliasBesideData, *member, rrset));
+        }
+        if nodes.iter().any(|(.., node)| node.below > 0)
+            && let Some(dnames) = parts.remove(&rtype::DNAME)
+        {
+            dnames.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::DnameAboveData, *member, rrset));
+        }
+        for rtype in [rtype::CNAME, rtype::DNAME] {
+            keep_first(parts, rtype, ConflictKind::DifferentAliases, merged);
+        }
+        if name::is_instance_name(name.as_wire()) && parts.contains_key(&rtype::SRV) {
+            let described =
+                parts.get(&rtype::TXT).is_some_and(|part| part.iter().all(|(_, rrset)| is_service_text(rrset)));
+            if described {
+                keep_first(parts, rtype::TXT, ConflictKind::ServiceText, merged);
+            }
+        }
+        if let Some(delegations) = parts.get(&rtype::NS).filter(|_| *name != self.plan.origin) {
+            for (member, _, node) in nodes {
+                let hidden =
+                    node.below > 0 || node.rrsets.iter().any(|rrset| !matches!(rrset.rtype, rtype::NS | rtype::DS));
+                if hidden && delegations.iter().all(|(delegating, _)| delegating != member) {
+                    let conflict = Conflict { kind: ConflictKind::HiddenByDelegation, member: *member, dropped: 0 };
+                    merged.conflicts.push(conflict);
+                }
+            }
+        }
+    }
+
+    /// Unites the members' RRsets of one type: records as a set, the smallest TTL.
+    fn unite(&self, rtype: u16, part: Vec<(usize, Arc<RRset>)>, merged: &mut Merged) -> Option<Arc<RRset>> {
+        let first = part.first()?.1.clone();
+        if part.iter().all(|(_, rrset)| *rrset == first) && rtype != rtype::SRV || part.len() == 1 {
+            return Some(first);
+        }
+        let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min()?;
+        let rdatas: Vec<&[u8]> = part.iter().flat_map(|(_, rrset)| rrset.rdatas()).collect();
+        let before = rdatas.len() as u32;
+        let united = RRset::build(rtype, ttl, rdatas)?;
+        if rtype == rtype::SRV && self.plan.rdata_names == RdataNames::Rewrite && united.count < before {
+            let (kind, dropped) = (ConflictKind::SameTarget, before - united.count);
+            merged.conflicts.push(Conflict { kind, member: part.last()?.0, dropped });
+        }
+        Some(Arc::new(united))
+    }
+
+    //--- Apex ---
+
+    /// The RRsets of the apex: what the members have there, our NS set and our SOA.
+    fn apex_rrsets(&mut self, members: &Members, merged: &[Arc<RRset>], serial: Serial) -> RRsets {
+        let servers = self.name_servers(members);
+        let zones = || members.iter().flatten();
+        let smallest = |of: &dyn Fn(&Zone) -> u32| zones().map(|zone| of(zone)).min().unwrap_or(0);
+        let plan = &self.plan;
+        let member_minimum = smallest(&|zone| zone.soa.minimum);
+        let soa = Soa {
+            serial,
+            refresh: plan.soa.refresh.unwrap_or_else(|| smallest(&|zone| zone.soa.refresh)),
+            retry: plan.soa.retry.unwrap_or_else(|| smallest(&|zone| zone.soa.retry)),
+            expire: plan.soa.expire.unwrap_or_else(|| smallest(&|zone| zone.soa.expire)),
+            minimum: plan.soa.minimum.map_or(member_minimum, |minimum| minimum.min(member_minimum)),
+        };
+        let ttl = plan.soa.ttl.unwrap_or_else(|| smallest(&|zone| zone.soa_rrset().ttl));
+        let mname = match (&plan.mname, &plan.ns) {
+            (Some(mname), _) => mname,
+            (None, NsPolicy::Listed(listed)) => listed.first().unwrap_or(&plan.server_name),
+            (None, _) => &plan.server_name,
+        };
+        let member_rname = zones().next().and_then(|zone| {
+            let rdata = zone.soa_rrset().rdatas().next()?;
+            let (_, rname) = name::NameBuf::read_plain(rdata, 0).ok()?;
+            name::NameBuf::read_plain(rdata, rname).ok().map(|(name, _)| name)
+        });
+        let rname = match (&plan.rname, &member_rname) {
+            (Some(rname), _) => rname.as_wire(),
+            (None, Some(rname)) => rname.as_wire(),
+            (None, None) => mname.as_wire(),
+        };
+        let soa = RRset::build(rtype::SOA, ttl, vec![soa.to_rdata(mname.as_wire(), rname)]);
+        let ns = RRset::build(rtype::NS, plan.ns_ttl, servers.iter().map(Name::as_wire).collect());
+        let mut rrsets: Vec<_> = merged.iter().cloned().chain([soa, ns].into_iter().flatten().map(Arc::new)).collect();
+        rrsets.sort_by_key(|rrset| rrset.rtype);
+        rrsets.into()
+    }
+
+    /// The names of the region's NS set.
+    fn name_servers(&mut self, members: &Members) -> Vec<Name> {
+        self.ns_fallback = false;
+        let listed = |zone: &Arc<Zone>| -> Vec<Name> {
+            let rdatas = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
+            rdatas.filter_map(|rdata| name::NameBuf::from_wire(rdata).ok()).map(|name| name.to_name()).collect()
+        };
+        let mut sets = members.iter().flatten().map(listed);
+        let chosen: Vec<Name> = match &self.plan.ns {
+            NsPolicy::Listed(names) => names.clone(),
+            NsPolicy::Union => sets.flatten().collect(),
+            NsPolicy::Intersection => {
+                let mut common = sets.next().unwrap_or_default();
+                sets.for_each(|set| common.retain(|name| set.contains(name)));
+                common
+            }
+        };
+        if chosen.is_empty() {
+            self.ns_fallback = true;
+            return vec![self.plan.server_name.clone()];
+        }
+        chosen
+    }
+}
+
+/// The outcome for one name.
+#[derive(Default)]
+struct Merged {
+    rrsets: RRsets,
+    spelled: Option<Arc<[u8]>>,
+    conflicts: Vec<Conflict>,
+}
+
+impl Merged {
+    fn drop(&mut self, kind: ConflictKind, member: usize, rrset: &RRset) {
+        self.conflicts.push(Conflict { kind, member, dropped: rrset.count });
+    }
+}
+
+/// Whether records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not survive.
+fn is_dropped(rtype: u16, apex: bool) -> bool {
+    rr::is_dnssec(rtype) || rtype == rtype::SOA || apex && matches!(rtype, rtype::NS | rtype::DS)
+}
+
+fn has_cut(rrsets: &[Arc<RRset>]) -> bool {
+    zone::get(rrsets, rtype::NS).is_some() || zone::get(rrsets, rtype::DNAME).is_some()
+}
+
+/// Leaves the first member's RRset of a type where others differ from it.
+fn keep_first(
+    parts: &mut BTreeMap<u16, Vec<(usize, Arc<RRset>)>>,
+    rtype: u16,
+    kind: ConflictKind,
+    merged: &mut Merged,
+) {
+    let Some(part) = parts.get_mut(&rtype) else { return };
+    let Some((_, first)) = part.first().cloned() else { return };
+    let same = |rrset: &RRset| {
+        first.count == rrset.count
+            && first.rdatas().zip(rrset.rdatas()).all(|(a, b)| rr::compare(rtype, a, b) == std::cmp::Ordering::Equal)
+    };
+    part.retain(|(member, rrset)| {
+        let keep = same(rrset);
+        if !keep {
+            merged.drop(kind, *member, rrset);
+        }
+        keep
+    });
+}
+
+/// Whether TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763 section 6).
+/// CNS writes UUIDs into TXT, which are no such description and unite like other data.
+fn is_service_text(rrset: &RRset) -> bool {
+    rrset.rdatas().all(|rdata| rdata == [0] || rdata.contains(&b'='))
+}
+
+#[cfg(test)]
+mod tests;

@@ -280,7 +280,7 @@ impl Metrics {
                 &["region", "kind"],
             ),
             region_ns_fallback: make.gauges(
-                "region_ns_fallback",
+                "region_nameserver_fallback",
                 "1 while the region lists this server alone because its members' NS sets have nothing in common.",
                 &["region"],
             ),

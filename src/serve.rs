@@ -1,10 +1,14 @@
 //! Listeners: UDP threads, TCP, DNS over TLS and HTTP.
 
 pub mod answer;
+pub mod http;
 pub mod message;
 pub mod stream;
+pub mod tls;
 pub mod udp;
 
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,4 +35,30 @@ pub struct ListenPlan {
     /// How long a TCP connection may be silent or refuse to take an answer (RFC 7766 section 6.2.3).
     pub tcp_idle_timeout: Duration,
     pub tls: Option<TlsPlan>,
+}
+
+/// An address that cannot be listened on, with advice.
+#[derive(Debug, thiserror::Error)]
+pub struct BindError {
+    pub address: SocketAddr,
+    pub error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot listen on {}: ", self.address)?;
+        match self.error.kind() {
+            ErrorKind::AddrInUse => f.write_str("address in use; stop the other server or choose another port"),
+            ErrorKind::PermissionDenied => f.write_str(
+                "permission denied; give the program the capability CAP_NET_BIND_SERVICE or choose a port above 1023",
+            ),
+            ErrorKind::AddrNotAvailable => {
+                f.write_str("this machine does not have the address; write one that it has, or 0.0.0.0 or [::]")
+            }
+            _ if self.error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+                f.write_str("this machine does not speak its protocol; remove the address")
+            }
+            _ => write!(f, "{}; choose another address", self.error),
+        }
+    }
 }

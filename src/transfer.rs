@@ -1,83 +1,140 @@
-//! Transfers of zones from their primaries.
+//! Transfers of zones from their primaries: one task for each zone.
+//!
+//! [`start`] makes the task and gives its handle, a [`Source`]. The task asks the primaries for the zone's serial,
+//! transfers the zone when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
+//! timer or for a [`Wake`].
+//!
+//! Invariants: tasks share nothing but the road to the keeper, so a bad primary costs only its own zone; the zone is
+//! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
+//! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
+//!
+//! Parts: `plan` what to do, `timers` when, `poll` SOA queries, `wire` and `axfr` zone transfers, `guard` versions that look
+//! wrong, `refresh` the steps in order, `status` what operators see, `error` what goes wrong.
+//!
+//! Cost: a poll is one round trip; a transfer O(records), compared with the served version on a blocking thread.
 
-use crate::name::Name;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+pub mod axfr;
+pub mod error;
+pub mod guard;
+pub mod plan;
+pub mod poll;
+mod refresh;
+pub mod status;
+pub mod timers;
+pub mod wire;
 
-/// One primary of a zone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PrimaryPlan {
-    pub address: SocketAddr,
-    /// Local address that polls and transfers come from; CNS knows its secondaries by it.
-    pub source: Option<IpAddr>,
+pub use error::{Phase, TransferError};
+pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
+pub use status::Status;
+
+use crate::metrics::Metrics;
+use crate::publish::Publisher;
+use crate::source::{Update, Wake, WakeKind};
+use refresh::Task;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// Requests that may wait for an answer at a time; more are turned away.
+const MOST_WAITING: usize = 64;
+
+/// The answer to whoever sent a wake.
+type Answer = oneshot::Sender<Result<String, String>>;
+
+/// The handle of one zone's task, which ends when this is dropped.
+pub struct Source {
+    plan: ZonePlan,
+    shared: Arc<Shared>,
+    task: AbortHandle,
 }
 
-/// Bounds on the timers that a zone's SOA asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimerBounds {
-    pub refresh_min: Duration,
-    pub refresh_max: Duration,
-    pub retry_min: Duration,
-    pub retry_max: Duration,
-    pub expire_min: Duration,
-    pub expire_max: Duration,
+/// Begins to keep a zone up to date. Must be called within a tokio runtime.
+pub fn start(
+    plan: ZonePlan,
+    updates: mpsc::Sender<Update>,
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+) -> Source {
+    let shared =
+        Arc::new(Shared { requests: Mutex::default(), bell: Notify::new(), status: Mutex::new(Status::new(&plan)) });
+    let task = Task::new(plan.clone(), updates, publisher, metrics, shared.clone());
+    let task = tokio::spawn(task.run()).abort_handle();
+    Source { plan, shared, task }
 }
 
-impl Default for TimerBounds {
-    fn default() -> Self {
-        TimerBounds {
-            refresh_min: Duration::from_secs(5),
-            refresh_max: Duration::from_secs(24 * 3600),
-            retry_min: Duration::from_secs(2),
-            retry_max: Duration::from_secs(60),
-            expire_min: Duration::from_secs(60),
-            expire_max: Duration::from_secs(60 * 24 * 3600),
+impl Source {
+    /// Asks the task to act; requests that wait together are answered together.
+    pub fn wake(&self, wake: Wake) {
+        let mut requests = self.shared.requests();
+        if let Some(done) = wake.done {
+            let refusal = if requests.ended {
+                Some("the zone's task has ended")
+            } else if requests.answers.len() >= MOST_WAITING {
+                Some("too many requests for this zone are waiting")
+            } else {
+                None
+            };
+            if let Some(refusal) = refusal {
+                // Whoever asked may have gone.
+                let _ = done.send(Err(refusal.to_owned()));
+                return;
+            }
+            requests.answers.push(done);
         }
+        requests.kind = Some(stronger(requests.kind, wake.kind));
+        drop(requests);
+        self.shared.bell.notify_one();
+    }
+
+    /// What is known of the zone's way in.
+    pub fn status(&self) -> Status {
+        self.shared.status().clone()
+    }
+
+    /// What the task follows.
+    pub fn plan(&self) -> &ZonePlan {
+        &self.plan
     }
 }
 
-/// What one transfer may take.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// SOA poll over UDP or TCP, and TCP connection.
-    pub connect_timeout: Duration,
-    /// From one complete message to the next.
-    pub message_timeout: Duration,
-    pub total_timeout: Duration,
-    /// Bytes a second, averaged from the tenth second on; 0 for none.
-    pub min_rate_bytes: u64,
-    pub max_bytes: u64,
-    pub max_records: u64,
-    pub max_messages: u64,
-    /// A transfer that leaves less than this share of the names, and takes away at least ten, must be confirmed
-    /// by a second one; 0 for never.
-    pub shrink_share: f64,
-    /// Pause before the confirming transfer.
-    pub confirm_after: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connect_timeout: Duration::from_secs(5),
-            message_timeout: Duration::from_secs(15),
-            total_timeout: Duration::from_secs(600),
-            min_rate_bytes: 1024,
-            max_bytes: 1 << 30,
-            max_records: 10_000_000,
-            max_messages: 1_000_000,
-            shrink_share: 0.5,
-            confirm_after: Duration::from_secs(10),
-        }
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 
-/// How one zone is transferred.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ZonePlan {
-    pub zone: Name,
-    /// In order of preference; never empty.
-    pub primaries: Vec<PrimaryPlan>,
-    pub timers: TimerBounds,
-    pub limits: Limits,
+/// What the handle and the task both see. Locks are held for moments only.
+struct Shared {
+    requests: Mutex<Requests>,
+    bell: Notify,
+    status: Mutex<Status>,
+}
+
+impl Shared {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests that wait for the task.
+#[derive(Default)]
+struct Requests {
+    kind: Option<WakeKind>,
+    answers: Vec<Answer>,
+    ended: bool,
+}
+
+/// The stronger of two requests, which does what the weaker asks for, too.
+fn stronger(waiting: Option<WakeKind>, new: WakeKind) -> WakeKind {
+    let reach = |kind: WakeKind| match kind {
+        WakeKind::Refresh => 0,
+        WakeKind::Audit => 1,
+        WakeKind::Retransfer { accept: false } => 2,
+        WakeKind::Retransfer { accept: true } => 3,
+    };
+    waiting.filter(|kind| reach(*kind) >= reach(new)).unwrap_or(new)
 }

@@ -58,7 +58,7 @@ fn every_key_reaches_its_plan() {
     assert_eq!(tls.key, Path::new("/etc/ssl/key.pem"));
     assert_eq!(config.control.socket, Path::new("/etc/aggregator/control.sock"));
     assert_eq!(config.metrics.listen, []);
-    assert_eq!((config.audit.as_deref(), config.concurrent_transfers), (None, 4));
+    assert_eq!(config.audit, None);
     assert_eq!((config.log.level.as_str(), config.log.format), ("info,aggregator::transfer=debug", LogFormat::Json));
 
     let timers = config.zones[2].timers;
@@ -313,7 +313,7 @@ fn the_defaults_of_the_schema_are_true() {
     assert_eq!((plain.zones, plain.regions), (spelled.zones, spelled.regions));
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((plain.control, plain.log), (spelled.control, spelled.log));
-    assert_eq!((plain.audit, plain.concurrent_transfers), (spelled.audit, spelled.concurrent_transfers));
+    assert_eq!(plain.audit, spelled.audit);
 }
 
 //--- Arbitrary damage ---

@@ -27,7 +27,6 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         Some(cron) => writeln!(out, "  full transfer of all zones: {cron} (UTC)")?,
         None => writeln!(out, "  full transfer of all zones: never")?,
     }
-    writeln!(out, "  transfers at the same time: {}", config.concurrent_transfers)?;
     if !config.warnings.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
@@ -133,7 +132,7 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
 }
 
 /// A pattern as it is written in the file.
-fn describe_pattern(pattern: &OwnerPattern) -> String {
+pub fn describe_pattern(pattern: &OwnerPattern) -> String {
     let name = pattern.name.to_string();
     format!("{}{}", if pattern.below { "*." } else { "" }, name.trim_end_matches('.'))
 }

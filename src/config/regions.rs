@@ -11,7 +11,7 @@ use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::zones::{Declared, report_twice, report_unquoted, unquoted_names};
-use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use crate::name::Name;
 use std::time::Duration;
 
@@ -81,6 +81,7 @@ impl Context<'_> {
             members: Vec::new(),
             ns: NsPolicy::Intersection,
             ns_ttl: 3600,
+            soa: SoaPlan::default(),
             mname: None,
             rname: None,
             server_name: self.server_name.clone(),
@@ -128,6 +129,13 @@ impl Context<'_> {
         if let Some(ttl) = fields.read(reader, "ns_ttl", Reader::ttl) {
             plan.ns_ttl = ttl;
         }
+        plan.soa = SoaPlan {
+            ttl: fields.read(reader, "soa_ttl", Reader::ttl),
+            refresh: fields.read(reader, "soa_refresh", Reader::ttl),
+            retry: fields.read(reader, "soa_retry", Reader::ttl),
+            expire: fields.read(reader, "soa_expire", Reader::ttl),
+            minimum: fields.read(reader, "soa_minimum", Reader::ttl),
+        };
         plan.mname = fields.read(reader, "mname", Reader::name);
         plan.rname = fields.read(reader, "rname", Reader::mailbox);
         let offset = fields.read(reader, "serial_offset", |r, key, node| r.integer(key, node, 0..=u64::from(u32::MAX)));

@@ -13,7 +13,7 @@ use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::name::Name;
 use crate::serve::{ListenPlan, TlsPlan};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
@@ -23,6 +23,8 @@ const DNS_PORT: u16 = 53;
 const TLS_PORT: u16 = 853;
 /// From the list of exporter ports that Prometheus keeps; the one of a DNS server.
 const METRICS_PORT: u16 = 9153;
+/// In the folder that service managers make for a service's runtime files.
+pub const DEFAULT_SOCKET: &str = "/run/aggregator/control.sock";
 /// More threads on one socket address gain nothing that was ever measured.
 const MOST_DEFAULT_THREADS: usize = 8;
 /// `sun_path` of a Unix socket address holds 108 octets on Linux, 104 on others, with the final NUL.
@@ -50,7 +52,7 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
         name: host_name(),
         listen: default_listen(),
         metrics: MetricsPlan { listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)] },
-        control: ControlPlan { socket: Path::new("/run/aggregator").join("control.sock") },
+        control: ControlPlan { socket: PathBuf::from(DEFAULT_SOCKET) },
         log: LogPlan { level: "info".to_string(), format: LogFormat::Human },
         places: Vec::new(),
         files: Vec::new(),

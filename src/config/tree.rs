@@ -45,6 +45,12 @@ pub struct Entry {
 }
 
 impl Node {
+    /// The value of a key, if this is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        let Value::Table(entries) = &self.value else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+    }
+
     /// The kind of value, with its article, for "found ...".
     pub fn kind(&self) -> &'static str {
         match &self.value {
@@ -63,6 +69,18 @@ impl Node {
 pub fn parse(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
     // Neither a TOML key nor a TOML table header can begin with a brace.
     if source.text.trim_start().starts_with('{') { parse_json(source) } else { parse_toml(source) }
+}
+
+/// What can still be read of a file with errors, and whether that is all there is.
+pub fn salvage(source: &Source<'_>) -> (Option<Node>, bool) {
+    match parse(source) {
+        (Some(tree), _) => (Some(tree), true),
+        (None, _) if source.text.trim_start().starts_with('{') => (None, false),
+        (None, _) => {
+            let (table, _) = DeTable::parse_recoverable(source.text);
+            (Some(Node { at: table.span().start, value: convert_toml_table(table.get_ref()) }), false)
+        }
+    }
 }
 
 //--- TOML ---

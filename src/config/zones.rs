@@ -25,7 +25,6 @@ const DNS_PORT: u16 = 53;
 pub struct TransferSection {
     pub timers: TimerBounds,
     pub limits: Limits,
-    pub concurrent: usize,
     pub audit: Option<String>,
 }
 
@@ -39,7 +38,6 @@ pub fn read_transfer(reader: &mut Reader<'_>, root: &Fields<'_>) -> TransferSect
     let mut section = TransferSection {
         timers: TimerBounds::default(),
         limits: Limits::default(),
-        concurrent: 32,
         // Each night at half past four.
         audit: Some("0 30 4 * * *".to_string()),
     };
@@ -62,8 +60,6 @@ pub fn read_transfer(reader: &mut Reader<'_>, root: &Fields<'_>) -> TransferSect
     for (key, slot) in [("max_records", &mut limits.max_records), ("max_messages", &mut limits.max_messages)] {
         *slot = fields.read(reader, key, |r, key, node| r.integer(key, node, 1..=u64::MAX)).unwrap_or(*slot);
     }
-    let concurrent = fields.read(reader, "concurrent", |r, key, node| r.count(key, node, 10_000));
-    section.concurrent = concurrent.unwrap_or(section.concurrent);
     section.audit = fields.read(reader, "audit", read_audit).unwrap_or(section.audit);
     section
 }

@@ -32,6 +32,17 @@ const BURST_BYTES: usize = 64 << 10;
 /// Read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
 
+/// Opens a TCP socket that takes connections; for tokio, but outside of it.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = new_socket(address, Type::STREAM, Protocol::TCP)?;
+    // A restart must not wait for the connections of the last run to time out.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// What all connections share.
 pub struct StreamContext {
     publisher: Arc<Publisher>,
@@ -127,13 +138,7 @@ pub struct StreamListener {
 impl StreamListener {
     /// Binds an address without accepting yet.
     pub fn bind(address: SocketAddr) -> io::Result<StreamListener> {
-        let socket = new_socket(address, Type::STREAM, Protocol::TCP)?;
-        // A restart must not wait for the connections of the last run to time out.
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = std::net::TcpListener::from(socket);
+        let listener = listen(address)?;
         let address = listener.local_addr()?;
         Ok(StreamListener { address, listener: Some(listener), stop: watch::Sender::new(false) })
     }

@@ -1,0 +1,203 @@
+//! The command line: verbs, their output, and exit codes.
+//!
+//! `run` and `demo` are handed to the caller. `check` works on the file alone; all others are requests to the running
+//! server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
+//!
+//! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
+//! ends the program quietly.
+
+mod check;
+
+use crate::config::{self, Config, DEFAULT_SOCKET};
+use crate::control::{self, CallError, Reply, Request};
+use clap::{Parser, Subcommand};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Where the configuration is unless the command line says otherwise.
+pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
+
+/// Something did not work.
+const FAILED: u8 = 1;
+/// There is no server to talk to.
+const NOT_RUNNING: u8 = 3;
+
+/// Unites the CNS zones of several Triton datacenters into region zones and serves them over DNS.
+#[derive(Debug, Parser)]
+#[command(name = "aggregator", version, disable_help_subcommand = true, subcommand_required = true)]
+#[command(after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.")]
+struct Arguments {
+    /// The configuration file, TOML or the JSON of RFD 172 [default: /etc/aggregator/config.toml]
+    #[arg(short, long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The control socket [default: the one that the configuration file names]
+    #[arg(short, long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the server in the foreground
+    Run,
+    /// Check the configuration and whether its addresses are free, and print what would run
+    Check,
+    /// Have the server read its configuration again, without dropping a query
+    Reload,
+    /// Show how all zones are, or one in detail
+    Status { zone: Option<String> },
+    /// Ask the primaries of all zones, or of one, for news now
+    Refresh { zone: Option<String> },
+    /// Transfer a zone in full, whatever its serial
+    Retransfer {
+        zone: String,
+        /// Take what comes even if most of the zone is gone
+        #[arg(long)]
+        accept: bool,
+    },
+    /// Print all records of a zone as they are served
+    Dump { zone: String },
+    /// End the server, and wait until it has ended
+    Stop,
+    /// Run datacenters that exist only in this process, and watch their region
+    Demo {
+        /// End by itself after a time such as 20s, and fail if the region did not follow
+        #[arg(long = "for", value_name = "DURATION", value_parser = read_duration)]
+        limit: Option<Duration>,
+    },
+    /// Print the version
+    Version,
+}
+
+/// Reads a duration as the configuration file has them.
+fn read_duration(text: &str) -> Result<Duration, String> {
+    config::parse_duration(text).ok_or_else(|| "write a number and ms, s, m, h or d, such as 20s".to_string())
+}
+
+/// Carries out a command line; `run` and `demo` do what those verbs ask for.
+pub fn run_main(
+    arguments: impl IntoIterator<Item = OsString>,
+    run: impl FnOnce(Config) -> ExitCode,
+    demo: impl FnOnce(Option<Duration>) -> ExitCode,
+) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help goes to standard output, mistakes to standard error; whoever closed either does not read it.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
+        }
+    };
+    let config_path = || arguments.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
+    let request = match arguments.verb {
+        Verb::Run => {
+            return match Config::load(&config_path()) {
+                Ok(config) => run(config),
+                Err(errors) => fail(&errors.to_string()),
+            };
+        }
+        Verb::Check => return check::check(&config_path(), arguments.json),
+        Verb::Demo { limit } => return demo(limit),
+        Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
+        Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
+        Verb::Reload => Request::Reload,
+        Verb::Status { zone } => Request::Status { zone },
+        Verb::Refresh { zone } => Request::Refresh { zone },
+        Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
+        Verb::Dump { zone } => Request::Dump { zone },
+        Verb::Stop => Request::Stop,
+    };
+    match find_socket(arguments.socket, arguments.config) {
+        Ok(socket) => send(&socket, &request, arguments.json),
+        Err(message) => fail(&message),
+    }
+}
+
+/// The control socket: as given, else as the configuration file has it, else the default.
+fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathBuf, String> {
+    if let Some(socket) = socket {
+        return Ok(socket);
+    }
+    let path = config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
+    match config::find_socket(&path) {
+        Some(socket) => Ok(socket),
+        // Who does not name a file need not have one.
+        None if config.is_none() && !path.exists() => Ok(DEFAULT_SOCKET.into()),
+        None => {
+            let errors = Config::load(&path).err().map(|errors| format!("{errors}\n")).unwrap_or_default();
+            Err(format!("{errors}the file does not tell the control socket; write --socket PATH"))
+        }
+    }
+}
+
+/// Sends a request to the server and prints the reply.
+fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("cannot start: {error}")),
+    };
+    match runtime.block_on(control::call(socket, request)) {
+        Ok(reply) => print_reply(reply, json),
+        Err(error) => {
+            let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
+            print_problem(&error.to_string());
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Prints what the server said.
+fn print_reply(reply: Reply, json: bool) -> ExitCode {
+    let Reply { ok, text, data } = reply;
+    match (ok, json) {
+        (true, false) => print(&text),
+        (true, true) if data.is_null() => print_json(&json!({ "text": text })),
+        (true, true) => print_json(&data),
+        (false, false) => fail(&text),
+        (false, true) => {
+            print_json(&json!({ "error": text, "data": data }));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+//--- Output ---
+
+/// Prints a value as indented JSON.
+fn print_json(value: &Value) -> ExitCode {
+    print(&format!("{value:#}"))
+}
+
+/// Prints text, ended by one line feed if there is any text.
+fn print(text: &str) -> ExitCode {
+    let mut output = io::stdout().lock();
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let written = output.write_all(text.as_bytes()).and_then(|()| output.write_all(end.as_bytes()));
+    match written.and_then(|()| output.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("cannot write the output: {error}")),
+    }
+}
+
+/// Prints a problem.
+fn print_problem(text: &str) {
+    // There is nowhere left to complain about a closed standard error.
+    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+}
+
+/// Prints a problem; the exit code that goes with it.
+fn fail(text: &str) -> ExitCode {
+    print_problem(text);
+    ExitCode::from(FAILED)
+}

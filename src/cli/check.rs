@@ -1,0 +1,112 @@
+//! `aggregator check`: would the server start with this file?
+//!
+//! The file is loaded, certificates are read, and every address is bound for a moment, all at once, so that addresses
+//! which exclude one another are found too. Where the control socket of the file answers, the server that runs with it
+//! may hold the addresses; those in use are then named in a note instead of refused.
+//!
+//! Cost: O(file); opens one or two sockets for each address.
+
+use crate::cli::{FAILED, fail, print, print_json};
+use crate::config::{Config, ConfigErrors};
+use crate::control;
+use crate::serve::BindError;
+use crate::serve::http::HttpListener;
+use crate::serve::stream::StreamListener;
+use crate::serve::tls::{TlsIdentity, TlsListener};
+use crate::serve::udp::UdpListener;
+use serde_json::json;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What was found besides the plan.
+#[derive(Default)]
+struct Findings {
+    errors: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Checks a file and prints the plan or what is wrong.
+pub fn check(path: &Path, as_json: bool) -> ExitCode {
+    let config = match Config::load(path) {
+        Ok(config) => config,
+        Err(errors) if as_json => {
+            print_json(&json!({ "ok": false, "errors": describe_errors(&errors) }));
+            return ExitCode::from(FAILED);
+        }
+        Err(errors) => return fail(&errors.to_string()),
+    };
+    let Findings { errors, notes } = examine(&config);
+    let ok = errors.is_empty();
+    if as_json {
+        let errors: Vec<_> = errors.iter().map(|message| json!({ "message": message })).collect();
+        let printed = print_json(&json!({ "ok": ok, "errors": errors, "notes": notes, "plan": config.plan_json() }));
+        return if ok { printed } else { ExitCode::from(FAILED) };
+    }
+    if !ok {
+        return fail(&errors.join("\n"));
+    }
+    let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
+    print(&format!("{}{notes}", config.plan_text()))
+}
+
+/// The errors of a file for programs.
+fn describe_errors(errors: &ConfigErrors) -> serde_json::Value {
+    let described = errors.0.iter().map(
+        |error| json!({ "file": error.path, "line": error.line, "column": error.column, "message": error.message }),
+    );
+    described.collect()
+}
+
+/// Tries what only trying can tell.
+fn examine(config: &Config) -> Findings {
+    let mut findings = Findings::default();
+    if let Some(plan) = &config.listen.tls
+        && let Err(error) = TlsIdentity::load(plan)
+    {
+        findings.errors.push(format!("{}: {error}", config.path.display()));
+    }
+    let running = control::is_answering(&config.control.socket);
+    let mut held = Vec::new();
+    for error in bind_all(config) {
+        if running && error.error.kind() == ErrorKind::AddrInUse {
+            held.push(error.address.to_string());
+            continue;
+        }
+        findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
+    }
+    if !held.is_empty() {
+        let socket = config.control.socket.display();
+        findings.notes.push(format!(
+            "a server runs with the control socket {socket} and is taken to be the one that listens on {}",
+            held.join(", ")
+        ));
+    }
+    findings
+}
+
+/// Binds everything that the plan listens on, and lets go of it; one error for each address that cannot be bound.
+fn bind_all(config: &Config) -> Vec<BindError> {
+    let mut udp = Vec::new();
+    let mut stream = Vec::new();
+    let mut tls = Vec::new();
+    let mut http = Vec::new();
+    let mut errors = Vec::new();
+    let mut report = |address: SocketAddr, result: std::io::Result<()>| {
+        if let Err(error) = result {
+            errors.push(BindError { address, error });
+        }
+    };
+    for address in &config.listen.dns {
+        let bound = UdpListener::bind(*address).map(|listener| udp.push(listener));
+        report(*address, bound.and_then(|()| StreamListener::bind(*address).map(|listener| stream.push(listener))));
+    }
+    for address in config.listen.tls.iter().flat_map(|plan| &plan.listen) {
+        report(*address, TlsListener::bind(*address).map(|listener| tls.push(listener)));
+    }
+    for address in &config.metrics.listen {
+        report(*address, HttpListener::bind(*address).map(|listener| http.push(listener)));
+    }
+    errors
+}

@@ -1,0 +1,315 @@
+//! The control socket: how `aggregator status` and the other verbs reach the running server.
+//!
+//! A client connects to a Unix socket and sends one line of JSON, a [`Request`]. The server answers with one line
+//! `{"ok":…,"data":…,"text_bytes":N}`, then N octets of text, and closes. The text stands outside of the JSON so that a
+//! dump of a million records is neither escaped nor parsed. After the reply to [`Request::Stop`] the connection stays
+//! open until the server has ended, so that the client can wait for that.
+//!
+//! Invariants: whoever may open the socket (mode 0660) may do everything; a client that is silent, sends nonsense or
+//! goes away costs its own connection only; the socket of a running server is never taken over, and a file that is no
+//! socket is never removed.
+//!
+//! Cost: a task for each client; O(text) to send a reply.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+/// Longest request: a verb and a zone name, whose text has at most 1,004 characters.
+const MAX_REQUEST_BYTES: u64 = 4096;
+/// Longest first line of a reply; JSON data of a million records stays below.
+const MAX_HEAD_BYTES: u64 = 1 << 30;
+/// Clients at the same time; operators and their scripts, not the public.
+const MAX_CLIENTS: usize = 64;
+/// Text is sent in pieces of this size, each with its own deadline.
+const PIECE_BYTES: usize = 64 << 10;
+/// How long a client may take to send its line, and to take each piece of the reply.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case")]
+pub enum Request {
+    /// Read the configuration again and go on with it.
+    Reload,
+    /// How all zones are, or one.
+    Status { zone: Option<String> },
+    /// Poll the primaries of all zones, or of one, now.
+    Refresh { zone: Option<String> },
+    /// Transfer a zone in full, whatever its serial; `accept` takes it even if most of the zone is gone.
+    Retransfer {
+        zone: String,
+        #[serde(default)]
+        accept: bool,
+    },
+    /// All records of a zone.
+    Dump { zone: String },
+    /// End the server.
+    Stop,
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub ok: bool,
+    /// For people.
+    pub text: String,
+    /// For `--json`.
+    pub data: Value,
+}
+
+impl Reply {
+    /// Something that did not work, in words.
+    pub fn failure(text: impl Into<String>) -> Reply {
+        Reply { ok: false, text: text.into(), data: Value::Null }
+    }
+}
+
+/// The first line of a reply.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    ok: bool,
+    data: Value,
+    text_bytes: u64,
+}
+
+/// A request on its way to the daemon, with the way back.
+pub struct Command {
+    pub request: Request,
+    pub reply: oneshot::Sender<Reply>,
+}
+
+//--- Server ---
+
+/// A control socket that nobody is served at yet.
+pub struct ControlListener {
+    listener: std::os::unix::net::UnixListener,
+    file: SocketFile,
+    patience: Duration,
+}
+
+/// The socket's file; dropping it removes the file, if it is still the same one.
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
+            // A socket left behind does no harm: the next start finds it stale.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a server accepts connections at the path.
+pub fn is_answering(path: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(path).is_ok()
+}
+
+/// Creates the socket and its folder, over a socket that nobody listens at any more.
+pub fn bind(path: &Path) -> io::Result<ControlListener> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder)?;
+    }
+    match fs::symlink_metadata(path) {
+        Ok(file) if file.file_type().is_socket() => remove_stale(path)?,
+        Ok(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    // Before listening, so that nobody else can ever connect, whatever the umask.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+    let metadata = fs::symlink_metadata(path)?;
+    let file = SocketFile { path: path.to_path_buf(), identity: (metadata.dev(), metadata.ino()) };
+    socket.listen(MAX_CLIENTS as i32)?;
+    socket.set_nonblocking(true)?;
+    Ok(ControlListener { listener: socket.into(), file, patience: PATIENCE })
+}
+
+/// Removes a socket that refuses connections; one that takes them belongs to a running server.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another aggregator is running")),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
+
+impl ControlListener {
+    /// Starts to serve clients; their requests arrive as commands.
+    pub fn start(self, commands: mpsc::Sender<Command>) -> io::Result<ControlServer> {
+        let listener = UnixListener::from_std(self.listener)?;
+        let stop = watch::Sender::new(false);
+        tokio::spawn(accept(listener, commands, self.patience, stop.subscribe()));
+        Ok(ControlServer { file: Some(self.file), stop })
+    }
+}
+
+/// A control socket in service. Dropping it stops accepting, removes the socket, and lets clients go that wait for the
+/// end; replies on their way are finished.
+pub struct ControlServer {
+    file: Option<SocketFile>,
+    stop: watch::Sender<bool>,
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        // First the file: a client that sees its connection end must not find the socket.
+        self.file.take();
+        self.stop.send_replace(true);
+    }
+}
+
+/// Accepts clients until told to stop.
+async fn accept(
+    listener: UnixListener,
+    commands: mpsc::Sender<Command>,
+    patience: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
+    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            // A client too many is closed at once and says so itself.
+            Ok((stream, _)) => {
+                if let Ok(place) = places.clone().try_acquire_owned() {
+                    let (commands, stop) = (commands.clone(), stop.clone());
+                    tokio::spawn(async move {
+                        // That a client went away is no fact worth a log line.
+                        let _ = serve(stream, commands, patience, stop).await;
+                        drop(place);
+                    });
+                }
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: accepting again at once would only spin.
+                tracing::warn!(%error, "cannot accept a control connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Serves one client.
+async fn serve(
+    mut stream: UnixStream,
+    commands: mpsc::Sender<Command>,
+    patience: Duration,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let line = tokio::select! {
+        line = timeout(patience, read_line(reader, MAX_REQUEST_BYTES)) => line??,
+        _ = stop.wait_for(|stop| *stop) => return Ok(()),
+    };
+    let mut ending = false;
+    let reply = match line {
+        None => Reply::failure(format!("the request is no line of at most {MAX_REQUEST_BYTES} octets")),
+        Some(line) => match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => {
+                ending = request == Request::Stop;
+                ask(&commands, request).await
+            }
+            Err(error) => Reply::failure(format!("the request is not understood: {error}")),
+        },
+    };
+    ending &= reply.ok;
+    let head = Head { ok: reply.ok, data: reply.data, text_bytes: reply.text.len() as u64 };
+    let mut head = serde_json::to_vec(&head)?;
+    head.push(b'\n');
+    for piece in head.chunks(PIECE_BYTES).chain(reply.text.as_bytes().chunks(PIECE_BYTES)) {
+        timeout(patience, writer.write_all(piece)).await??;
+    }
+    if ending {
+        // An error means that the server is gone already, which is as good.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+    Ok(())
+}
+
+/// Has the daemon carry out a request.
+async fn ask(commands: &mpsc::Sender<Command>, request: Request) -> Reply {
+    let (reply, answered) = oneshot::channel();
+    let ended = || Reply::failure("the server is ending");
+    match commands.send(Command { request, reply }).await {
+        Ok(()) => answered.await.unwrap_or_else(|_| ended()),
+        Err(_) => ended(),
+    }
+}
+
+/// Reads up to a line feed, which is not returned; `None` if there is none within the limit.
+async fn read_line(reader: impl AsyncRead + Unpin, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    BufReader::new(reader).take(limit).read_until(b'\n', &mut line).await?;
+    Ok((line.pop() == Some(b'\n')).then_some(line))
+}
+
+//--- Client ---
+
+/// Why a request got no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error("no server is running: nobody listens at {}", .0.display())]
+    NotRunning(PathBuf),
+    #[error("cannot use {}: permission denied; run as the server's user or join its group", .0.display())]
+    Denied(PathBuf),
+    #[error("cannot use {}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("the server closed the connection without a complete reply")]
+    Lost,
+    #[error("the reply is not understood, which happens when program and server differ in version: {0}")]
+    Malformed(serde_json::Error),
+}
+
+/// Sends one request and waits for the reply; after [`Request::Stop`] also for the end of the server.
+pub async fn call(path: &Path, request: &Request) -> Result<Reply, CallError> {
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => CallError::NotRunning(path.to_path_buf()),
+        ErrorKind::PermissionDenied => CallError::Denied(path.to_path_buf()),
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => CallError::Lost,
+        _ => CallError::Io { path: path.to_path_buf(), error },
+    };
+    let stream = UnixStream::connect(path).await.map_err(failed)?;
+    let mut stream = BufReader::new(stream);
+    let mut line = serde_json::to_vec(request).expect("a request is representable in JSON");
+    line.push(b'\n');
+    stream.write_all(&line).await.map_err(failed)?;
+    let mut head = Vec::new();
+    (&mut stream).take(MAX_HEAD_BYTES).read_until(b'\n', &mut head).await.map_err(failed)?;
+    if head.last() != Some(&b'\n') {
+        return Err(CallError::Lost);
+    }
+    let head: Head = serde_json::from_slice(&head).map_err(CallError::Malformed)?;
+    let mut text = Vec::new();
+    (&mut stream).take(head.text_bytes).read_to_end(&mut text).await.map_err(failed)?;
+    if text.len() as u64 != head.text_bytes {
+        return Err(CallError::Lost);
+    }
+    if *request == Request::Stop && head.ok {
+        // However the connection ends, the server has.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    }
+    Ok(Reply { ok: head.ok, text: String::from_utf8_lossy(&text).into_owned(), data: head.data })
+}
+
+#[cfg(test)]
+mod tests;

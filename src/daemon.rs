@@ -1,0 +1,424 @@
+//! The running server: everything is made from a configuration here, changed by a reload, and ended in order.
+//!
+//! Start: bind every socket, publish the plan, start the sources, then answer. Reload: read and check the whole file,
+//! bind what is new, publish once, start and stop sources, and only then end sockets that are gone; any error before
+//! the publication leaves everything as it was. Stop: no new requests, finish what is owed, remove the control socket.
+//!
+//! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
+
+mod listeners;
+mod status;
+
+use crate::config::{Config, LogFormat};
+use crate::control::{self, ControlServer, Reply, Request};
+use crate::keeper::{self, Plan, PlanChanges};
+use crate::log::{self, LogHandle};
+use crate::metrics::{Metrics, unix_seconds};
+use crate::name::Name;
+use crate::publish::{Identity, Publisher};
+use crate::schedule::Schedule;
+use crate::source::{Wake, WakeKind};
+use crate::transfer::{self, Source};
+use listeners::Listeners;
+use status::Report;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("{}", .0.join("\n"))]
+    Listen(Vec<String>),
+    #[error("cannot use control socket {0}: {1}")]
+    Control(PathBuf, io::Error),
+    #[error("cannot start: {0}")]
+    Start(String),
+}
+
+/// The sources by zone, which the audit reaches from its own task.
+type Sources = Arc<Mutex<HashMap<Name, Source>>>;
+
+/// A running server.
+pub struct Daemon {
+    config: Config,
+    started: Instant,
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+    keeper: keeper::Handle,
+    sources: Sources,
+    listeners: Listeners,
+    schedule: Schedule,
+    control: ControlServer,
+    commands: mpsc::Receiver<control::Command>,
+    command_sender: mpsc::Sender<control::Command>,
+    log: Option<LogHandle>,
+}
+
+/// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
+pub fn run(config: Config) -> ExitCode {
+    let log = log::start(&config.log.level, config.log.format == LogFormat::Json);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = match (log, runtime) {
+        (Ok(log), Ok(runtime)) => runtime.block_on(async {
+            let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
+            Daemon::start(config, Some(log)).await?.run_until(end).await;
+            Ok(())
+        }),
+        (Err(error), _) => Err(RunError::Start(error.to_string())),
+        (_, Err(error)) => Err(RunError::Start(error.to_string())),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ready when the process is asked to end.
+fn end_signal() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+impl Daemon {
+    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred.
+    pub async fn start(config: Config, log: Option<LogHandle>) -> Result<Daemon, RunError> {
+        let publisher = Arc::new(Publisher::default());
+        let metrics = Arc::new(Metrics::new());
+        let mut listeners = Listeners::new(&config, publisher.clone(), metrics.clone());
+        let bound = listeners.bind(&config).map_err(RunError::Listen)?;
+        let path = &config.control.socket;
+        let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
+        let keeper = keeper::start(publisher.clone(), metrics.clone());
+        publish_plan(&keeper, &config).await.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
+        let sources = Sources::default();
+        let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
+        let start_failed = |error: io::Error| RunError::Start(error.to_string());
+        listeners.adopt(&config, bound).map_err(start_failed)?;
+        let (command_sender, commands) = mpsc::channel(64);
+        let control = socket.start(command_sender.clone()).map_err(start_failed)?;
+        metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+        let started = Instant::now();
+        let daemon = Daemon {
+            config,
+            started,
+            publisher,
+            metrics,
+            keeper,
+            sources,
+            listeners,
+            schedule,
+            control,
+            commands,
+            command_sender,
+            log,
+        };
+        daemon.replace_sources();
+        let (zones, regions) = (daemon.config.zones.len(), daemon.config.regions.len());
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, addresses = ?daemon.addresses(), "started");
+        Ok(daemon)
+    }
+
+    /// The DNS addresses in service.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.addresses()
+    }
+
+    /// The published root, for readers in this process.
+    pub fn publisher(&self) -> &Arc<Publisher> {
+        &self.publisher
+    }
+
+    /// Serves until `end` is ready or an operator says stop.
+    pub async fn run_until(mut self, end: impl Future<Output = ()>) {
+        tokio::pin!(end);
+        let mut hangup = signal(SignalKind::hangup()).ok();
+        let stop = loop {
+            let hung_up = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = &mut end => break None,
+                Some(()) = hung_up => drop(self.reload().await),
+                Some(command) = self.commands.recv() => match command.request {
+                    Request::Stop => break Some(command.reply),
+                    Request::Reload => drop(command.reply.send(self.reload().await)),
+                    request => self.handle(request, command.reply),
+                },
+            }
+        };
+        tracing::info!("stopping");
+        if let Some(reply) = stop {
+            // The client sees that we have stopped when its connection ends.
+            let _ = reply.send(Reply { ok: true, text: "stopping\n".into(), data: serde_json::Value::Null });
+        }
+        self.schedule.stop();
+        self.lock_sources().clear();
+        tokio::task::block_in_place(|| drop(self.listeners));
+        drop(self.control);
+        tracing::info!("stopped");
+    }
+
+    fn lock_sources(&self) -> std::sync::MutexGuard<'_, HashMap<Name, Source>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the sources of the configuration; those whose plan is the same go on as they are.
+    fn replace_sources(&self) {
+        let mut sources = self.lock_sources();
+        let mut old = std::mem::take(&mut *sources);
+        for plan in &self.config.zones {
+            let kept = old.remove(&plan.zone).filter(|source| source.plan() == plan);
+            let source = kept.unwrap_or_else(|| {
+                let (updates, publisher) = (self.keeper.updates.clone(), self.publisher.clone());
+                transfer::start(plan.clone(), updates, publisher, self.metrics.clone())
+            });
+            sources.insert(plan.zone.clone(), source);
+        }
+    }
+
+    //--- Reload ---
+
+    /// Reads the configuration again and goes on with it, or says why not and changes nothing.
+    async fn reload(&mut self) -> Reply {
+        let result = self.try_reload().await;
+        let label = if result.is_ok() { "ok" } else { "failed" };
+        self.metrics.reloads.with_label_values(&[label]).inc();
+        match result {
+            Ok(changes) => {
+                self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+                let text = describe_changes(&changes);
+                tracing::info!(changes = text.trim_end(), "configuration reloaded");
+                Reply { ok: true, text, data: serde_json::json!(changes) }
+            }
+            Err(text) => {
+                for error in text.lines() {
+                    tracing::error!(error, "configuration not reloaded");
+                }
+                Reply::failure(text)
+            }
+        }
+    }
+
+    async fn try_reload(&mut self) -> Result<ReloadChanges, String> {
+        let path = self.config.path.clone();
+        let loaded = tokio::task::block_in_place(|| Config::load(&path));
+        let mut config = loaded.map_err(|errors| errors.to_string())?;
+        let bound = self.listeners.bind(&config).map_err(|errors| errors.join("\n"))?;
+        let control = if config.control.socket == self.config.control.socket {
+            None
+        } else {
+            let path = config.control.socket.clone();
+            let failed = |error| RunError::Control(path.clone(), error).to_string();
+            Some(control::bind(&path).map_err(failed)?.start(self.command_sender.clone()).map_err(failed)?)
+        };
+        let schedule = start_schedule(&config, &self.sources).await?;
+        if let Some(log) = &self.log {
+            log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
+        }
+        let plan = publish_plan(&self.keeper, &config).await.ok_or("the keeper has ended")?;
+        let mut changes = ReloadChanges { plan, ..ReloadChanges::default() };
+        changes.listeners_added = added(&config.listen.dns, |address| self.listeners.contains(address));
+        changes.listeners_removed = added(&self.config.listen.dns, |address| config.listen.dns.contains(&address));
+        changes.primaries_changed = {
+            let sources = self.lock_sources();
+            let changed = |plan: &&transfer::ZonePlan| sources.get(&plan.zone).is_some_and(|old| old.plan() != *plan);
+            config.zones.iter().filter(changed).map(|plan| plan.zone.clone()).collect()
+        };
+        std::mem::swap(&mut self.config, &mut config);
+        self.replace_sources();
+        self.schedule = schedule;
+        if let Some(control) = control {
+            self.control = control;
+        }
+        // What is in service already cannot fail any more; a thread that the system denies is the one exception.
+        self.listeners
+            .adopt(&self.config, bound)
+            .map_err(|error| format!("reloaded, but a listener failed: {error}"))?;
+        Ok(changes)
+    }
+
+    //--- Other verbs ---
+
+    /// Answers a request in a task of its own: waiting for a primary must not keep others waiting.
+    fn handle(&self, request: Request, reply: oneshot::Sender<Reply>) {
+        let answer: Pin<Box<dyn Future<Output = Reply> + Send>> = match request {
+            Request::Status { zone } => Box::pin(self.status(zone)),
+            Request::Refresh { zone } => Box::pin(self.wake(zone, WakeKind::Refresh)),
+            Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
+            Request::Dump { zone } => Box::pin(self.dump(zone)),
+            // The loop that calls this takes these two itself.
+            Request::Reload | Request::Stop => return,
+        };
+        tokio::spawn(async move {
+            // The client may have gone.
+            let _ = reply.send(answer.await);
+        });
+    }
+
+    /// Shows all zones, or everything about one.
+    fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
+        let commands = self.keeper.commands.clone();
+        let sources = self.lock_sources().iter().map(|(name, source)| (name.clone(), source.status())).collect();
+        let about = (self.started.elapsed(), self.config.path.display().to_string(), self.schedule.next());
+        async move {
+            let name = match only.as_deref().map(Name::parse).transpose() {
+                Ok(name) => name,
+                Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
+            };
+            let (sender, snapshot) = oneshot::channel();
+            // If the keeper is gone, the other end of the channel is, too.
+            let _ = commands.send(keeper::Command::Status(sender)).await;
+            let Ok(snapshot) = snapshot.await else { return Reply::failure("the server is stopping\n") };
+            let report = Report::new(snapshot, sources, about, name.as_ref());
+            if let Some(name) = name.filter(|_| report.zones.is_empty() && report.regions.is_empty()) {
+                return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
+            }
+            let text = if only.is_some() { report.details() } else { report.overview() };
+            Reply { ok: true, text, data: serde_json::json!(report) }
+        }
+    }
+
+    /// Tells sources to act and waits for what comes of it: one zone's, a region's members', or all.
+    fn wake(&self, zone: Option<String>, kind: WakeKind) -> impl Future<Output = Reply> + Send + use<> {
+        let waiting = self.send_wakes(zone.as_deref(), kind);
+        async move {
+            let waiting = match waiting {
+                Ok(waiting) => waiting,
+                Err(error) => return Reply::failure(error + "\n"),
+            };
+            let (mut text, mut ok, mut data) = (String::new(), true, serde_json::Map::new());
+            for (name, done) in waiting {
+                let result = done.await.unwrap_or_else(|_| Err("the zone was taken away".into()));
+                ok &= result.is_ok();
+                let (Ok(line) | Err(line)) = &result;
+                text.push_str(&format!("{name} {line}\n"));
+                data.insert(name.to_string(), serde_json::json!({ "ok": result.is_ok(), "result": line }));
+            }
+            Reply { ok, text, data: data.into() }
+        }
+    }
+
+    fn send_wakes(&self, zone: Option<&str>, kind: WakeKind) -> Result<Vec<(Name, WakeResult)>, String> {
+        let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
+        let region = self.config.regions.iter().find(|region| Some(&region.origin) == name.as_ref());
+        let mut names: Vec<Name> = match (&name, region) {
+            (_, Some(region)) if kind == WakeKind::Refresh => region.members.clone(),
+            (Some(name), Some(_)) => return Err(format!("{name} is a region; name one of its member zones")),
+            (Some(name), None) => vec![name.clone()],
+            (None, _) => self.config.zones.iter().map(|plan| plan.zone.clone()).collect(),
+        };
+        names.sort_by(Name::canonical_cmp);
+        let sources = self.lock_sources();
+        let wake = |name: Name| {
+            let source = sources.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+            let (done, result) = oneshot::channel();
+            source.wake(Wake { kind, done: Some(done) });
+            Ok((name, result))
+        };
+        names.into_iter().map(wake).collect()
+    }
+
+    /// Prints a zone as a zone file.
+    fn dump(&self, zone: String) -> impl Future<Output = Reply> + Send + use<> {
+        let published = self.publisher.load();
+        async move {
+            let printed = tokio::task::spawn_blocking(move || {
+                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
+                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                let data = served.zone.as_ref().ok_or_else(|| format!("zone {name} has not been transferred yet"))?;
+                let mut text = String::new();
+                data.write_text(&mut text).map_err(|error| error.to_string())?;
+                let about = serde_json::json!({
+                    "zone": name, "state": served.state, "serial": data.soa.serial, "records": data.records,
+                });
+                Ok::<_, String>((text, about))
+            });
+            match printed.await {
+                Ok(Ok((text, data))) => Reply { ok: true, text, data },
+                Ok(Err(error)) => Reply::failure(error + "\n"),
+                Err(error) => Reply::failure(format!("{error}\n")),
+            }
+        }
+    }
+}
+
+/// What a source says to whoever woke it.
+type WakeResult = oneshot::Receiver<Result<String, String>>;
+
+/// Hands the keeper the zones and regions of a configuration and waits until they are published.
+async fn publish_plan(keeper: &keeper::Handle, config: &Config) -> Option<PlanChanges> {
+    let name = config.server_name.to_string();
+    let identity = Identity {
+        name: name.trim_end_matches('.').to_owned(),
+        version: format!("aggregator {}", env!("CARGO_PKG_VERSION")),
+    };
+    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), plan.timers)).collect();
+    let (done, changes) = oneshot::channel();
+    let plan = Plan { identity, zones, regions: config.regions.clone() };
+    keeper.commands.send(keeper::Command::Plan(plan, done)).await.ok()?;
+    changes.await.ok()
+}
+
+/// Starts the audit's schedule, which wakes every source.
+async fn start_schedule(config: &Config, sources: &Sources) -> Result<Schedule, String> {
+    let sources = sources.clone();
+    let audit = move || {
+        let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.values().for_each(|source| source.wake(Wake { kind: WakeKind::Audit, done: None }));
+    };
+    Schedule::start(config.audit.as_deref(), audit).await.map_err(|error| error.to_string())
+}
+
+/// What a reload changed.
+#[derive(Default, serde::Serialize)]
+struct ReloadChanges {
+    #[serde(flatten)]
+    plan: PlanChanges,
+    primaries_changed: Vec<Name>,
+    listeners_added: Vec<SocketAddr>,
+    listeners_removed: Vec<SocketAddr>,
+}
+
+/// The addresses that are not there already.
+fn added(addresses: &[SocketAddr], there: impl Fn(SocketAddr) -> bool) -> Vec<SocketAddr> {
+    addresses.iter().copied().filter(|address| !there(*address)).collect()
+}
+
+/// The changes in words, one fact a line.
+fn describe_changes(changes: &ReloadChanges) -> String {
+    let lists = [
+        ("added", names(&changes.plan.added)),
+        ("removed", names(&changes.plan.removed)),
+        ("rebuilt", names(&changes.plan.rebuilt)),
+        ("transfers changed", names(&changes.primaries_changed)),
+        ("listening on", names(&changes.listeners_added)),
+        ("no longer listening on", names(&changes.listeners_removed)),
+    ];
+    let lines: String =
+        lists.iter().filter(|(_, list)| !list.is_empty()).map(|(what, list)| format!("{what} {list}\n")).collect();
+    if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
+}
+
+fn names<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}

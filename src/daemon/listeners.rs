@@ -1,0 +1,171 @@
+//! The sockets of a running server, and how they change without losing a query.
+//!
+//! A change has two halves. [`Listeners::bind`] opens every socket that the new configuration adds and changes nothing
+//! else; if one cannot be had, all are closed again and the error names the line of each. [`Listeners::adopt`] then
+//! starts the new ones and ends those that are gone: a UDP socket answers what it still holds, a TCP connection what
+//! it owes. A socket that stays is never touched.
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::name::Name;
+use crate::publish::Publisher;
+use crate::serve::BindError;
+use crate::serve::http::{HttpListener, readiness};
+use crate::serve::stream::{StreamContext, StreamListener};
+use crate::serve::tls::{TlsIdentity, TlsListener};
+use crate::serve::udp::UdpListener;
+use arc_swap::ArcSwap;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The sockets in service, by the address that the configuration names.
+pub struct Listeners {
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+    streams: Arc<StreamContext>,
+    udp_threads: usize,
+    /// What clients ask for, and so what readiness depends on.
+    regions: Arc<ArcSwap<Vec<Name>>>,
+    sockets: Sockets,
+}
+
+/// Sockets of all kinds.
+#[derive(Default)]
+struct Sockets {
+    dns: BTreeMap<SocketAddr, (UdpListener, StreamListener)>,
+    tls: BTreeMap<SocketAddr, TlsListener>,
+    http: BTreeMap<SocketAddr, HttpListener>,
+}
+
+/// Sockets that are bound and not in service yet.
+pub struct Bound {
+    sockets: Sockets,
+    identity: Option<TlsIdentity>,
+}
+
+impl Listeners {
+    /// Starts without any socket.
+    pub fn new(config: &Config, publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Listeners {
+        let streams = StreamContext::new(&config.listen, publisher.clone(), metrics.clone());
+        Listeners { publisher, metrics, streams, udp_threads: 0, regions: Arc::default(), sockets: Sockets::default() }
+    }
+
+    /// Binds every address of a configuration that is not in service yet. All failures are told at once.
+    pub fn bind(&self, config: &Config) -> Result<Bound, Vec<String>> {
+        let mut sockets = Sockets::default();
+        let mut errors = Vec::new();
+        let mut failed = |address: SocketAddr, error: io::Error| {
+            errors.push(format!("{}: {}", config.place_of(address), BindError { address, error }))
+        };
+        for &address in config.listen.dns.iter().filter(|address| !self.sockets.dns.contains_key(address)) {
+            match bind_dns(address) {
+                Ok(pair) => _ = sockets.dns.insert(address, pair),
+                Err(error) if is_optional(config, address, &error) => {
+                    tracing::warn!(%address, %error, "this machine cannot listen on a default address; going on without");
+                }
+                Err(error) => failed(address, error),
+            }
+        }
+        let tls = config.listen.tls.as_ref();
+        for &address in tls.iter().flat_map(|tls| &tls.listen).filter(|address| !self.sockets.tls.contains_key(address))
+        {
+            match TlsListener::bind(address) {
+                Ok(listener) => _ = sockets.tls.insert(address, listener),
+                Err(error) => failed(address, error),
+            }
+        }
+        for &address in config.metrics.listen.iter().filter(|address| !self.sockets.http.contains_key(address)) {
+            match HttpListener::bind(address) {
+                Ok(listener) => _ = sockets.http.insert(address, listener),
+                Err(error) => failed(address, error),
+            }
+        }
+        let identity = match tls.map(TlsIdentity::load).transpose() {
+            Ok(identity) => identity,
+            Err(error) => {
+                errors.push(format!("{}: {error}", config.path.display()));
+                None
+            }
+        };
+        if errors.is_empty() { Ok(Bound { sockets, identity }) } else { Err(errors) }
+    }
+
+    /// Puts bound sockets into service and ends those that the configuration no longer has.
+    pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
+        self.streams.set_limits(&config.listen);
+        self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
+        for (address, (mut udp, mut stream)) in bound.sockets.dns {
+            udp.start(config.listen.udp_threads, &self.publisher, &self.metrics)?;
+            stream.start(&self.streams)?;
+            self.sockets.dns.insert(address, (udp, stream));
+        }
+        for (address, mut listener) in bound.sockets.tls {
+            if let Some(identity) = &bound.identity {
+                listener.start(identity, config.listen.tcp_idle_timeout, &self.publisher, &self.metrics)?;
+                self.sockets.tls.insert(address, listener);
+            }
+        }
+        for (address, mut listener) in bound.sockets.http {
+            let (publisher, regions) = (self.publisher.clone(), self.regions.clone());
+            listener.start(self.metrics.clone(), move || readiness(&publisher.load(), &regions.load()))?;
+            self.sockets.http.insert(address, listener);
+        }
+        self.end_removed(config);
+        for listener in self.sockets.tls.values() {
+            // Certificates are renewed in place; every reload shows the present one.
+            bound.identity.iter().for_each(|identity| listener.set_identity(identity));
+        }
+        if self.udp_threads != config.listen.udp_threads && self.udp_threads != 0 {
+            self.restart_udp(config.listen.udp_threads)?;
+        }
+        self.udp_threads = config.listen.udp_threads;
+        Ok(())
+    }
+
+    /// Ends the sockets that a configuration does not have.
+    fn end_removed(&mut self, config: &Config) {
+        let tls = config.listen.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
+        let sockets = &mut self.sockets;
+        // UDP threads finish what their sockets hold, which takes a moment.
+        tokio::task::block_in_place(|| sockets.dns.retain(|address, _| config.listen.dns.contains(address)));
+        sockets.tls.retain(|address, _| tls.contains(address));
+        sockets.http.retain(|address, _| config.metrics.listen.contains(address));
+    }
+
+    /// Gives each UDP socket another number of threads; what arrives meanwhile waits in the socket.
+    fn restart_udp(&mut self, threads: usize) -> io::Result<()> {
+        tokio::task::block_in_place(|| {
+            for (address, (udp, stream)) in std::mem::take(&mut self.sockets.dns) {
+                let mut udp = udp.restart();
+                udp.start(threads, &self.publisher, &self.metrics)?;
+                self.sockets.dns.insert(address, (udp, stream));
+            }
+            Ok(())
+        })
+    }
+
+    /// The bound DNS addresses, with the ports that the system chose.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.dns.values().map(|(udp, _)| udp.address()).collect()
+    }
+
+    /// Whether an address is in service.
+    pub fn contains(&self, address: SocketAddr) -> bool {
+        self.sockets.dns.contains_key(&address)
+    }
+}
+
+/// Binds UDP and TCP on one port.
+fn bind_dns(address: SocketAddr) -> io::Result<(UdpListener, StreamListener)> {
+    let udp = UdpListener::bind(address)?;
+    let stream = StreamListener::bind(udp.address())?;
+    Ok((udp, stream))
+}
+
+/// Whether an address was only a default and its family does not exist here.
+fn is_optional(config: &Config, address: SocketAddr, error: &io::Error) -> bool {
+    let no_family = matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL));
+    config.listen_position(address).is_none() && no_family
+}

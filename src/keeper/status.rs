@@ -1,0 +1,135 @@
+//! What the keeper tells operators: zones, regions, members, conflicts.
+
+use super::Keeper;
+use crate::merge::{Conflict, ConflictKind, Region, RegionPlan};
+use crate::name::Name;
+use crate::publish::State;
+use crate::serial::Serial;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Conflicts listed for one region; the total is always told.
+const LISTED_CONFLICTS: usize = 100;
+
+/// Everything the keeper knows at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    pub generation: u64,
+    /// In canonical order of names.
+    pub zones: Vec<ZoneStatus>,
+    pub regions: Vec<RegionStatus>,
+}
+
+/// A source zone.
+#[derive(Clone, Debug, Serialize)]
+pub struct ZoneStatus {
+    pub zone: Name,
+    pub state: State,
+    pub serial: Option<Serial>,
+    pub records: u64,
+    pub names: usize,
+    /// Seconds since a primary last confirmed or sent the zone.
+    pub refreshed_seconds_ago: Option<u64>,
+    /// Seconds until the zone expires; 0 when it has.
+    pub expires_in_seconds: Option<u64>,
+}
+
+/// A region.
+#[derive(Clone, Debug, Serialize)]
+pub struct RegionStatus {
+    pub region: Name,
+    pub state: State,
+    pub serial: Option<Serial>,
+    pub drift: u32,
+    pub records: u64,
+    pub names: usize,
+    pub ns_fallback: bool,
+    pub members: Vec<MemberStatus>,
+    /// Names with conflicts.
+    pub conflict_names: usize,
+    /// The first of them in order, with what was dropped.
+    pub conflicts: BTreeMap<String, Vec<Conflict>>,
+}
+
+/// A member of a region.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    pub zone: Name,
+    /// One of [`MemberStatus::STATES`].
+    pub state: &'static str,
+    pub serial: Option<Serial>,
+}
+
+impl MemberStatus {
+    /// Contributing and fresh; contributing although its primaries have not answered for a while; never transferred;
+    /// expired.
+    pub const STATES: [&'static str; 4] = ["ok", "stale", "missing", "expired"];
+}
+
+impl Keeper {
+    /// Tells everything.
+    pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
+        let mut zones: Vec<ZoneStatus> = self
+            .sources
+            .iter()
+            .map(|(name, source)| ZoneStatus {
+                zone: name.clone(),
+                state: source.state,
+                serial: source.zone.as_ref().map(|zone| zone.soa.serial),
+                records: source.zone.as_ref().map_or(0, |zone| zone.records),
+                names: source.zone.as_ref().map_or(0, |zone| zone.names()),
+                refreshed_seconds_ago: source.refreshed.map(|at| now.saturating_duration_since(at).as_secs()),
+                expires_in_seconds: source.expires().map(|at| at.saturating_duration_since(now).as_secs()),
+            })
+            .collect();
+        zones.sort_by(|a, b| a.zone.canonical_cmp(&b.zone));
+        let mut regions: Vec<RegionStatus> = self
+            .regions
+            .iter()
+            .map(|(name, kept)| RegionStatus {
+                region: name.clone(),
+                state: kept.state,
+                serial: kept.region.zone.as_ref().map(|zone| zone.soa.serial),
+                drift: kept.region.drift,
+                records: kept.region.zone.as_ref().map_or(0, |zone| zone.records),
+                names: kept.region.zone.as_ref().map_or(0, |zone| zone.names()),
+                ns_fallback: kept.region.ns_fallback,
+                members: self.member_statuses(&kept.region.plan, now),
+                conflict_names: kept.region.conflicts.len(),
+                conflicts: kept.region.conflicts.clone().into_iter().take(LISTED_CONFLICTS).collect(),
+            })
+            .collect();
+        regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
+        Snapshot { generation: self.generation, zones, regions }
+    }
+
+    /// The states of a region's members.
+    pub(super) fn member_statuses(&self, plan: &RegionPlan, now: Instant) -> Vec<MemberStatus> {
+        let status = |member: &Name| {
+            let source = self.sources.get(member);
+            let zone = source.and_then(|source| source.zone.as_ref());
+            let state = match (source, zone) {
+                (Some(source), Some(zone)) if source.state == State::Ok => {
+                    // Two failed tries after a missed refresh are no accident any more.
+                    let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
+                    let age = source.refreshed.map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
+                    if age > patience { "stale" } else { "ok" }
+                }
+                (_, Some(_)) => "expired",
+                (_, None) => "missing",
+            };
+            MemberStatus { zone: member.clone(), state, serial: zone.map(|zone| zone.soa.serial) }
+        };
+        plan.members.iter().map(status).collect()
+    }
+}
+
+/// Calls `set` with the number of names for each kind of conflict.
+pub(super) fn count_conflicts(region: &Region, mut set: impl FnMut(&'static str, i64)) {
+    for kind in ConflictKind::ALL {
+        let names =
+            region.conflicts.values().filter(|conflicts| conflicts.iter().any(|conflict| conflict.kind == kind));
+        set(kind.label(), names.count() as i64);
+    }
+}

@@ -1,0 +1,166 @@
+//! The keeper's states, without sources or sockets.
+
+use super::*;
+use crate::merge::{NsPolicy, RdataNames, SoaPlan};
+use crate::serve::answer::answer;
+use crate::zone::tests::load;
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn region(origin: &str, members: &[&str]) -> RegionPlan {
+    RegionPlan {
+        origin: name(origin),
+        members: members.iter().map(|member| name(member)).collect(),
+        ns: NsPolicy::Listed(vec![name("ns.x")]),
+        ns_ttl: 3600,
+        soa: SoaPlan::default(),
+        mname: None,
+        rname: None,
+        server_name: name("me.x"),
+        serial_offset: 0,
+        rdata_names: RdataNames::Keep,
+        exclude: Vec::new(),
+        partial_after: Duration::from_secs(600),
+        on_expire: OnExpire::Withdraw,
+    }
+}
+
+struct Bench {
+    keeper: Keeper,
+    publisher: Arc<Publisher>,
+}
+
+impl Bench {
+    fn new(zones: &[&str], regions: Vec<RegionPlan>) -> Bench {
+        let publisher = Arc::new(Publisher::default());
+        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new())), publisher };
+        bench.plan(zones, regions);
+        bench
+    }
+
+    fn plan(&mut self, zones: &[&str], regions: Vec<RegionPlan>) -> PlanChanges {
+        let (sender, mut changes) = oneshot::channel();
+        let zones = zones.iter().map(|zone| (name(zone), TimerBounds::default())).collect();
+        let plan = Plan { identity: Identity::default(), zones, regions };
+        self.keeper.handle(Vec::new(), vec![Command::Plan(plan, sender)]);
+        changes.try_recv().unwrap()
+    }
+
+    /// Loads a version of a zone as if it was refreshed some time ago.
+    fn load(&mut self, zone: &str, lines: &str, age: Duration) {
+        let base = self.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
+        let loaded = Box::new(load(zone, lines, base.as_deref()));
+        self.update(zone, Change::Load { loaded, base }, age);
+    }
+
+    fn update(&mut self, zone: &str, change: Change, age: Duration) {
+        let (published, mut done) = oneshot::channel();
+        let refreshed = Instant::now().checked_sub(age).unwrap();
+        let update = Update { zone: name(zone), change, refreshed, published: Some(published) };
+        self.keeper.handle(vec![update], Vec::new());
+        done.try_recv().unwrap();
+    }
+
+    fn state(&self, zone: &str) -> State {
+        self.publisher.load().get(&name(zone)).unwrap().state
+    }
+
+    /// Response code and number of answers for an A question.
+    fn ask(&self, owner: &str) -> (u16, u8) {
+        let mut request = vec![0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        request.extend_from_slice(name(owner).as_wire());
+        request.extend_from_slice(&[0, 1, 0, 1]);
+        let mut out = [0; 512];
+        let response = answer(&self.publisher.load(), &request, true, 0, &mut out).unwrap();
+        (response.rcode, out[7])
+    }
+}
+
+const ZERO: Duration = Duration::ZERO;
+
+#[test]
+fn a_region_waits_for_its_members_and_then_stays() {
+    let plan = || region("w.x", &["w1.x", "w2.x"]);
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![plan()]);
+    assert_eq!((bench.state("w1.x"), bench.state("w.x")), (State::NotReady, State::NotReady));
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    assert_eq!((bench.state("w1.x"), bench.state("w.x")), (State::Ok, State::NotReady));
+    assert_eq!((bench.ask("web.w1.x"), bench.ask("web.w.x")), ((0, 1), (2, 0)));
+    bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
+    assert_eq!(bench.ask("web.w.x"), (0, 2));
+    // A third member that is not there yet takes nothing away.
+    let changes = bench.plan(&["w1.x", "w2.x", "w3.x"], vec![region("w.x", &["w1.x", "w2.x", "w3.x"])]);
+    assert_eq!((changes.added, changes.rebuilt), (vec![name("w3.x")], vec![name("w.x")]));
+    assert_eq!(bench.ask("web.w.x"), (0, 2));
+    let changes = bench.plan(&["w1.x"], vec![region("w.x", &["w1.x"])]);
+    assert_eq!(changes.removed.len(), 2);
+    assert_eq!((bench.ask("web.w.x"), bench.ask("web.w2.x")), ((0, 1), (5, 0)));
+}
+
+#[test]
+fn after_a_while_a_region_is_served_without_the_missing() {
+    let mut plan = region("w.x", &["w1.x", "w2.x"]);
+    plan.partial_after = ZERO;
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![plan]);
+    assert_eq!(bench.state("w.x"), State::NotReady);
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    assert_eq!(bench.ask("web.w.x"), (0, 1));
+}
+
+#[test]
+fn an_expired_member_leaves_and_comes_back() {
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
+    let expire = Duration::from_secs(2_592_001);
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
+    let serial = |bench: &Bench| bench.keeper.regions[&name("w.x")].region.zone.as_ref().unwrap().soa.serial;
+    let before = serial(&bench);
+    bench.update("w2.x", Change::Current, expire);
+    assert_eq!((bench.state("w2.x"), bench.ask("web.w2.x"), bench.ask("web.w.x")), (State::Expired, (2, 0), (0, 1)));
+    assert!(serial(&bench).newer_than(before));
+    let snapshot = bench.keeper.snapshot(Instant::now());
+    let states: Vec<_> = snapshot.regions[0].members.iter().map(|member| member.state).collect();
+    assert_eq!(states, ["ok", "expired"]);
+    bench.update("w1.x", Change::Current, expire);
+    assert_eq!((bench.state("w.x"), bench.ask("web.w.x")), (State::Expired, (2, 0)));
+    bench.update("w2.x", Change::Current, ZERO);
+    assert_eq!((bench.ask("web.w2.x"), bench.ask("web.w.x")), ((0, 1), (0, 1)));
+    bench.load("w1.x.", "@ 30 SOA 2\nweb 30 A 192.0.2.3\nnew 30 A 192.0.2.3", ZERO);
+    assert_eq!((bench.ask("web.w.x"), bench.ask("new.w.x")), ((0, 2), (0, 1)));
+}
+
+#[test]
+fn members_can_stay_beyond_expiry() {
+    let mut plan = region("w.x", &["w1.x"]);
+    plan.on_expire = OnExpire::Keep;
+    let mut bench = Bench::new(&["w1.x"], vec![plan]);
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    bench.update("w1.x", Change::Current, Duration::from_secs(2_592_001));
+    assert_eq!((bench.ask("web.w1.x"), bench.ask("web.w.x")), ((2, 0), (0, 1)));
+}
+
+#[test]
+fn one_batch_is_one_publication() {
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
+    let update = |zone: &str| {
+        let change = Change::Load { loaded: Box::new(load(zone, "@ 30 SOA 7\na 30 A 192.0.2.1", None)), base: None };
+        Update { zone: name(zone), change, refreshed: Instant::now(), published: None }
+    };
+    let before = bench.publisher.load().generation;
+    bench.keeper.handle(vec![update("w1.x."), update("w2.x.")], Vec::new());
+    assert_eq!(bench.publisher.load().generation, before + 1);
+    assert_eq!(bench.keeper.regions[&name("w.x")].region.zone.as_ref().unwrap().soa.serial.0, 14);
+    // A tick in which nothing happens publishes nothing.
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert_eq!(bench.publisher.load().generation, before + 1);
+}
+
+#[test]
+fn news_of_a_zone_that_is_gone_is_dropped() {
+    let mut bench = Bench::new(&["w1.x"], Vec::new());
+    let update = Update { zone: name("w9.x"), change: Change::Current, refreshed: Instant::now(), published: None };
+    bench.keeper.handle(vec![update], Vec::new());
+    assert!(bench.publisher.load().get(&name("w9.x")).is_none());
+}

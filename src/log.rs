@@ -1,0 +1,123 @@
+//! The log: where lines go, how they look, and what is left out.
+//!
+//! Lines go to standard error, one fact each, for people or as JSON objects. The filter can change while the program
+//! runs; the format cannot. Libraries that would write a line for every query are held back to warnings, unless the
+//! filter names them.
+//!
+//! Cost: a line that is filtered out costs one comparison.
+
+use std::io::{self, IsTerminal};
+use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+/// Libraries whose ordinary lines no operator wants.
+const QUIET: [&str; 3] = ["hickory_server", "hickory_net", "tokio_cron_scheduler"];
+
+/// Why logging cannot be set up or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{0:?} is no log filter: {1}")]
+    Filter(String, ParseError),
+    #[error("logging is set up already, or is over")]
+    Taken,
+}
+
+/// Changes the filter of the running log.
+#[derive(Clone)]
+pub struct LogHandle(reload::Handle<EnvFilter, Registry>);
+
+impl LogHandle {
+    /// Uses another level or filter from now on.
+    pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
+        self.0.reload(parse_filter(filter)?).map_err(|_| LogError::Taken)
+    }
+}
+
+/// Starts logging for the whole process.
+pub fn start(filter: &str, json: bool) -> Result<LogHandle, LogError> {
+    let (filter, handle) = reload::Layer::new(parse_filter(filter)?);
+    let lines = if json {
+        fmt::layer().json().flatten_event(true).with_writer(io::stderr).log_internal_errors(false).boxed()
+    } else {
+        let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        // A log that nobody reads any more must not end the program by complaining about it.
+        fmt::layer().with_ansi(ansi).with_writer(io::stderr).log_internal_errors(false).boxed()
+    };
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    subscriber.try_init().map_err(|_| LogError::Taken)?;
+    Ok(LogHandle(handle))
+}
+
+/// Puts the quiet libraries in front of a filter, whose own directives win.
+fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
+    let mut text = String::new();
+    // A level below warnings already says less.
+    if !matches!(filter, "off" | "error") {
+        QUIET.iter().for_each(|library| text.push_str(&format!("{library}=warn,")));
+    }
+    text.push_str(filter);
+    EnvFilter::builder().parse(text).map_err(|error| LogError::Filter(filter.to_string(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// The messages that pass a filter.
+    fn passed(filter: &str) -> Vec<String> {
+        struct Collect(Arc<Mutex<Vec<String>>>);
+        impl<S: tracing::Subscriber> Layer<S> for Collect {
+            fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+                let metadata = event.metadata();
+                self.0.lock().unwrap().push(format!("{} {}", metadata.target(), metadata.level()));
+            }
+        }
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let subscriber = tracing_subscriber::registry().with(parse_filter(filter).unwrap()).with(Collect(seen.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(target: "hickory_server::server", "x");
+            tracing::info!(target: "hickory_server::server", "x");
+            tracing::info!(target: "aggregator::daemon", "x");
+            tracing::debug!(target: "aggregator::daemon", "x");
+        });
+        let seen = seen.lock().unwrap();
+        seen.clone()
+    }
+
+    #[test]
+    fn libraries_are_quiet_unless_named() {
+        assert_eq!(passed("info"), ["hickory_server::server WARN", "aggregator::daemon INFO"]);
+        assert_eq!(passed("error"), [""; 0]);
+        assert_eq!(passed("off"), [""; 0]);
+        let named = passed("warn,hickory_server=info,aggregator=debug");
+        assert_eq!(
+            named,
+            [
+                "hickory_server::server WARN",
+                "hickory_server::server INFO",
+                "aggregator::daemon INFO",
+                "aggregator::daemon DEBUG"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_filter_of_the_running_log_can_change() {
+        let handle = start("error", false).unwrap();
+        assert!(!tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
+        handle.set_filter("info").unwrap();
+        assert!(tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
+        assert!(handle.set_filter("a=loud").is_err());
+        assert!(tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
+        assert!(matches!(start("info", true), Err(LogError::Taken)));
+        handle.set_filter("off").unwrap();
+    }
+
+    #[test]
+    fn a_wrong_filter_is_refused() {
+        assert!(parse_filter("a=loud").err().unwrap().to_string().starts_with("\"a=loud\" is no log filter"));
+    }
+}

@@ -1,0 +1,112 @@
+//! How a region is to be made: what the configuration says, independent of any data.
+
+use crate::name::{self, Name};
+use crate::rewrite::RdataNames;
+use std::time::Duration;
+
+/// Where the NS set of a region comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NsPolicy {
+    /// The names that all members list; this server's own name when there is none.
+    #[default]
+    Intersection,
+    /// All names that any member lists (RFD 172 read literally).
+    Union,
+    /// Exactly these.
+    Listed(Vec<Name>),
+}
+
+/// What becomes of a member's records when its zone expires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnExpire {
+    /// They leave the region.
+    #[default]
+    Withdraw,
+    /// They stay until the member is back.
+    Keep,
+}
+
+/// Owner names, relative to the zone, that are left out of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerPattern {
+    /// The name as if the zone were the root.
+    pub name: Name,
+    /// Written with a leading `*.`: everything below the name instead of the name itself.
+    pub below: bool,
+}
+
+/// SOA fields of a region, seconds; `None` is the smallest value among the members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoaPlan {
+    pub ttl: Option<u32>,
+    pub refresh: Option<u32>,
+    pub retry: Option<u32>,
+    pub expire: Option<u32>,
+    /// Never above the smallest of the members, which say how long a missing name may be remembered.
+    pub minimum: Option<u32>,
+}
+
+/// How one region is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegionPlan {
+    pub origin: Name,
+    /// Names of the member zones in configuration order, which settles conflicts.
+    pub members: Vec<Name>,
+    pub ns: NsPolicy,
+    /// TTL of the NS set, seconds.
+    pub ns_ttl: u32,
+    pub soa: SoaPlan,
+    /// Default: the first configured name server, else `server_name`.
+    pub mname: Option<Name>,
+    /// Default: that of the first member.
+    pub rname: Option<Name>,
+    /// This server's own name.
+    pub server_name: Name,
+    pub serial_offset: u32,
+    pub rdata_names: RdataNames,
+    pub exclude: Vec<OwnerPattern>,
+    /// How long a region waits for a member that never was transferred before it is served without it.
+    pub partial_after: Duration,
+    pub on_expire: OnExpire,
+}
+
+impl RegionPlan {
+    /// Whether a name of the region is left out by configuration.
+    pub fn excludes(&self, name: &Name) -> bool {
+        self.exclude.iter().any(|pattern| pattern.matches(name.as_wire(), self.origin.as_wire()))
+    }
+}
+
+impl OwnerPattern {
+    /// Whether a name within `origin` is meant.
+    fn matches(&self, wire: &[u8], origin: &[u8]) -> bool {
+        let Some(relative) = wire.strip_suffix(origin) else { return false };
+        // Without its root label the pattern is a run of labels, as the relative name is.
+        let pattern = &self.name.as_wire()[..self.name.as_wire().len() - 1];
+        let Some(cut) = relative.len().checked_sub(pattern.len()) else { return false };
+        let boundary = cut == 0 || name::label_starts(wire).contains(&(cut as u8));
+        boundary && &relative[cut..] == pattern && (cut > 0) == self.below
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_by_whole_labels() {
+        let origin = Name::parse("r.x").unwrap();
+        let matches = |pattern: &str, below, name: &str| {
+            let pattern = OwnerPattern { name: Name::parse(pattern).unwrap(), below };
+            pattern.matches(Name::parse(name).unwrap().as_wire(), origin.as_wire())
+        };
+        assert!(matches("cloudapi", false, "cloudapi.r.x"));
+        assert!(!matches("cloudapi", false, "a.cloudapi.r.x"));
+        assert!(!matches("cloudapi", false, "xcloudapi.r.x"));
+        assert!(matches("cmon", true, "a.b.cmon.r.x"));
+        assert!(!matches("cmon", true, "cmon.r.x"));
+        assert!(!matches("cmon", true, "a.xcmon.r.x"));
+        assert!(!matches("cmon", true, "r.x"));
+    }
+}

@@ -1,0 +1,274 @@
+//! Every row of the merge's tables, and the law that a merge of what changed equals a merge of everything.
+
+use super::*;
+use crate::zone::Loader;
+use crate::zone::tests::{arbitrary_text, load, zone};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn plan(members: &[&str]) -> RegionPlan {
+    RegionPlan {
+        origin: name("w.x"),
+        members: members.iter().map(|member| name(member)).collect(),
+        ns: NsPolicy::Listed(vec![name("ns1.x"), name("ns2.x")]),
+        ns_ttl: 3600,
+        soa: SoaPlan::default(),
+        mname: None,
+        rname: None,
+        server_name: name("me.x"),
+        serial_offset: 0,
+        rdata_names: RdataNames::Keep,
+        exclude: Vec::new(),
+        partial_after: Duration::ZERO,
+        on_expire: OnExpire::Withdraw,
+    }
+}
+
+/// A member zone out of lines, with its apex.
+fn member(origin: &str, serial: u32, lines: &str) -> Option<Arc<Zone>> {
+    Some(Arc::new(zone(origin, &format!("@ 30 SOA {serial}\n@ 3600 NS ns1.x.\n{lines}"))))
+}
+
+/// Merges two members and prints the names below the apex and the conflicts.
+fn merged(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> (Vec<String>, Vec<ConflictKind>) {
+    let mut plan = plan(&["w1.x", "w2.x"]);
+    edit(&mut plan);
+    let mut region = Region::new(plan);
+    region.merge_all(&[member("w1.x.", 10, first), member("w2.x.", 20, second)]);
+    (lines(&region), region.conflicts.values().flatten().map(|conflict| conflict.kind).collect())
+}
+
+fn lines(region: &Region) -> Vec<String> {
+    let text = format!("{:?}", region.zone.as_ref().unwrap());
+    text.lines().filter(|line| !line.starts_with("w.x.")).map(str::to_owned).collect()
+}
+
+#[test]
+fn equal_and_different_records_unite_with_the_smaller_ttl() {
+    let (records, conflicts) =
+        merged(|_| (), "web 30 A 192.0.2.1\nweb 30 A 10.64.0.11", "web 60 A 10.64.0.11\nweb 60 A 192.0.2.2");
+    assert_eq!(records, ["web.w.x. 30 IN A 10.64.0.11", "web.w.x. 30 IN A 192.0.2.1", "web.w.x. 30 IN A 192.0.2.2"]);
+    assert_eq!(conflicts, []);
+    let (records, _) = merged(|_| (), "web 30 A 10.0.0.1", "web 5 A 10.0.0.1");
+    assert_eq!(records, ["web.w.x. 5 IN A 10.0.0.1"]);
+}
+
+#[test]
+fn aliases_give_way_to_data_and_to_the_first_member() {
+    let (records, conflicts) = merged(|_| (), "x 30 CNAME a", "x 30 A 192.0.2.1");
+    assert_eq!((records, conflicts), (vec!["x.w.x. 30 IN A 192.0.2.1".into()], vec![ConflictKind::AliasBesideData]));
+    let (records, conflicts) = merged(|_| (), "x 30 CNAME a", "x 30 CNAME a");
+    assert_eq!((records, conflicts), (vec!["x.w.x. 30 IN CNAME a.w1.x.".into()], vec![ConflictKind::DifferentAliases]));
+    let (records, conflicts) = merged(|_| (), "x 30 CNAME a.y.", "x 9 CNAME A.y.");
+    assert_eq!((records, conflicts), (vec!["x.w.x. 9 IN CNAME A.y.".into()], vec![]));
+}
+
+#[test]
+fn what_belongs_to_the_member_zone_stays_there() {
+    let (records, _) = merged(|_| (), "a 30 RRSIG s\na 30 A 192.0.2.1\nb 30 RRSIG s", "");
+    assert_eq!(records, ["a.w.x. 30 IN A 192.0.2.1"]);
+    let mut region = Region::new(plan(&["w1.x", "w2.x"]));
+    region.merge_all(&[member("w1.x.", 10, "@ 30 TXT t\n@ 30 RRSIG s"), member("w2.x.", 20, "")]);
+    let zone = region.zone.unwrap();
+    assert_eq!(
+        format!("{:?}", zone.apex().rrsets),
+        "[3600 NS [ns1.x.] [ns2.x.], 30 SOA [ns1.x. h. 30 30 60 2592000 30], 30 TXT [\"t\"]]"
+    );
+}
+
+#[test]
+fn a_cname_at_an_apex_is_dropped() {
+    let mut loader = Loader::new(name("w1.x"));
+    let owner = name::NameBuf::parse("w1.x").unwrap();
+    let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
+    loader.push(&owner, rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
+    let mut zone = loader.finish(None).unwrap().zone;
+    let cname = Arc::new(RRset::build(rtype::CNAME, 30, vec![[0u8]]).unwrap());
+    let mut editor = Editor::from_zone(&zone);
+    editor.set(&name("w1.x"), vec![cname, zone.soa_rrset().clone()].into(), None);
+    zone = editor.finish().unwrap();
+    let mut region = Region::new(plan(&["w1.x"]));
+    region.merge_all(&[Some(Arc::new(zone))]);
+    assert!(region.zone.as_ref().unwrap().apex().get(rtype::CNAME).is_none());
+    assert_eq!(region.conflicts["w.x."][0].kind, ConflictKind::AliasAtApex);
+}
+
+#[test]
+fn delegations_and_dnames_against_data_of_others() {
+    let (records, conflicts) = merged(|_| (), "sub 30 NS ns.sub\nns.sub 30 A 192.0.2.1", "x.sub 30 A 192.0.2.2");
+    assert_eq!(
+        records,
+        ["sub.w.x. 30 IN NS ns.sub.w1.x.", "ns.sub.w.x. 30 IN A 192.0.2.1", "x.sub.w.x. 30 IN A 192.0.2.2"]
+    );
+    assert_eq!(conflicts, [ConflictKind::HiddenByDelegation]);
+    let (records, conflicts) = merged(|_| (), "sub 30 DNAME a", "x.sub 30 A 192.0.2.2");
+    assert_eq!((records, conflicts), (vec!["x.sub.w.x. 30 IN A 192.0.2.2".into()], vec![ConflictKind::DnameAboveData]));
+    let (records, _) = merged(|_| (), "sub 30 DNAME a", "y 30 A 192.0.2.2");
+    assert_eq!(records, ["sub.w.x. 30 IN DNAME a.w1.x.", "y.w.x. 30 IN A 192.0.2.2"]);
+}
+
+#[test]
+fn a_service_instance_has_one_description() {
+    let instance = |text: &str, port: u16| format!("i._os._tcp 30 SRV {port} a\ni._os._tcp 30 TXT {text}");
+    let (records, conflicts) = merged(|_| (), &instance("path=/1", 1), &instance("path=/2", 2));
+    assert_eq!(records.len(), 3);
+    assert!(records.iter().any(|line| line.ends_with("\"path=/1\"")));
+    assert_eq!(conflicts, [ConflictKind::ServiceText]);
+    // The strings that CNS writes are no description.
+    let (records, conflicts) = merged(|_| (), &instance("uuid-1", 1), &instance("uuid-2", 2));
+    assert_eq!((records.len(), conflicts), (4, vec![]));
+}
+
+#[test]
+fn rewritten_targets_can_coincide_and_that_is_told() {
+    let rewrite = |plan: &mut RegionPlan| plan.rdata_names = RdataNames::Rewrite;
+    let (records, conflicts) = merged(rewrite, "s 30 SRV 80 a", "s 30 SRV 80 a");
+    assert_eq!((records, conflicts), (vec!["s.w.x. 30 IN SRV 0 10 80 a.w.x.".into()], vec![ConflictKind::SameTarget]));
+    let (records, _) = merged(rewrite, "c 30 CNAME gone\nd 30 CNAME a", "a 30 A 192.0.2.1");
+    assert_eq!(records, ["a.w.x. 30 IN A 192.0.2.1", "c.w.x. 30 IN CNAME gone.w1.x.", "d.w.x. 30 IN CNAME a.w.x."]);
+}
+
+#[test]
+fn excluded_names_stay_out() {
+    let exclude = |plan: &mut RegionPlan| {
+        plan.exclude =
+            vec![OwnerPattern { name: name("cmon"), below: true }, OwnerPattern { name: name("api"), below: false }];
+    };
+    let (records, _) = merged(exclude, "u.cmon 30 CNAME cmon\ncmon 30 A 192.0.2.1\napi 30 A 192.0.2.2", "");
+    assert_eq!(records, ["cmon.w.x. 30 IN A 192.0.2.1"]);
+}
+
+#[test]
+fn a_name_too_long_for_the_region_is_dropped_and_told() {
+    let label = "l".repeat(61);
+    let mut plan = plan(&["w1.x"]);
+    plan.origin = name("a-much-longer-region.x");
+    let mut region = Region::new(plan);
+    let long = format!("{label}.{label}.{label}.{}", "l".repeat(55));
+    region.merge_all(&[member("w1.x.", 1, &format!("{long} 30 A 192.0.2.1\nok 30 A 192.0.2.2"))]);
+    assert_eq!(region.zone.as_ref().unwrap().records, 4);
+    assert_eq!(
+        region.conflicts.values().flatten().map(|c| (c.kind, c.dropped)).collect::<Vec<_>>(),
+        [(ConflictKind::NameTooLong, 1)]
+    );
+}
+
+#[test]
+fn name_servers_come_from_the_plan() {
+    let servers = |ns: NsPolicy, first: &str, second: &str| {
+        let mut plan = plan(&["w1.x", "w2.x"]);
+        plan.ns = ns;
+        let mut region = Region::new(plan);
+        let zone = |origin: &str, lines: &str| Some(Arc::new(zone(origin, &format!("@ 30 SOA 1\n{lines}"))));
+        region.merge_all(&[zone("w1.x.", first), zone("w2.x.", second)]);
+        let apex = region.zone.as_ref().unwrap().apex().clone();
+        (format!("{:?}", apex.get(rtype::NS).unwrap()), region.ns_fallback)
+    };
+    let (first, second) = ("@ 9 NS a.y.\n@ 9 NS b.y.", "@ 9 NS B.y.\n@ 9 NS c.y.");
+    assert_eq!(servers(NsPolicy::Intersection, first, second), ("3600 NS [b.y.]".into(), false));
+    assert_eq!(servers(NsPolicy::Union, first, second), ("3600 NS [a.y.] [b.y.] [c.y.]".into(), false));
+    assert_eq!(servers(NsPolicy::Intersection, first, "@ 9 NS d.y."), ("3600 NS [me.x.]".into(), true));
+    assert_eq!(servers(NsPolicy::Listed(vec![name("n.y")]), first, second), ("3600 NS [n.y.]".into(), false));
+}
+
+#[test]
+fn soa_fields_can_be_set_but_not_the_negative_ttl_raised() {
+    let mut plan = plan(&["w1.x"]);
+    plan.soa = SoaPlan { ttl: Some(7), refresh: Some(8), retry: Some(9), expire: Some(10), minimum: Some(3600) };
+    plan.mname = Some(name("m.x"));
+    plan.rname = Some(name("r.x"));
+    let mut region = Region::new(plan);
+    region.merge_all(&[member("w1.x.", 5, "")]);
+    assert_eq!(format!("{:?}", region.zone.unwrap().soa_rrset()), "7 SOA [m.x. r.x. 5 8 9 10 30]");
+}
+
+#[test]
+fn the_serial_is_the_sum_and_always_rises() {
+    let mut region = Region::new(plan(&["w1.x", "w2.x"]));
+    let serial = |region: &Region| (region.zone.as_ref().unwrap().soa.serial.0, region.drift);
+    let second = member("w2.x.", 20, "b 30 A 192.0.2.2");
+    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.1"), second.clone()]);
+    assert_eq!(serial(&region), (30, 0));
+    // Nothing moved: nothing to publish.
+    assert_eq!(region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.1"), second.clone()]), Outcome::Same);
+    // Content under the same serials, then a member that leaves: the sum alone would not rise.
+    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), second]);
+    assert_eq!(serial(&region), (31, 1));
+    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
+    assert_eq!(serial(&region), (32, 22));
+    assert_eq!(lines(&region), ["a.w.x. 30 IN A 192.0.2.9"]);
+    // Nobody left, then back with a sum that is newer: no drift any more.
+    assert_eq!(region.merge_all(&[None, None]), Outcome::Empty);
+    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
+    assert_eq!(serial(&region), (33, 23));
+    region.merge_all(&[member("w1.x.", 40, "a 30 A 192.0.2.9"), None]);
+    assert_eq!(serial(&region), (40, 0));
+    // A member's serial moves without a change in content: replicas must agree, so the region's moves, too.
+    region.merge_changed(&[member("w1.x.", 41, "a 30 A 192.0.2.9"), None], Vec::new());
+    assert_eq!(serial(&region), (41, 0));
+}
+
+/// A set of member zones, each missing or out of lines that collide often.
+fn arbitrary_members() -> impl Strategy<Value = Vec<Option<String>>> {
+    prop::collection::vec(prop::option::weighted(0.9, arbitrary_text()), 3)
+}
+
+fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
+    (any::<bool>(), any::<bool>()).prop_map(|(rewrite, exclude)| {
+        let mut plan = plan(&["w1.x", "w2.x", "w3.x"]);
+        plan.rdata_names = if rewrite { RdataNames::Rewrite } else { RdataNames::Keep };
+        plan.exclude = if exclude { vec![OwnerPattern { name: name("b"), below: true }] } else { Vec::new() };
+        plan
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Merging what changed gives the zone, and the conflicts, that merging everything gives.
+    #[test]
+    fn incremental_equals_full(plan in arbitrary_plan(), steps in prop::collection::vec(arbitrary_members(), 2..5)) {
+        let mut region = Region::new(plan.clone());
+        let mut members: Vec<Option<Arc<Zone>>> = vec![None; 3];
+        for step in steps {
+            let mut changed = Vec::new();
+            for (index, text) in step.iter().enumerate() {
+                let origin = format!("w{}.x.", index + 1);
+                let base = members[index].take();
+                let loaded = text.as_ref().map(|text| load(&origin, text, base.as_deref()));
+                match &loaded {
+                    Some(loaded) => changed.extend(loaded.touched.iter().map(|name| (index, name.clone()))),
+                    None => changed.extend(base.iter().flat_map(|zone| zone.iter().map(|(name, _)| (index, name.clone())))),
+                }
+                members[index] = loaded.map(|loaded| Arc::new(loaded.zone));
+            }
+            region.merge_changed(&members, changed);
+            let mut fresh = Region::new(plan.clone());
+            fresh.merge_all(&members);
+            match (&region.zone, &fresh.zone) {
+                (Some(zone), Some(expected)) => {
+                    let without_soa = |zone: &Zone| {
+                        let text = format!("{zone:?}");
+                        text.lines().filter(|line| !line.contains(" SOA ")).map(str::to_owned).collect::<Vec<_>>()
+                    };
+                    prop_assert_eq!(without_soa(zone), without_soa(expected));
+                    prop_assert_eq!(
+                        (zone.records, zone.names(), zone.cuts, zone.wildcards),
+                        (expected.records, expected.names(), expected.cuts, expected.wildcards)
+                    );
+                    prop_assert_eq!(&region.conflicts, &fresh.conflicts);
+                    for (_, node) in zone.iter() {
+                        let cname = node.get(rtype::CNAME).is_some();
+                        prop_assert!(!cname || node.rrsets.len() == 1);
+                    }
+                }
+                (None, None) => {}
+                _ => prop_assert!(false, "one has a zone, the other not"),
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Moving one owner name and its RRsets from a member zone to a region.
+//!
+//! Owner names move by whole labels, once, from their source zone (`Name::replace_suffix`). Names in RDATA stay by
+//! default, because they name hosts of that datacenter, which this server also answers for; the policy `rewrite` moves
+//! those within the member zone. Three exceptions hold under both policies: PTR records of service browsing move, since
+//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1); NS records keep their targets; TXT and
+//! everything opaque is never looked into.
+//!
+//! Cost: O(bytes) for sets that hold a name to move; others are shared, not copied.
+
+use crate::name::{self, Name, NameBuf, NameError};
+use crate::rr::{self, RRset, rtype};
+use std::sync::Arc;
+
+/// What happens to names in RDATA that lie within the member zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RdataNames {
+    /// They go on naming the member zone.
+    #[default]
+    Keep,
+    /// They move to the region like the owner names (RFD 172 read literally).
+    Rewrite,
+}
+
+/// The way from one member zone to a region.
+#[derive(Clone, Copy)]
+pub struct Move<'a> {
+    pub from: &'a Name,
+    pub to: &'a Name,
+    pub policy: RdataNames,
+}
+
+impl Move<'_> {
+    /// The owner name as the primary spelled it, under the region's origin.
+    pub fn spelling(&self, spelled: &[u8]) -> Option<Arc<[u8]>> {
+        let cut = spelled.len().checked_sub(self.from.as_wire().len())?;
+        let buf = NameBuf::from_wire(spelled).ok()?.splice(cut, self.to.as_wire()).ok()?;
+        // Only the labels in front are the primary's; without capitals there, there is nothing to remember.
+        (buf.to_lowercase().as_wire() != buf.as_wire()).then(|| Arc::from(buf.as_wire()))
+    }
+
+    /// A name within the member zone, moved; `None` for other names.
+    pub fn target(&self, name: &NameBuf) -> Option<Result<NameBuf, NameError>> {
+        let cut = name::suffix_offset(name.to_lowercase().as_wire(), self.from.as_wire())?;
+        Some(name.splice(cut, self.to.as_wire()))
+    }
+
+    /// The RRset with its names moved as far as the policy says, for the owner name (member or region) `owner`.
+    ///
+    /// `exists` tells whether the region has data at a name: an alias moves only where it leads to something. A name
+    /// that would become too long stays.
+    pub fn rrset(&self, owner: &Name, rrset: &Arc<RRset>, exists: impl Fn(&Name) -> bool) -> Arc<RRset> {
+        let moves = match rrset.rtype {
+            rtype::PTR if is_browsing(owner.as_wire()) => true,
+            rtype::NS => false,
+            _ => self.policy == RdataNames::Rewrite,
+        };
+        if !moves || !self.touches(rrset) {
+            return rrset.clone();
+        }
+        let replace = |name: &NameBuf| match self.target(name) {
+            Some(Ok(moved)) if rrset.rtype != rtype::CNAME || exists(&moved.to_name()) => Ok(moved),
+            _ => Ok(*name),
+        };
+        let rdatas = rrset.rdatas().map(|rdata| rr::map_names(rrset.rtype, rdata, replace)).collect();
+        let moved: Result<Vec<_>, _> = rdatas;
+        match moved.map(|rdatas| RRset::build(rrset.rtype, rrset.ttl, rdatas)) {
+            Ok(Some(moved)) => Arc::new(moved),
+            _ => rrset.clone(),
+        }
+    }
+
+    /// Whether any name in the RDATA lies within the member zone.
+    fn touches(&self, rrset: &RRset) -> bool {
+        self.targets(rrset).next().is_some()
+    }
+
+    /// The names in an RRset's RDATA that lie within the member zone, moved.
+    pub fn targets<'s>(&'s self, rrset: &'s RRset) -> impl Iterator<Item = Name> + 's {
+        rrset.rdatas().flat_map(move |rdata| {
+            let mut found = Vec::new();
+            let looked = rr::map_names(rrset.rtype, rdata, |name| {
+                found.extend(self.target(name).and_then(Result::ok).map(|moved| moved.to_name()));
+                Ok(*name)
+            });
+            debug_assert!(looked.is_ok(), "stored RDATA is well formed");
+            found
+        })
+    }
+}
+
+/// Whether PTR records at a name list the instances or the types of services (RFC 6763 sections 4.1, 7.1 and 9).
+fn is_browsing(owner: &[u8]) -> bool {
+    let labels: Vec<&[u8]> = name::labels(owner).take(4).collect();
+    let service = |at: usize| {
+        labels.get(at).is_some_and(|label| label.starts_with(b"_"))
+            && matches!(labels.get(at + 1).copied(), Some(b"_tcp" | b"_udp"))
+    };
+    let types = labels.starts_with(&[b"_services", b"_dns-sd", b"_udp"]);
+    let subtype = labels.get(1).copied() == Some(b"_sub") && service(2);
+    service(0) || types || subtype
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::tests::zone;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    fn moved(policy: RdataNames, owner: &str, record: &str, exists: bool) -> String {
+        let (from, to) = (name("w1.x"), name("w.x"));
+        let zone = zone("w1.x.", &format!("@ 30 SOA 1\n{owner} 30 {record}"));
+        let owner = name(&format!("{owner}.w1.x"));
+        let rrset = zone.get(owner.as_wire()).unwrap().rrsets[0].clone();
+        let moved = Move { from: &from, to: &to, policy }.rrset(&owner, &rrset, |_| exists);
+        format!("{moved:?}")
+    }
+
+    #[test]
+    fn each_policy_moves_what_it_should() {
+        use RdataNames::{Keep, Rewrite};
+        for (owner, record, keep, rewrite) in [
+            ("web.svc", "SRV 80 a.inst", "30 SRV [0 10 80 a.inst.w1.x.]", "30 SRV [0 10 80 a.inst.w.x.]"),
+            ("u.cmon", "CNAME cmon", "30 CNAME [cmon.w1.x.]", "30 CNAME [cmon.w.x.]"),
+            ("x", "CNAME a.w2.x.", "30 CNAME [a.w2.x.]", "30 CNAME [a.w2.x.]"),
+            ("x", "CNAME a.xw1.x.", "30 CNAME [a.xw1.x.]", "30 CNAME [a.xw1.x.]"),
+            ("x", "TXT a.w1.x.", "30 TXT [\"a.w1.x.\"]", "30 TXT [\"a.w1.x.\"]"),
+            ("sub", "NS ns.sub", "30 NS [ns.sub.w1.x.]", "30 NS [ns.sub.w1.x.]"),
+            ("d", "DNAME a", "30 DNAME [a.w1.x.]", "30 DNAME [a.w.x.]"),
+            ("_os._tcp", "PTR i._os._tcp", "30 PTR [i._os._tcp.w.x.]", "30 PTR [i._os._tcp.w.x.]"),
+            ("_services._dns-sd._udp", "PTR _os._tcp", "30 PTR [_os._tcp.w.x.]", "30 PTR [_os._tcp.w.x.]"),
+            ("_s._sub._os._tcp", "PTR i._os._tcp", "30 PTR [i._os._tcp.w.x.]", "30 PTR [i._os._tcp.w.x.]"),
+            ("_os._tcp", "PTR i._os._tcp.y.", "30 PTR [i._os._tcp.y.]", "30 PTR [i._os._tcp.y.]"),
+            ("host", "PTR a", "30 PTR [a.w1.x.]", "30 PTR [a.w.x.]"),
+        ] {
+            assert_eq!(moved(Keep, owner, record, true), keep, "{owner} {record}");
+            assert_eq!(moved(Rewrite, owner, record, true), rewrite, "{owner} {record}");
+        }
+    }
+
+    #[test]
+    fn an_alias_moves_only_to_something() {
+        assert_eq!(moved(RdataNames::Rewrite, "x", "CNAME a", false), "30 CNAME [a.w1.x.]");
+        assert_eq!(moved(RdataNames::Rewrite, "x", "SRV 80 a", false), "30 SRV [0 10 80 a.w.x.]");
+    }
+
+    #[test]
+    fn names_in_rdata_move_whatever_their_case() {
+        assert_eq!(moved(RdataNames::Rewrite, "x", "SRV 80 Web.W1.X.", true), "30 SRV [0 10 80 Web.w.x.]");
+    }
+
+    #[test]
+    fn a_target_that_would_be_too_long_stays() {
+        let (from, to) = (name("w"), name("a-much-longer-origin"));
+        let label = "l".repeat(60);
+        let long = format!("{label}.{label}.{label}.{label}.w.");
+        let zone = zone("w.", &format!("@ 30 SOA 1\nx 30 SRV 80 {long}"));
+        let rrset = zone.get(name("x.w").as_wire()).unwrap().rrsets[0].clone();
+        let way = Move { from: &from, to: &to, policy: RdataNames::Rewrite };
+        assert_eq!(*way.rrset(&name("x.w"), &rrset, |_| true), *rrset);
+    }
+}

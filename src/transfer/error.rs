@@ -1,0 +1,171 @@
+//! What can go wrong on the way in, in words for an operator and as the `reason` label of the failure counter.
+//!
+//! Invariant: every way to fail has exactly one label, and labels never change between versions.
+
+use crate::name::NameError;
+use crate::rr::{RdataError, TypeName};
+use crate::serial::Serial;
+use crate::zone::ZoneError;
+use std::io;
+use std::net::IpAddr;
+
+/// The part of an exchange that took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Connect,
+    Message,
+    Total,
+}
+
+/// Why a poll or a zone transfer came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    #[error("cannot send from source_address {0}: {1}")]
+    Source(IpAddr, io::Error),
+    #[error("{}", timeout_text(*.0))]
+    Timeout(Phase),
+    #[error("the primary closed the connection before the transfer was complete")]
+    Closed,
+    #[error("reading or writing failed: {0}")]
+    Io(io::Error),
+    #[error("{}", rcode_text(*.0))]
+    Rcode(u16),
+    #[error("the SOA answer is not authoritative; the primary does not serve the zone itself")]
+    NotAuthoritative,
+    #[error("the primary answers without the zone's SOA")]
+    NoSoa,
+    #[error("malformed message: {0}")]
+    Malformed(&'static str),
+    #[error("malformed message: {0}")]
+    Name(#[from] NameError),
+    #[error("malformed message: {0}")]
+    Rdata(#[from] RdataError),
+    #[error("the records make no zone: {0}")]
+    Zone(#[from] ZoneError),
+    #[error("malformed message: {} records have no place in a zone", TypeName(*.0))]
+    Type(u16),
+    #[error("owner name {0} is outside the zone; the primary sends another zone")]
+    OutOfZone(Box<str>),
+    #[error("a record is of class {0}, not IN")]
+    Class(u16),
+    #[error("the message answers another query: its id is not ours")]
+    Id,
+    #[error("the message answers another question")]
+    Question,
+    #[error(
+        "the closing SOA differs from the opening one, the zone changed while it was sent: serial {first}, then {last}"
+    )]
+    ClosingSoa { first: Serial, last: Serial },
+    #[error("slower than {0} bytes a second")]
+    Slow(u64),
+    #[error("longer than max_bytes = {0}")]
+    TooLarge(u64),
+    #[error("more records than max_records = {0}")]
+    TooManyRecords(u64),
+    #[error("more messages than max_messages = {0}")]
+    TooManyMessages(u64),
+    #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
+    Regressed { ours: Serial, theirs: Serial },
+    #[error("the poll failed: {0}")]
+    Poll(Box<str>),
+    #[error("the program is stopping")]
+    Stopped,
+}
+
+impl TransferError {
+    /// The metric label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            TransferError::Connect(_) => "connect",
+            TransferError::Source(..) => "source_address",
+            TransferError::Timeout(Phase::Connect) => "timeout_connect",
+            TransferError::Timeout(Phase::Message) => "timeout_message",
+            TransferError::Timeout(Phase::Total) => "timeout_total",
+            TransferError::Closed => "closed",
+            TransferError::Io(_) => "io",
+            TransferError::Rcode(rcode) => RCODE_LABELS.get(usize::from(*rcode)).unwrap_or(&"rcode_extended"),
+            TransferError::NotAuthoritative => "not_authoritative",
+            TransferError::NoSoa => "no_soa",
+            TransferError::Malformed(_)
+            | TransferError::Name(_)
+            | TransferError::Rdata(_)
+            | TransferError::Zone(_)
+            | TransferError::Type(_) => "malformed",
+            TransferError::OutOfZone(_) => "out_of_zone",
+            TransferError::Class(_) => "class",
+            TransferError::Id => "id",
+            TransferError::Question => "question",
+            TransferError::ClosingSoa { .. } => "closing_soa",
+            TransferError::Slow(_) => "slow",
+            TransferError::TooLarge(_) => "too_large",
+            TransferError::TooManyRecords(_) => "too_many_records",
+            TransferError::TooManyMessages(_) => "too_many_messages",
+            TransferError::Regressed { .. } => "regressed",
+            TransferError::Poll(_) => "poll",
+            TransferError::Stopped => "stopped",
+        }
+    }
+
+    /// Sorts an error of an open connection: a peer that went away is one thing, however the kernel words it.
+    pub fn from_stream(error: io::Error) -> TransferError {
+        use io::ErrorKind::*;
+        match error.kind() {
+            UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => TransferError::Closed,
+            _ => TransferError::Io(error),
+        }
+    }
+}
+
+fn timeout_text(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connect => "no connection within connect_timeout",
+        Phase::Message => "no complete message in time",
+        Phase::Total => "not complete within total_timeout",
+    }
+}
+
+/// Response codes (RFC 6895 section 2.3) as labels.
+const RCODE_LABELS: [&str; 16] = [
+    "noerror", "formerr", "servfail", "nxdomain", "notimp", "refused", "yxdomain", "yxrrset", "nxrrset", "notauth",
+    "notzone", "rcode_11", "rcode_12", "rcode_13", "rcode_14", "rcode_15",
+];
+
+/// What a response code means to whoever runs a secondary.
+fn rcode_text(rcode: u16) -> String {
+    match rcode {
+        1 => "the primary answered FORMERR".to_owned(),
+        2 => "the primary answered SERVFAIL: it cannot answer now, or does not have the zone".to_owned(),
+        3 => "the primary answered NXDOMAIN: it does not have the zone".to_owned(),
+        4 => "the primary answered NOTIMP: it does not offer transfers".to_owned(),
+        5 => "the primary answered REFUSED: its allow_transfer lacks this server's address \
+              (the zone's source_address, if set), or it does not have the zone"
+            .to_owned(),
+        9 => "the primary answered NOTAUTH: it does not have the zone".to_owned(),
+        other => format!("the primary answered with response code {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_setting_to_change() {
+        let refused = TransferError::Rcode(5);
+        assert_eq!(refused.reason(), "refused");
+        assert!(refused.to_string().contains("allow_transfer"), "{refused}");
+        assert_eq!(TransferError::Rcode(11).reason(), "rcode_11");
+        assert_eq!(TransferError::Rcode(23).reason(), "rcode_extended");
+        assert!(TransferError::Rcode(11).to_string().contains("11"));
+    }
+
+    #[test]
+    fn a_peer_that_went_away_has_one_label() {
+        for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe] {
+            assert_eq!(TransferError::from_stream(kind.into()).reason(), "closed");
+        }
+        assert_eq!(TransferError::from_stream(io::ErrorKind::PermissionDenied.into()).reason(), "io");
+    }
+}

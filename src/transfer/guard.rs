@@ -1,0 +1,155 @@
+//! The guard against transfers that are complete in form and wrong in content (contract F5).
+//!
+//! CNS ends a transfer with a proper closing SOA although its database failed half way, and serves an empty zone with a
+//! fresh serial while its database is rebuilt (contract `cns.md`, quirks 12 and 13). So a version that leaves less than
+//! `shrink_share` of the names and takes away at least [`LEAST_LOSS`], or that has nothing beside the apex while
+//! there is data, is held back. It is adopted when a second transfer, at least `confirm_after` later, agrees with the
+//! first: the serial is not older, and the number of names is the same within a tenth. The number is enough: a database
+//! that fails does not fail twice at the same place, and a zone whose instances come and go must not be held for
+//! ever because one of them did. A transfer that is suspicious and does not agree takes the held one's place.
+//!
+//! Cost: counting names is O(names), done off the tasks' threads; judging is O(1).
+
+use crate::serial::Serial;
+use crate::source::WakeKind;
+use crate::transfer::plan::Limits;
+use crate::zone::Zone;
+use tokio::time::Instant;
+
+/// Fewer names than these may always go; small zones change by large shares.
+pub const LEAST_LOSS: u64 = 10;
+
+/// A version that waits for confirmation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub serial: Serial,
+    /// Names with records in the version that waits.
+    pub names: u64,
+    /// Names with records in the version that is served.
+    pub served_names: u64,
+    /// The request that brought it, to be repeated.
+    pub kind: WakeKind,
+    since: Instant,
+}
+
+/// What to do with a transferred version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Adopt,
+    Hold,
+}
+
+/// The guard of one zone.
+#[derive(Default)]
+pub struct Guard {
+    held: Option<Held>,
+}
+
+/// Number of names that hold records. O(names)
+pub fn count_names(zone: &Zone) -> u64 {
+    zone.iter().filter(|(_, node)| !node.rrsets.is_empty()).count() as u64
+}
+
+/// Whether the change from one number of names to another needs a second opinion.
+fn is_suspicious(served: u64, new: u64, share: f64) -> bool {
+    let sharp = (new as f64) < served as f64 * share && served.saturating_sub(new) >= LEAST_LOSS;
+    // The apex always holds the SOA, so one name is none.
+    let empty = new <= 1 && served > 1;
+    share > 0.0 && (sharp || empty)
+}
+
+impl Guard {
+    /// The version that waits.
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// When the held version is to be confirmed.
+    pub fn due(&self, limits: &Limits) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.since + limits.confirm_after)
+    }
+
+    /// Forgets the version that waits.
+    pub fn clear(&mut self) {
+        self.held = None;
+    }
+
+    /// Judges a version with `names` names that would replace one with `served_names`.
+    pub fn judge(
+        &mut self,
+        served_names: u64,
+        (serial, names): (Serial, u64),
+        kind: WakeKind,
+        limits: &Limits,
+        now: Instant,
+    ) -> Verdict {
+        if !is_suspicious(served_names, names, limits.shrink_share) {
+            self.held = None;
+            return Verdict::Adopt;
+        }
+        let agrees =
+            |held: &Held| !held.serial.newer_than(serial) && held.names.abs_diff(names) * 10 <= held.names.max(names);
+        let mut since = now;
+        if let Some(held) = self.held.as_ref().filter(|held| agrees(held)) {
+            // An agreeing transfer that comes too early, by NOTIFY perhaps, proves nothing yet.
+            if now.duration_since(held.since) >= limits.confirm_after {
+                self.held = None;
+                return Verdict::Adopt;
+            }
+            since = held.since;
+        }
+        self.held = Some(Held { serial, names, served_names, kind, since });
+        Verdict::Hold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const LATER: Duration = Duration::from_secs(11);
+
+    fn judge(guard: &mut Guard, served: u64, serial: u32, names: u64, now: Instant) -> Verdict {
+        guard.judge(served, (Serial(serial), names), WakeKind::Refresh, &Limits::default(), now)
+    }
+
+    #[test]
+    fn small_or_gentle_changes_pass() {
+        assert!(!is_suspicious(1000, 500, 0.5));
+        assert!(is_suspicious(1000, 499, 0.5));
+        assert!(!is_suspicious(12, 3, 0.5), "nine names only");
+        assert!(is_suspicious(13, 3, 0.5));
+        assert!(is_suspicious(2, 1, 0.5), "nothing but the apex");
+        assert!(!is_suspicious(1, 1, 0.5));
+        assert!(!is_suspicious(1000, 1, 0.0), "switched off");
+        assert!(!is_suspicious(5, 1000, 0.5));
+    }
+
+    #[test]
+    fn two_agreeing_transfers_over_the_pause_are_adopted() {
+        let (mut guard, now) = (Guard::default(), Instant::now());
+        assert_eq!(judge(&mut guard, 100, 7, 20, now), Verdict::Hold);
+        assert_eq!(judge(&mut guard, 100, 7, 20, now + Duration::from_secs(1)), Verdict::Hold, "too early");
+        assert_eq!(guard.due(&Limits::default()), Some(now + Duration::from_secs(10)), "the pause does not begin anew");
+        assert_eq!(judge(&mut guard, 100, 8, 21, now + LATER), Verdict::Adopt);
+        assert!(guard.held().is_none());
+    }
+
+    #[test]
+    fn an_empty_zone_with_a_rising_serial_is_confirmed_too() {
+        let (mut guard, now) = (Guard::default(), Instant::now());
+        assert_eq!(judge(&mut guard, 5, 7, 1, now), Verdict::Hold);
+        assert_eq!(judge(&mut guard, 5, 8, 1, now + LATER), Verdict::Adopt);
+    }
+
+    #[test]
+    fn transfers_that_disagree_start_over() {
+        let (mut guard, now) = (Guard::default(), Instant::now());
+        assert_eq!(judge(&mut guard, 100, 7, 20, now), Verdict::Hold);
+        assert_eq!(judge(&mut guard, 100, 8, 40, now + LATER), Verdict::Hold);
+        assert_eq!(judge(&mut guard, 100, 7, 40, now + 2 * LATER), Verdict::Hold, "an older serial does not agree");
+        assert_eq!(judge(&mut guard, 100, 8, 90, now + 3 * LATER), Verdict::Adopt, "the zone is back");
+        assert!(guard.held().is_none());
+    }
+}

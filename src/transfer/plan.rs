@@ -1,0 +1,83 @@
+//! How zones are to be transferred: the plan that the configuration makes and the tasks follow.
+
+use crate::name::Name;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// One primary of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PrimaryPlan {
+    pub address: SocketAddr,
+    /// Local address that polls and transfers come from; CNS knows its secondaries by it.
+    pub source: Option<IpAddr>,
+}
+
+/// Bounds on the timers that a zone's SOA asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerBounds {
+    pub refresh_min: Duration,
+    pub refresh_max: Duration,
+    pub retry_min: Duration,
+    pub retry_max: Duration,
+    pub expire_min: Duration,
+    pub expire_max: Duration,
+}
+
+impl Default for TimerBounds {
+    fn default() -> Self {
+        TimerBounds {
+            refresh_min: Duration::from_secs(5),
+            refresh_max: Duration::from_secs(24 * 3600),
+            retry_min: Duration::from_secs(2),
+            retry_max: Duration::from_secs(60),
+            expire_min: Duration::from_secs(60),
+            expire_max: Duration::from_secs(60 * 24 * 3600),
+        }
+    }
+}
+
+/// What one transfer may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// SOA poll over UDP or TCP, and TCP connection.
+    pub connect_timeout: Duration,
+    /// From one complete message to the next.
+    pub message_timeout: Duration,
+    pub total_timeout: Duration,
+    /// Bytes a second, averaged from the tenth second on; 0 for none.
+    pub min_rate_bytes: u64,
+    pub max_bytes: u64,
+    pub max_records: u64,
+    pub max_messages: u64,
+    /// A transfer that leaves less than this share of the names, and takes away at least ten, must be confirmed
+    /// by a second one; 0 for never.
+    pub shrink_share: f64,
+    /// Pause before the confirming transfer.
+    pub confirm_after: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connect_timeout: Duration::from_secs(5),
+            message_timeout: Duration::from_secs(15),
+            total_timeout: Duration::from_secs(600),
+            min_rate_bytes: 1024,
+            max_bytes: 1 << 30,
+            max_records: 10_000_000,
+            max_messages: 1_000_000,
+            shrink_share: 0.5,
+            confirm_after: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How one zone is transferred.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZonePlan {
+    pub zone: Name,
+    /// In order of preference; never empty.
+    pub primaries: Vec<PrimaryPlan>,
+    pub timers: TimerBounds,
+    pub limits: Limits,
+}

@@ -1,0 +1,97 @@
+//! What operators see of one zone's way in.
+//!
+//! Invariant: written only by the zone's task, read by anyone. Times are Unix seconds, for people and for JSON.
+//!
+//! Cost: O(primaries).
+
+use crate::metrics::unix_seconds;
+use crate::name::Name;
+use crate::serial::Serial;
+use crate::transfer::guard::Held;
+use crate::transfer::plan::ZonePlan;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+/// What the zone's task is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    Idle,
+    Polling,
+    Transferring,
+    Publishing,
+}
+
+/// What is known of one primary.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PrimaryStatus {
+    pub address: SocketAddr,
+    /// Serial in its last SOA answer or zone transfer.
+    pub announced: Option<Serial>,
+    /// What came of the last attempt, in words.
+    pub result: String,
+    /// When it last confirmed the zone or sent it.
+    pub success: Option<i64>,
+    /// Failed attempts since.
+    pub failures: u32,
+    /// Label of the last failure, so that the log tells each failure once.
+    #[serde(skip)]
+    pub reason: Option<&'static str>,
+}
+
+/// A version that waits for confirmation (see `guard`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HeldStatus {
+    pub serial: Serial,
+    pub names: u64,
+    pub served_names: u64,
+}
+
+impl From<&Held> for HeldStatus {
+    fn from(held: &Held) -> HeldStatus {
+        HeldStatus { serial: held.serial, names: held.names, served_names: held.served_names }
+    }
+}
+
+/// What is known of one zone's way in.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Status {
+    pub zone: Name,
+    pub activity: Activity,
+    /// In configuration order.
+    pub primaries: Vec<PrimaryStatus>,
+    /// Refreshes in a row that failed at every primary.
+    pub failures: u32,
+    pub next_refresh: Option<i64>,
+    pub held: Option<HeldStatus>,
+    /// Refreshes in a row in which every answer had a serial older than ours.
+    pub older_answers: u32,
+}
+
+impl Status {
+    /// The status before anything has happened.
+    pub fn new(plan: &ZonePlan) -> Status {
+        let primaries = plan.primaries.iter().map(|primary| PrimaryStatus {
+            address: primary.address,
+            announced: None,
+            result: "not tried yet".to_owned(),
+            success: None,
+            failures: 0,
+            reason: None,
+        });
+        Status {
+            zone: plan.zone.clone(),
+            activity: Activity::Idle,
+            primaries: primaries.collect(),
+            failures: 0,
+            next_refresh: None,
+            held: None,
+            older_answers: 0,
+        }
+    }
+}
+
+/// A time from now as Unix seconds.
+pub fn unix_after(delay: Duration) -> i64 {
+    SystemTime::now().checked_add(delay).map_or(i64::MAX, unix_seconds)
+}

@@ -1,0 +1,97 @@
+//! When to look again: the zone's SOA, within the operator's bounds (RFC 1035 section 3.3.13, RFC 1034 section 4.3.5).
+//!
+//! Failures back off from `retry_min` by doubling, so a primary that was away for a moment is found again soon and one
+//! that is gone costs little. Refreshes come up to a tenth early, by an amount that depends on the zone's name alone:
+//! the polls of many zones spread, and every run of the program behaves the same.
+//!
+//! Cost: O(name).
+
+use crate::name::Name;
+use crate::transfer::plan::TimerBounds;
+use crate::zone::Soa;
+use std::time::Duration;
+
+/// Least time from the end of one refresh to the next, whatever is configured or asked for: a broken primary, or a
+/// flood of NOTIFY, must not keep a processor busy.
+pub const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time to the next poll after a refresh that succeeded.
+pub fn after_success(zone: &Name, soa: &Soa, bounds: &TimerBounds) -> Duration {
+    let expire = seconds(soa.expire).max(bounds.expire_min).min(bounds.expire_max);
+    let refresh = seconds(soa.refresh).max(bounds.refresh_min).min(bounds.refresh_max);
+    // A refresh time beyond the expire time would let a healthy zone expire.
+    let refresh = refresh.min(expire / 2);
+    (refresh - refresh / 1000 * jitter(zone)).max(LEAST_PAUSE)
+}
+
+/// Time to the next poll after so many failures in a row, at least one; a zone that never was loaded has no SOA.
+pub fn after_failure(soa: Option<&Soa>, failures: u32, bounds: &TimerBounds) -> Duration {
+    let longest = soa.map_or(bounds.retry_max, |soa| seconds(soa.retry).max(bounds.retry_min).min(bounds.retry_max));
+    let doublings = failures.saturating_sub(1).min(20);
+    bounds.retry_min.max(LEAST_PAUSE).saturating_mul(1 << doublings).min(longest).max(LEAST_PAUSE)
+}
+
+fn seconds(number: u32) -> Duration {
+    Duration::from_secs(u64::from(number))
+}
+
+/// Thousandths of the refresh time by which the zone is early, 0 to 99 (FNV-1a of the name).
+fn jitter(zone: &Name) -> u32 {
+    let hash =
+        zone.as_wire().iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619));
+    (hash >> 8) % 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serial::Serial;
+
+    fn soa(refresh: u32, retry: u32, expire: u32) -> Soa {
+        Soa { serial: Serial(1), refresh, retry, expire, minimum: 30 }
+    }
+
+    #[test]
+    fn refreshes_are_early_by_a_tenth_at_most_and_always_the_same() {
+        let bounds = TimerBounds::default();
+        let mut different = std::collections::HashSet::new();
+        for number in 0..50 {
+            let zone = Name::parse(&format!("dc-{number}.example.com")).unwrap();
+            let delay = after_success(&zone, &soa(1000, 60, 2_592_000), &bounds);
+            assert!(delay > Duration::from_secs(900) && delay <= Duration::from_secs(1000), "{delay:?}");
+            assert_eq!(delay, after_success(&zone, &soa(1000, 60, 2_592_000), &bounds));
+            different.insert(delay);
+        }
+        assert!(different.len() > 20, "{different:?}");
+    }
+
+    #[test]
+    fn timers_stay_within_bounds() {
+        let (zone, bounds) = (Name::parse("z").unwrap(), TimerBounds::default());
+        assert!(after_success(&zone, &soa(0, 0, 0), &bounds) > bounds.refresh_min * 8 / 10);
+        assert!(after_success(&zone, &soa(u32::MAX, 0, u32::MAX), &bounds) <= bounds.refresh_max);
+        assert!(after_success(&zone, &soa(86_400, 0, 3600), &bounds) <= Duration::from_secs(1800));
+        let none = Duration::ZERO;
+        let zero = TimerBounds {
+            refresh_min: none,
+            refresh_max: none,
+            retry_min: none,
+            retry_max: none,
+            expire_min: none,
+            expire_max: none,
+        };
+        assert_eq!(after_success(&zone, &soa(0, 0, 0), &zero), LEAST_PAUSE);
+        assert_eq!(after_failure(None, 9, &zero), LEAST_PAUSE);
+    }
+
+    #[test]
+    fn retries_start_soon_and_grow_to_the_soa_or_the_bound() {
+        let bounds = TimerBounds::default();
+        let delays = |soa: Option<Soa>| {
+            [1, 2, 3, 6, 1000].map(|failures| after_failure(soa.as_ref(), failures, &bounds).as_secs())
+        };
+        assert_eq!(delays(None), [2, 4, 8, 60, 60]);
+        assert_eq!(delays(Some(soa(30, 10, 100))), [2, 4, 8, 10, 10]);
+        assert_eq!(delays(Some(soa(30, 7200, 100))), [2, 4, 8, 60, 60]);
+    }
+}

@@ -1,0 +1,314 @@
+//! The TCP client of full zone transfers: one connection, one query, messages until the closing SOA.
+//!
+//! Invariants: a transfer ends by itself whatever the primary does. Four clocks bound it (connection, message, total,
+//! progress) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
+//! [`AxfrReader::finish`], so an incomplete transfer leaves nothing.
+//!
+//! Cost: O(bytes); memory for one message and the records.
+//!
+//! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4.
+
+use crate::name::Name;
+use crate::transfer::axfr::{AxfrReader, Progress, write_query};
+use crate::transfer::error::{Phase, TransferError};
+use crate::transfer::plan::{Limits, PrimaryPlan};
+use crate::zone::{Loader, Soa};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Time before the average rate counts: a primary may think before it sends.
+const RATE_GRACE: Duration = Duration::from_secs(10);
+/// Bytes asked from the kernel at a time: the longest message with its length.
+const BUFFER_BYTES: usize = 65_537;
+
+/// What a complete transfer was like.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    pub soa: Soa,
+    pub bytes: u64,
+    pub messages: u64,
+}
+
+/// Transfers a zone from a primary.
+pub async fn fetch(zone: &Name, primary: &PrimaryPlan, limits: &Limits) -> Result<(Summary, Loader), TransferError> {
+    let begun = Instant::now();
+    let stream = match timeout(limits.connect_timeout, connect(primary)).await {
+        Ok(stream) => stream?,
+        Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
+    };
+    // A random number that needs no generator: the hasher's keys differ from one to the next.
+    let id = RandomState::new().hash_one(begun) as u16;
+    exchange(stream, AxfrReader::new(zone.clone(), id), &write_query(zone, id), limits, begun).await
+}
+
+async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
+    let socket = if primary.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.map_err(TransferError::Connect)?;
+    if let Some(source) = primary.source {
+        socket.bind(SocketAddr::new(source, 0)).map_err(|error| TransferError::Source(source, error))?;
+    }
+    let stream = socket.connect(primary.address).await.map_err(TransferError::Connect)?;
+    // The query is one small segment that must not wait for company; failing to ask for that does no harm.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Sends the query and reads until the reader has the whole zone.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    reader: AxfrReader,
+    query: &[u8],
+    limits: &Limits,
+    begun: Instant,
+) -> Result<(Summary, Loader), TransferError> {
+    let mut incoming = Incoming {
+        stream: BufReader::with_capacity(BUFFER_BYTES, stream),
+        limits,
+        begun,
+        message_begun: Instant::now(),
+        bytes: 0,
+        messages: 0,
+    };
+    let mut reader = Discard(Some(reader));
+    incoming.send(query).await?;
+    let mut message = Vec::new();
+    let mut progress = Progress::More;
+    while progress == Progress::More {
+        incoming.receive(&mut message).await?;
+        progress = reader.get().feed(&message)?;
+        if reader.get().records() > limits.max_records {
+            return Err(TransferError::TooManyRecords(limits.max_records));
+        }
+    }
+    let (soa, loader) = reader.0.take().expect("taken only here").finish()?;
+    Ok((Summary { soa, bytes: incoming.bytes, messages: incoming.messages }, loader))
+}
+
+/// A reader whose records, when the transfer fails, are freed where it stops no other zone's task.
+struct Discard(Option<AxfrReader>);
+
+impl Discard {
+    fn get(&mut self) -> &mut AxfrReader {
+        self.0.as_mut().expect("taken only when the transfer is complete")
+    }
+}
+
+impl Drop for Discard {
+    fn drop(&mut self) {
+        let many = self.0.as_ref().is_some_and(|reader| reader.records() > 10_000);
+        if let (true, Ok(runtime)) = (many, tokio::runtime::Handle::try_current()) {
+            let reader = self.0.take();
+            runtime.spawn_blocking(move || drop(reader));
+        }
+    }
+}
+
+/// The receiving side of a connection with its clocks and counters.
+struct Incoming<'a, S> {
+    stream: BufReader<S>,
+    limits: &'a Limits,
+    begun: Instant,
+    message_begun: Instant,
+    bytes: u64,
+    messages: u64,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
+    /// Sends a message with its length in front, in one segment (RFC 7766 section 8).
+    async fn send(&mut self, message: &[u8]) -> Result<(), TransferError> {
+        let length = u16::try_from(message.len()).expect("a query for one name is short");
+        let frame = [&length.to_be_bytes(), message].concat();
+        let (deadline, late) = self.deadline();
+        match timeout_at(deadline, self.stream.get_mut().write_all(&frame)).await {
+            Ok(written) => written.map_err(TransferError::from_stream),
+            Err(_) => Err(late),
+        }
+    }
+
+    /// Reads the next message.
+    async fn receive(&mut self, message: &mut Vec<u8>) -> Result<(), TransferError> {
+        if self.messages >= self.limits.max_messages {
+            return Err(TransferError::TooManyMessages(self.limits.max_messages));
+        }
+        let mut length = [0; 2];
+        self.fill(&mut length).await?;
+        message.clear();
+        message.resize(usize::from(u16::from_be_bytes(length)), 0);
+        self.fill(message).await?;
+        self.messages += 1;
+        self.message_begun = Instant::now();
+        Ok(())
+    }
+
+    /// Reads exactly as many bytes as the buffer holds, in however many segments they come.
+    async fn fill(&mut self, buffer: &mut [u8]) -> Result<(), TransferError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let (deadline, late) = self.deadline();
+            // A stream that always has bytes ready never lets the timer speak.
+            if Instant::now() >= deadline {
+                return Err(late);
+            }
+            let count = match timeout_at(deadline, self.stream.read(&mut buffer[filled..])).await {
+                Ok(count) => count.map_err(TransferError::from_stream)?,
+                Err(_) => return Err(late),
+            };
+            if count == 0 {
+                return Err(TransferError::Closed);
+            }
+            filled += count;
+            self.bytes += count as u64;
+            if self.bytes > self.limits.max_bytes {
+                return Err(TransferError::TooLarge(self.limits.max_bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// The clock that runs out first if no more bytes come, and what to say then.
+    fn deadline(&self) -> (Instant, TransferError) {
+        let rate = self.limits.min_rate_bytes;
+        let message = self.message_begun + self.limits.message_timeout;
+        let total = self.begun + self.limits.total_timeout;
+        let mut first = if total <= message {
+            (total, TransferError::Timeout(Phase::Total))
+        } else {
+            (message, TransferError::Timeout(Phase::Message))
+        };
+        // What has come is enough until then, at the least rate; a rate of zero asks for nothing.
+        if let Some(enough) = self.bytes.saturating_mul(1000).checked_div(rate) {
+            let slow = self.begun + Duration::from_millis(enough).max(RATE_GRACE);
+            if slow < first.0 {
+                first = (slow, TransferError::Slow(rate));
+            }
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::axfr::tests::{Message, soa};
+    use tokio::io::DuplexStream;
+
+    fn zone() -> Name {
+        Name::parse("z.example").unwrap()
+    }
+
+    fn frame(message: &[u8]) -> Vec<u8> {
+        [&(message.len() as u16).to_be_bytes(), message].concat()
+    }
+
+    /// A zone of as many address records in one message, its length in front.
+    fn answer(records: u32) -> Vec<u8> {
+        let mut message = Message::new(7, true);
+        message.record(b"", 6, &soa(1));
+        (0..records).for_each(|number| message.record(b"\x01a", 1, &number.to_be_bytes()));
+        message.record(b"", 6, &soa(1));
+        frame(&message.bytes)
+    }
+
+    /// Runs an exchange against a primary played by `play`.
+    async fn against<F: Future<Output = ()>>(
+        limits: Limits,
+        play: impl FnOnce(DuplexStream) -> F,
+    ) -> Result<(Summary, Loader), TransferError> {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 17);
+        let query = write_query(&zone(), 7);
+        let client = async {
+            let begun = Instant::now();
+            exchange(ours, AxfrReader::new(zone(), 7), &query, &limits, begun).await
+        };
+        let primary = async {
+            let mut received = vec![0; query.len() + 2];
+            theirs.read_exact(&mut received).await.unwrap();
+            assert_eq!(received, frame(&query));
+            play(theirs).await;
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            result = client => result,
+            () = primary => unreachable!("the primary never ends"),
+        }
+    }
+
+    /// Writes a byte every so often until the other end has gone.
+    async fn dribble(mut stream: DuplexStream, bytes: Vec<u8>, pause: Duration) {
+        for byte in bytes {
+            if stream.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        std::future::pending::<()>().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_may_come_byte_by_byte() {
+        let limits = Limits { min_rate_bytes: 0, ..Limits::default() };
+        let (summary, loader) =
+            against(limits, |stream| dribble(stream, answer(3), Duration::from_millis(10))).await.unwrap();
+        assert_eq!((summary.messages, loader.records()), (1, 4));
+        assert_eq!(summary.bytes, answer(3).len() as u64);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_message_is_taken() {
+        // Each record is 27 bytes; the header, the question and two SOA are the rest.
+        let bytes = answer((65_535 - answer(0).len() as u32) / 27);
+        assert!(bytes.len() > 65_500);
+        let result = against(Limits::default(), |mut stream| async move { stream.write_all(&bytes).await.unwrap() });
+        assert_eq!(result.await.unwrap().0.messages, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clocks_run_out_with_their_own_names() {
+        let second = Duration::from_secs(1);
+        let begun = Instant::now();
+        let result = against(Limits::default(), |stream| dribble(stream, answer(1000), second / 5)).await;
+        assert_eq!(result.err().unwrap().reason(), "slow");
+        assert_eq!(begun.elapsed().as_secs(), 10, "found out in the tenth second");
+
+        let limits = Limits { min_rate_bytes: 0, ..Limits::default() };
+        let result = against(limits, |stream| dribble(stream, answer(1000), second / 5)).await;
+        assert_eq!(result.err().unwrap().reason(), "timeout_message");
+
+        let limits = Limits { min_rate_bytes: 0, total_timeout: 3 * second, ..Limits::default() };
+        let result = against(limits, |stream| dribble(stream, answer(1000), second / 5)).await;
+        assert_eq!(result.err().unwrap().reason(), "timeout_total");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counters_run_over_with_their_own_names() {
+        let endless = |mut stream: DuplexStream| async move {
+            let mut message = Message::new(7, true);
+            message.record(b"", 6, &soa(1));
+            stream.write_all(&frame(&message.bytes)).await.unwrap();
+            let mut more = Message::new(7, false);
+            (0..50u32).for_each(|number| more.record(b"\x01a", 1, &number.to_be_bytes()));
+            while stream.write_all(&frame(&more.bytes)).await.is_ok() {}
+        };
+        let limits = Limits { max_bytes: 100_000, ..Limits::default() };
+        assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_large");
+        let limits = Limits { max_records: 10_000, ..Limits::default() };
+        assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_many_records");
+        let limits = Limits { max_messages: 100, ..Limits::default() };
+        assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_many_messages");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_connection_is_closed() {
+        let cut = |mut stream: DuplexStream| async move {
+            let bytes = answer(3);
+            stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
+            stream.shutdown().await.unwrap();
+            std::future::pending::<()>().await
+        };
+        assert_eq!(against(Limits::default(), cut).await.err().unwrap().reason(), "closed");
+    }
+}

@@ -1,0 +1,307 @@
+//! A primary that does as its script says: UDP and TCP on one port, one zone, good manners or bad ones.
+
+use aggregator::serial::Serial;
+use aggregator::zone::Soa;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+
+/// The zone's name in wire form.
+const ORIGIN: &[u8] = b"\x01z\x07example\x00";
+const SOA: u16 = 6;
+const AXFR: u16 = 252;
+
+/// How SOA queries are answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Poll {
+    Good,
+    /// Over UDP with TC, over TCP in full.
+    TruncatedUdp,
+    SilentUdp,
+    Silent,
+    Rcode(u8),
+    NotAuthoritative,
+    OtherQuestion,
+    NoSoa,
+}
+
+/// How zone transfers are answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Transfer {
+    Good,
+    Rcode(u8),
+    HangAtOnce,
+    HangMidway,
+    Dribble,
+    CutMidMessage,
+    CutMidZone,
+    OtherClosingSoa,
+    OtherZone,
+    OtherId,
+    OtherQuestion,
+    OtherClass,
+    Endless,
+    Garbage,
+}
+
+/// What the primary does next; tests change it while it runs.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub serial: u32,
+    /// The serial in answers to polls, when it is a lie.
+    pub announced: Option<u32>,
+    /// Each answer has a serial one higher, as an empty CNS zone has with time.
+    pub rising: bool,
+    /// Number of names with an address; the address follows from `flavour`.
+    pub names: u32,
+    pub flavour: u8,
+    pub poll: Poll,
+    pub transfer: Transfer,
+    /// Zone transfers begun, and addresses that queries came from.
+    pub transfers: u32,
+    pub tcp_polls: u32,
+    pub clients: Vec<IpAddr>,
+}
+
+impl Script {
+    /// A good zone of ten names.
+    pub fn new(serial: u32) -> Script {
+        Script {
+            serial,
+            announced: None,
+            rising: false,
+            names: 10,
+            flavour: 0,
+            poll: Poll::Good,
+            transfer: Transfer::Good,
+            transfers: 0,
+            tcp_polls: 0,
+            clients: Vec::new(),
+        }
+    }
+}
+
+/// A running primary, stopped when dropped.
+pub struct Primary {
+    pub address: SocketAddr,
+    script: Arc<Mutex<Script>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Primary {
+    /// Listens on a free port of a loopback address.
+    pub async fn start(ip: &str, script: Script) -> Primary {
+        let ip: IpAddr = ip.parse().unwrap();
+        // The port that TCP gets may be taken on UDP; then another will do.
+        for _ in 0..50 {
+            let tcp = TcpListener::bind((ip, 0)).await.unwrap();
+            let address = tcp.local_addr().unwrap();
+            if let Ok(udp) = UdpSocket::bind(address).await {
+                return Primary::run(address, tcp, udp, script);
+            }
+        }
+        panic!("no port that is free on UDP and TCP");
+    }
+
+    /// Listens where a stopped one did.
+    pub async fn start_at(address: SocketAddr, script: Script) -> Primary {
+        let (tcp, udp) = (TcpListener::bind(address).await.unwrap(), UdpSocket::bind(address).await.unwrap());
+        Primary::run(address, tcp, udp, script)
+    }
+
+    fn run(address: SocketAddr, tcp: TcpListener, udp: UdpSocket, script: Script) -> Primary {
+        let script = Arc::new(Mutex::new(script));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_udp(udp, script.clone()));
+        tasks.spawn(serve_tcp(tcp, script.clone()));
+        Primary { address, script, _tasks: tasks }
+    }
+
+    /// The script, to be read or changed.
+    pub fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    /// Stops listening and gives back the script.
+    pub async fn stop(mut self) -> Script {
+        self._tasks.shutdown().await;
+        self.script.lock().unwrap().clone()
+    }
+}
+
+async fn serve_udp(socket: UdpSocket, script: Arc<Mutex<Script>>) {
+    let mut buffer = [0; 512];
+    while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+        let answer = {
+            let mut script = script.lock().unwrap();
+            script.clients.push(client.ip());
+            if matches!(script.poll, Poll::SilentUdp | Poll::Silent) {
+                continue;
+            }
+            answer_poll(&buffer[..length], &mut script, true)
+        };
+        let _ = socket.send_to(&answer, client).await;
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, script: Arc<Mutex<Script>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, client)) = listener.accept().await {
+        script.lock().unwrap().clients.push(client.ip());
+        let script = script.clone();
+        // A client that goes away ends its connection; that is no failure of the primary.
+        connections.spawn(async move { drop(serve_connection(stream, script).await) });
+    }
+}
+
+async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> std::io::Result<()> {
+    loop {
+        let mut query = vec![0; usize::from(stream.read_u16().await?)];
+        stream.read_exact(&mut query).await?;
+        // No EDNS, no RD, one question, nothing else: CNS is picky.
+        assert_eq!(&query[2..12], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+        let question_type = u16::from_be_bytes([query[query.len() - 4], query[query.len() - 3]]);
+        if question_type != AXFR {
+            let answer = {
+                let mut script = script.lock().unwrap();
+                script.tcp_polls += 1;
+                if script.poll == Poll::Silent { None } else { Some(answer_poll(&query, &mut script, false)) }
+            };
+            match answer {
+                Some(answer) => stream.write_all(&frame(&answer)).await?,
+                None => std::future::pending().await,
+            }
+            continue;
+        }
+        let script = {
+            let mut script = script.lock().unwrap();
+            script.transfers += 1;
+            script.serial += u32::from(script.rising);
+            script.clone()
+        };
+        transfer(&mut stream, &query, &script).await?;
+    }
+}
+
+/// Sends a zone, or what the script has instead.
+async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std::io::Result<()> {
+    let soa = soa(script.serial);
+    let mut first = Message::answer(query);
+    first.record(ORIGIN, SOA, 1, &soa);
+    let mut data = Message::answer(query).without_question();
+    for number in 0..script.names {
+        let owner = [format!("\x04n{number:03}").as_bytes(), ORIGIN].concat();
+        data.record(&owner, 1, 1, &[192, 0, script.flavour, number as u8]);
+    }
+    let mut last = Message::answer(query).without_question();
+    last.record(ORIGIN, SOA, 1, &soa);
+    match script.transfer {
+        Transfer::Good => {}
+        Transfer::Rcode(rcode) => first = Message::answer(query).with_rcode(rcode),
+        Transfer::HangAtOnce => std::future::pending().await,
+        Transfer::HangMidway => {
+            stream.write_all(&frame(&first.0)).await?;
+            std::future::pending().await
+        }
+        Transfer::Dribble => {
+            for byte in frame(&first.0) {
+                stream.write_all(&[byte]).await?;
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+        Transfer::CutMidMessage => {
+            let bytes = frame(&first.0);
+            stream.write_all(&bytes[..bytes.len() / 2]).await?;
+            return stream.shutdown().await;
+        }
+        Transfer::CutMidZone => {
+            stream.write_all(&[frame(&first.0), frame(&data.0)].concat()).await?;
+            return stream.shutdown().await;
+        }
+        Transfer::OtherClosingSoa => {
+            last = Message::answer(query).without_question();
+            last.record(ORIGIN, SOA, 1, &self::soa(script.serial + 1));
+        }
+        Transfer::OtherZone => data.record(b"\x01a\x05other\x00", 1, 1, &[192, 0, 2, 1]),
+        Transfer::OtherId => data.0[1] ^= 1,
+        Transfer::OtherQuestion => first.0[13] ^= 1,
+        Transfer::OtherClass => data.record(ORIGIN, 1, 3, &[192, 0, 2, 1]),
+        Transfer::Endless => {
+            stream.write_all(&frame(&first.0)).await?;
+            for number in 0u32.. {
+                let mut more = Message::answer(query).without_question();
+                for part in 0..50u8 {
+                    let owner = [format!("\x09e{number:08x}").as_bytes(), ORIGIN].concat();
+                    more.record(&owner, 1, 1, &[10, 0, 0, part]);
+                }
+                stream.write_all(&frame(&more.0)).await?;
+            }
+        }
+        Transfer::Garbage => data.0.splice(12.., [0xff; 100]).for_each(drop),
+    }
+    stream.write_all(&[frame(&first.0), frame(&data.0), frame(&last.0)].concat()).await
+}
+
+fn answer_poll(query: &[u8], script: &mut Script, udp: bool) -> Vec<u8> {
+    script.serial += u32::from(script.rising);
+    let mut message = Message::answer(query);
+    message.0[2] |= 0x04;
+    match script.poll {
+        Poll::TruncatedUdp if udp => {
+            message.0[2] |= 0x02;
+            return message.0;
+        }
+        Poll::Rcode(rcode) => return message.with_rcode(rcode).0,
+        Poll::NotAuthoritative => message.0[2] &= !0x04,
+        Poll::OtherQuestion => message.0[13] ^= 1,
+        Poll::NoSoa => return message.0,
+        _ => {}
+    }
+    message.record(ORIGIN, SOA, 1, &soa(script.announced.unwrap_or(script.serial)));
+    message.0
+}
+
+fn soa(serial: u32) -> Vec<u8> {
+    let numbers = Soa { serial: Serial(serial), refresh: 30, retry: 60, expire: 2_592_000, minimum: 30 };
+    numbers.to_rdata(b"\x02ns\x00", b"\x01h\x00")
+}
+
+fn frame(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes(), message].concat()
+}
+
+/// A response in the making.
+struct Message(Vec<u8>);
+
+impl Message {
+    /// A response to a query, with its question.
+    fn answer(query: &[u8]) -> Message {
+        let mut bytes = query.to_vec();
+        bytes[2] = 0x80;
+        Message(bytes)
+    }
+
+    fn without_question(mut self) -> Message {
+        self.0.truncate(12);
+        self.0[5] = 0;
+        self
+    }
+
+    fn with_rcode(mut self, rcode: u8) -> Message {
+        self.0[3] |= rcode;
+        self
+    }
+
+    fn record(&mut self, owner: &[u8], rtype: u16, class: u16, rdata: &[u8]) {
+        let count = u16::from_be_bytes([self.0[6], self.0[7]]) + 1;
+        self.0[6..8].copy_from_slice(&count.to_be_bytes());
+        self.0.extend_from_slice(owner);
+        for number in [rtype, class, 0, 30, rdata.len() as u16] {
+            self.0.extend_from_slice(&number.to_be_bytes());
+        }
+        self.0.extend_from_slice(rdata);
+    }
+}

@@ -1,0 +1,273 @@
+//! The command line as a user meets it: exit codes, messages, and what goes to which output.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Exit code, standard output, standard error.
+fn outcome(output: Output) -> (i32, String, String) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    outcome(command().args(arguments).output().unwrap())
+}
+
+/// A folder with a configuration file whose control socket is in it.
+struct Fixture(TempDir);
+
+impl Fixture {
+    fn new(listen: &str, metrics: &str) -> Fixture {
+        let fixture = Fixture(tempfile::tempdir().unwrap());
+        fixture.write(&format!(
+            "[server]\nlisten = \"{listen}\"\n[metrics]\nlisten = {metrics}\n[control]\nsocket = \"c.sock\"\n\
+             [zones]\n\"a.example\" = \"192.0.2.1\"\n"
+        ));
+        fixture
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.config(), text).unwrap();
+    }
+
+    fn config(&self) -> PathBuf {
+        self.0.path().join("c.toml")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.path().join("c.sock")
+    }
+
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        outcome(command().args(arguments).arg("-c").arg(self.config()).output().unwrap())
+    }
+
+    /// A server that gives one prepared reply; yields the request that it got.
+    fn answer_once(&self, head: Value, text: &str) -> std::thread::JoinHandle<Value> {
+        let listener = UnixListener::bind(self.socket()).unwrap();
+        let (mut head, text) = (head, text.to_string());
+        head["text_bytes"] = json!(text.len());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            stream.write_all(format!("{head}\n{text}").as_bytes()).unwrap();
+            serde_json::from_str(&line).unwrap()
+        })
+    }
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    for arguments in [
+        &[][..],
+        &["dance"],
+        &["status", "a", "b"],
+        &["retransfer"],
+        &["dump"],
+        &["check", "--frequently"],
+        &["demo", "--for", "soon"],
+        &["check", "-c"],
+    ] {
+        let (code, output, problem) = run(arguments);
+        assert_eq!((code, output.as_str()), (2, ""), "{arguments:?} {problem}");
+        assert!(problem.contains("Usage:") || problem.contains("--help"), "{arguments:?} {problem}");
+    }
+}
+
+#[test]
+fn help_and_version_are_0() {
+    let (code, output, problem) = run(&["--help"]);
+    assert_eq!((code, problem.as_str()), (0, ""));
+    for verb in ["run", "check", "reload", "status", "refresh", "retransfer", "dump", "stop", "demo", "version"] {
+        assert!(output.contains(&format!("\n  {verb} ")), "{verb} in {output}");
+    }
+    assert_eq!(run(&["version"]).1, concat!("aggregator ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(run(&["--version"]).1, concat!("aggregator ", env!("CARGO_PKG_VERSION"), "\n"));
+    let version: Value = serde_json::from_str(&run(&["version", "--json"]).1).unwrap();
+    assert_eq!(version, json!({ "version": env!("CARGO_PKG_VERSION") }));
+}
+
+#[test]
+fn no_server_is_3() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    for arguments in
+        [&["status"][..], &["reload"], &["refresh"], &["retransfer", "a.example"], &["dump", "a.example"], &["stop"]]
+    {
+        let (code, output, problem) = fixture.run(arguments);
+        assert_eq!((code, output.as_str()), (3, ""), "{arguments:?} {problem}");
+        let expected = format!("no server is running: nobody listens at {}\n", fixture.socket().display());
+        assert_eq!(problem, expected);
+    }
+    let other = fixture.0.path().join("other.sock");
+    let (code, _, problem) = fixture.run(&["status", "-s", other.to_str().unwrap()]);
+    assert!(code == 3 && problem.contains("other.sock"), "{code} {problem}");
+}
+
+#[test]
+fn a_file_with_mistakes_still_leads_to_its_server() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    for broken in ["zone = 1\n[control]\nsocket = \"c.sock\"\n", "[control]\nsocket = \"c.sock\"\n[zones\n"] {
+        fixture.write(broken);
+        let (code, _, problem) = fixture.run(&["reload"]);
+        assert!(code == 3 && problem.contains("/c.sock\n"), "{code} {problem}");
+    }
+    fixture.write("[control\nsocket = \"c.sock\"\n");
+    let (code, _, problem) = fixture.run(&["stop"]);
+    assert_eq!(code, 1);
+    assert!(problem.contains("c.toml:1:9: ") && problem.ends_with("write --socket PATH\n"), "{problem}");
+}
+
+#[test]
+fn requests_and_replies_pass_through() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    let ok = json!({ "ok": true, "data": { "zones": [1] } });
+    for (arguments, request) in [
+        (&["status"][..], json!({ "verb": "status", "zone": null })),
+        (&["refresh", "a.example"], json!({ "verb": "refresh", "zone": "a.example" })),
+        (&["retransfer", "a", "--accept"], json!({ "verb": "retransfer", "zone": "a", "accept": true })),
+        (&["dump", "a"], json!({ "verb": "dump", "zone": "a" })),
+        (&["stop"], json!({ "verb": "stop" })),
+    ] {
+        let server = fixture.answer_once(ok.clone(), "fine");
+        assert_eq!(fixture.run(arguments), (0, "fine\n".to_string(), String::new()));
+        assert_eq!(server.join().unwrap(), request);
+        fs::remove_file(fixture.socket()).unwrap();
+    }
+    let server = fixture.answer_once(ok, "fine");
+    let (code, output, _) = fixture.run(&["status", "--json"]);
+    assert_eq!((code, serde_json::from_str::<Value>(&output).unwrap()), (0, json!({ "zones": [1] })));
+    server.join().unwrap();
+    fs::remove_file(fixture.socket()).unwrap();
+
+    let server = fixture.answer_once(json!({ "ok": false, "data": null }), "c.toml:1:1: no\nc.toml:2:1: nor this");
+    let refused = fixture.run(&["reload"]);
+    assert_eq!(refused, (1, String::new(), "c.toml:1:1: no\nc.toml:2:1: nor this\n".to_string()));
+    server.join().unwrap();
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    let server = fixture.answer_once(json!({ "ok": true, "data": null }), &"record\n".repeat(1 << 20));
+    let mut dump = command();
+    dump.args(["dump", "a", "-c"]).arg(fixture.config());
+    let mut child = dump.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0; 7]).unwrap();
+    drop(output);
+    let (code, _, problem) = outcome(child.wait_with_output().unwrap());
+    assert_eq!((code, problem.as_str()), (0, ""));
+    server.join().unwrap();
+}
+
+//--- check ---
+
+#[test]
+fn the_sample_of_rfd_172_is_nine_zones() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/rfd-0172.json");
+    let text = fs::read_to_string(sample).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rfd.json");
+    fs::write(&path, &text).unwrap();
+    let plan = outcome(command().args(["check", "-c"]).arg(&path).output().unwrap());
+    // The sample leaves the addresses to the defaults, which need the right to port 53.
+    match plan.0 {
+        0 => assert!(plan.1.contains("\n6 DC zones, 3 regions, 9 zones, 9 warnings\n"), "{}", plan.1),
+        _ => {
+            let file = path.display();
+            assert!(plan.2.lines().all(|line| line.starts_with(&format!("{file}: cannot listen on "))), "{}", plan.2);
+        }
+    }
+    // With addresses of its own it must pass anywhere.
+    let own = "{ \"server\": { \"listen\": \"127.0.0.1:0\" }, \"metrics\": { \"listen\": [] },";
+    fs::write(&path, text.trim_start().replacen('{', own, 1)).unwrap();
+    let (code, output, problem) = outcome(command().args(["check", "-c"]).arg(&path).output().unwrap());
+    assert_eq!((code, problem.as_str()), (0, ""));
+    assert!(output.contains("\n6 DC zones, 3 regions, 9 zones, 9 warnings\n"), "{output}");
+    let (code, output, _) = outcome(command().args(["check", "--json", "-c"]).arg(&path).output().unwrap());
+    let plan: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((code, &plan["ok"]), (0, &json!(true)));
+    let plan = &plan["plan"];
+    let count = |key: &str| plan[key].as_array().unwrap().len();
+    assert_eq!((count("zones"), count("aggregations"), count("warnings")), (6, 3, 9));
+    assert_eq!(plan["zones"][3]["primaries"][0]["address"], "[2001:db8:2::1:200]:53");
+}
+
+#[test]
+fn check_names_what_is_wrong() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    fixture.write("[zones]\n\"a.example\" = 1\n[aggregations]\n\"r\" = [\"b\"]\n");
+    let (code, output, problem) = fixture.run(&["check"]);
+    assert_eq!((code, output.as_str(), problem.lines().count()), (1, "", 2), "{problem}");
+    assert!(problem.contains("c.toml:2:15: "), "{problem}");
+    let (code, output, _) = fixture.run(&["check", "--json"]);
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((code, &report["ok"], &report["errors"][0]["line"]), (1, &json!(false), &json!(2)));
+
+    let missing = fixture.0.path().join("none.toml");
+    let (code, _, problem) = outcome(command().args(["check", "-c"]).arg(missing).output().unwrap());
+    assert!(code == 1 && problem.contains("none.toml:1:1: cannot be read"), "{problem}");
+}
+
+#[test]
+fn a_port_in_use_is_an_error_at_its_position() {
+    let held = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
+    let [dns, metrics] = held.each_ref().map(|listener| listener.local_addr().unwrap().to_string());
+    let fixture = Fixture::new(&dns, &format!("\"{metrics}\""));
+    let (code, output, problem) = fixture.run(&["check"]);
+    let file = fixture.config().display().to_string();
+    let advice = "address in use; stop the other server or choose another port";
+    let expected =
+        format!("{file}:2:10: cannot listen on {dns}: {advice}\n{file}:4:10: cannot listen on {metrics}: {advice}\n");
+    assert_eq!((code, output.as_str(), problem), (1, "", expected));
+
+    // UDP alone is enough to be in the way.
+    drop(held);
+    let held = UdpSocket::bind(&dns).unwrap();
+    let (code, _, problem) = fixture.run(&["check"]);
+    assert!(code == 1 && problem.contains(&format!("cannot listen on {dns}: address in use; ")), "{problem}");
+
+    // The server of this very file may hold its own addresses.
+    let control = UnixListener::bind(fixture.socket()).unwrap();
+    let (code, output, problem) = fixture.run(&["check"]);
+    assert_eq!((code, problem.as_str()), (0, ""));
+    assert!(output.ends_with(&format!("is taken to be the one that listens on {dns}\n")), "{output}");
+
+    drop((held, control));
+    let (code, output, problem) = fixture.run(&["check"]);
+    assert_eq!((code, problem.as_str()), (0, ""));
+    assert!(!output.contains("note:"), "a socket that nobody listens at is no server: {output}");
+}
+
+#[test]
+fn addresses_that_exclude_one_another_are_found() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let fixture = Fixture::new(&free.to_string(), &format!("\"0.0.0.0:{}\"", free.port()));
+    let (code, _, problem) = fixture.run(&["check"]);
+    assert!(code == 1 && problem.contains("c.toml:4:10: cannot listen on 0.0.0.0:"), "{problem}");
+    let fixture = Fixture::new("192.0.2.77:0", "[]");
+    let (code, _, problem) = fixture.run(&["check"]);
+    assert!(code == 1 && problem.contains("this machine does not have the address"), "{problem}");
+}
+
+#[test]
+fn run_refuses_a_broken_file() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    fixture.write("[zones]\n");
+    let (code, output, problem) = fixture.run(&["run"]);
+    assert_eq!((code, output.as_str()), (1, ""));
+    assert!(problem.contains("c.toml:1:2: [zones] is empty; "), "{problem}");
+}
