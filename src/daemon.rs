@@ -11,7 +11,7 @@ mod status;
 
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
-use crate::keeper::{self, Plan, PlanChanges};
+use crate::keeper::{self, Lifetime, Plan, PlanChanges};
 use crate::log::{self, LogHandle};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
@@ -372,7 +372,9 @@ async fn publish_plan(keeper: &keeper::Handle, config: &Config) -> Option<PlanCh
         name: name.trim_end_matches('.').to_owned(),
         version: format!("aggregator {}", env!("CARGO_PKG_VERSION")),
     };
-    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), plan.timers)).collect();
+    let lifetime =
+        |plan: &transfer::ZonePlan| Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max };
+    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan))).collect();
     let (done, changes) = oneshot::channel();
     let plan = Plan { identity, zones, regions: config.regions.clone() };
     keeper.commands.send(keeper::Command::Plan(plan, done)).await.ok()?;

@@ -16,7 +16,6 @@ use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Published, Publisher, Served, State};
 use crate::source::{Change, Update};
-use crate::transfer::TimerBounds;
 use crate::zone::Zone;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,9 +43,16 @@ pub enum Command {
 /// The zones and regions to keep.
 pub struct Plan {
     pub identity: Identity,
-    /// Source zones with the bounds on their expiry.
-    pub zones: Vec<(Name, TimerBounds)>,
+    /// Source zones and how long they may live without contact.
+    pub zones: Vec<(Name, Lifetime)>,
     pub regions: Vec<RegionPlan>,
+}
+
+/// Bounds on the expire time that a zone's SOA asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    pub shortest: Duration,
+    pub longest: Duration,
 }
 
 /// What a new plan changed.
@@ -63,14 +69,14 @@ struct SourceZone {
     zone: Option<Arc<Zone>>,
     state: State,
     refreshed: Option<Instant>,
-    bounds: TimerBounds,
+    lifetime: Lifetime,
 }
 
 impl SourceZone {
     /// When the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
     fn expires(&self) -> Option<Instant> {
         let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
-        Some(self.refreshed? + expire.clamp(self.bounds.expire_min, self.bounds.expire_max))
+        Some(self.refreshed? + expire.min(self.lifetime.longest).max(self.lifetime.shortest))
     }
 }
 
@@ -216,13 +222,13 @@ impl Keeper {
         let mut changes = PlanChanges::default();
         self.identity = plan.identity;
         let mut old_sources = std::mem::take(&mut self.sources);
-        for (name, bounds) in plan.zones {
+        for (name, lifetime) in plan.zones {
             let kept = old_sources.remove(&name);
             if kept.is_none() {
                 changes.added.push(name.clone());
             }
-            let new = SourceZone { zone: None, state: State::NotReady, refreshed: None, bounds };
-            let source = kept.map_or(new, |kept| SourceZone { bounds, ..kept });
+            let new = SourceZone { zone: None, state: State::NotReady, refreshed: None, lifetime };
+            let source = kept.map_or(new, |kept| SourceZone { lifetime, ..kept });
             self.sources.insert(name, source);
         }
         let mut old_regions = std::mem::take(&mut self.regions);

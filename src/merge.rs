@@ -168,6 +168,8 @@ impl Region {
     fn update(&mut self, members: &Members, mut names: HashSet<Name>, changed: Vec<(usize, Name)>) -> Outcome {
         if members.iter().all(Option::is_none) {
             self.zone = None;
+            self.conflicts.clear();
+            self.aliases.clear();
             return Outcome::Empty;
         }
         let mut reported = Vec::new();

@@ -42,7 +42,8 @@ impl Bench {
 
     fn plan(&mut self, zones: &[&str], regions: Vec<RegionPlan>) -> PlanChanges {
         let (sender, mut changes) = oneshot::channel();
-        let zones = zones.iter().map(|zone| (name(zone), TimerBounds::default())).collect();
+        let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+        let zones = zones.iter().map(|zone| (name(zone), lifetime)).collect();
         let plan = Plan { identity: Identity::default(), zones, regions };
         self.keeper.handle(Vec::new(), vec![Command::Plan(plan, sender)]);
         changes.try_recv().unwrap()
