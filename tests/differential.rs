@@ -6,6 +6,8 @@
 //!
 //! `AGGREGATOR_DIFF_SEED` and `AGGREGATOR_DIFF_ZONES` choose other zones and more of them.
 
+#[path = "differential/choices.rs"]
+mod choices;
 #[path = "differential/compare.rs"]
 mod compare;
 #[path = "differential/coverage.rs"]

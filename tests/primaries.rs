@@ -73,7 +73,14 @@ fn assert_served(daemon: &Aggregator, records: &[Record]) {
         sets.entry((record.owner.lower(), record.rtype)).or_default().push(record.clone());
     }
     let mut client = Client::new(daemon.address());
+    let cuts: Vec<Dname> =
+        sets.keys().filter(|(_, rtype)| *rtype == rtype::NS).map(|(owner, _)| owner.clone()).collect();
+    let apex = records.iter().find(|record| record.rtype == rtype::SOA).expect("SOA").owner.lower();
     for ((owner, rtype), set) in sets {
+        // A delegation is no answer, and hides what lies below it.
+        if cuts.iter().any(|cut| *cut != apex && owner.is_within(cut)) {
+            continue;
+        }
         let answer = client.ask_tcp(&Query::new(&owner, rtype)).expect("answer");
         assert!(answer.is_authoritative() && answer.rcode() == 0, "{answer:?}");
         // An alias is followed into the zone it leads to; its own RRset comes first.
@@ -84,12 +91,48 @@ fn assert_served(daemon: &Aggregator, records: &[Record]) {
     }
 }
 
+/// Adds what the captures lack: equal names with unequal TTLs, conflicts, names that tempt a replacement of text.
+fn add_traps(zones: &[Dname; 3], states: &mut [Vec<Record>; 3]) {
+    for record in states[1].iter_mut().filter(|record| !matches!(record.rtype, rtype::SOA | rtype::NS)) {
+        record.ttl = 25;
+    }
+    let mut long = Dname::parse("long.us-west-3.cns.example.com.");
+    while long.0.len() < 255 {
+        let room = (254 - long.0.len()).clamp(1, 60);
+        long = long.child(&vec![b'l'; room]).expect("room for a label");
+    }
+    let mut add = |index: usize, text: String| {
+        let origin = format!("$ORIGIN {}\n", zones[index]);
+        states[index].extend(read_zone(&(origin + &text)));
+    };
+    add(0, "shared 30 IN A 192.0.2.1\nMixed.Case 30 IN A 192.0.2.2\nalias-or-data 30 IN CNAME target\n".into());
+    add(0, "two-aliases 30 IN CNAME a\n@ 30 IN MX 10 mail\nmail 30 IN A 192.0.2.3\na 30 IN A 192.0.2.30\n".into());
+    add(0, "text 30 IN TXT \"see us-west-1.cns.example.com\"\ncut 30 IN NS ns.cut\nns.cut 30 IN A 192.0.2.4\n".into());
+    add(0, "dn 30 IN DNAME elsewhere.example.\nmoves 30 IN DNAME a\nunknown 30 IN TYPE65280 \\# 4 00c00c01\n".into());
+    add(1, "shared 25 IN A 192.0.2.1\nmixed.CASE 25 IN A 192.0.2.5\nalias-or-data 25 IN A 192.0.2.6\n".into());
+    add(1, "two-aliases 30 IN CNAME b\nx.cut 25 IN A 192.0.2.7\ny.dn 25 IN A 192.0.2.8\nb 25 IN CNAME mail\n".into());
+    // Targets in another member's zone stay, whatever the policy.
+    add(1, format!("other 25 IN SRV 0 10 80 mail.{}\nother 25 IN SRV 0 10 81 mail.{}\n", zones[0], zones[1]));
+    add(
+        1,
+        "_x._tcp 25 IN PTR inst._x._tcp\ninst._x._tcp 25 IN SRV 0 0 80 mail\ninst._x._tcp 25 IN TXT \"path=/\"\n"
+            .into(),
+    );
+    add(1, "_services._dns-sd._udp 25 IN PTR _x._tcp\nplain 25 IN PTR shared\n".into());
+    add(
+        2,
+        format!("shared 30 IN A 192.0.2.9\n*.dev 30 IN A 192.0.2.10\nweb.{}svc.acme 30 IN A 192.0.2.11\n", zones[2]),
+    );
+    add(2, format!("{long} 30 IN A 192.0.2.12\nshort 30 IN CNAME {long}\n"));
+}
+
 /// Three datacenters, each behind another kind of primary, and the regions of both policies.
 fn follow_captures(rotation: usize) {
     let folder = Folder::new();
     let names = ["us-west-1.cns.example.com", "us-west-2.cns.example.com", "us-west-3.cns.example.com"];
     let zones = names.map(Dname::parse);
     let mut states = [read_state(names[0], ".s0"), read_state(names[1], ".s0"), read_state(names[2], ".large")];
+    add_traps(&zones, &mut states);
     let peers: Vec<Peer> =
         (0..3).map(|index| start_peer(rotation + index, &folder, &zones[index], &states[index])).collect();
     let members = names.map(|name| format!("\"{name}\"")).join(", ");
@@ -111,13 +154,15 @@ fn follow_captures(rotation: usize) {
 
     // The first datacenter goes on to a later state, and the second loses one name and gains another.
     states[0] = read_state(names[0], ".s5");
+    states[2][0] = states[2][0].with_serial(states[2][0].serial().wrapping_add(1));
+    states[2].push(Record::new(&zones[2].child(b"shared").expect("name"), rtype::A, 30, [192, 0, 2, 13]));
     let soa = states[1][0].with_serial(states[1][0].serial().wrapping_add(10));
     states[1][0] = soa;
     let gone = states[1].pop().expect("records").owner;
     states[1].retain(|record| record.owner != gone);
     let fresh = zones[1].child(b"fresh").expect("name");
     states[1].push(Record::new(&fresh, rtype::A, 30, [192, 0, 2, 77]));
-    for index in [0, 1] {
+    for index in 0..3 {
         peers[index].replace_zone(&zones[index], &states[index]);
     }
     check_all(&daemon, &zones, &peers, &states, [&kept, &rewritten]);

@@ -172,15 +172,23 @@ fn check_any(question: &Question, expected: &Expected, got: &Message, side: Side
     if side == Side::Ours {
         let has = |sets: &[Vec<Record>], rtype| sets.iter().any(|set| set[0].rtype == rtype);
         let pair = [rtype::SRV, rtype::TXT];
-        let is_instance = pair.iter().all(|each| has(&offered, *each));
+        let is_instance = is_instance_name(&question.query.name) && pair.iter().all(|each| has(&offered, *each));
         let is_pair = sets.len() == 2 && pair.iter().all(|each| has(&sets, *each));
-        if sets.len() != 1 && !(is_instance && is_pair) {
+        let is_right = if is_instance { is_pair } else { sets.len() == 1 };
+        if !is_right {
             faults.push(format!("ANY gave {} sets", sets.len()));
         }
         if !got.authority.is_empty() {
             faults.push("authority section beside ANY".to_string());
         }
     }
+}
+
+/// Whether a name is that of a DNS-SD instance (RFC 6763 section 4.1).
+fn is_instance_name(name: &Dname) -> bool {
+    let lower = name.lower();
+    let labels = lower.labels();
+    labels.len() > 3 && labels[1].starts_with(b"_") && matches!(labels[2], b"_tcp" | b"_udp")
 }
 
 /// Required glue is there; everything else is true, belongs to a target, and comes once.

@@ -1,5 +1,6 @@
 //! Counts what the comparison found, and keeps the first failures.
 
+use crate::choices::Agreement;
 use crate::compare::Faults;
 use crate::coverage::Coverage;
 use crate::explained::{Case, EXPLAINED, Peer};
@@ -24,6 +25,7 @@ pub struct Tally {
     unexplained: usize,
     ours_judged: usize,
     ours_failed: usize,
+    agreement: Agreement,
     shown: Vec<String>,
 }
 
@@ -55,6 +57,10 @@ impl Tally {
     /// Counts whether our answer is what the model expects.
     pub fn judge_ours(&mut self, case: &Case, answer: &Message, faults: Faults) {
         self.ours_judged += 1;
+        if !self.agreement.count(case, answer) {
+            self.unexplained += 1;
+            self.show(format!("our answer is neither peer's, and nothing explains it\nours: {answer:?}\n{case}"));
+        }
         if !faults.is_empty() {
             self.ours_failed += 1;
             self.show(format!("our answer is wrong: {}\nours: {answer:?}\n{case}", faults.join("; ")));
@@ -79,6 +85,7 @@ impl Tally {
         self.unexplained += other.unexplained;
         self.ours_judged += other.ours_judged;
         self.ours_failed += other.ours_failed;
+        self.agreement.add(other.agreement);
         self.shown.extend(other.shown);
     }
 
@@ -95,7 +102,14 @@ impl Tally {
         }
         println!("  differences without explanation {}", self.unexplained);
         println!("  corners reached: {}", self.coverage);
-        println!("  ours as the model expects      {} of {}", self.ours_judged - self.ours_failed, self.ours_judged);
+        if self.ours_judged > 0 {
+            println!(
+                "  ours as the model expects      {} of {}",
+                self.ours_judged - self.ours_failed,
+                self.ours_judged
+            );
+            self.agreement.print();
+        }
     }
 
     /// Fails when anything is left to explain, or when the zones did not reach every corner.

@@ -26,20 +26,18 @@ const DNSSEC: [u16; 7] = [46, 47, 48, 50, 51, 59, 60];
 impl Region {
     /// The region zone of these members, in the order of the configuration.
     pub fn merge(&self, members: &[(Dname, Vec<Record>)]) -> Vec<Record> {
-        let mut moved: Vec<Record> = Vec::new();
-        let mut owners: HashSet<Dname> = HashSet::new();
+        let mut moved: Vec<(&Dname, Record)> = Vec::new();
         for (zone, records) in members {
             for record in records.iter().filter(|record| contributes(zone, record)) {
                 // A name that becomes too long leaves its record out.
                 if let Some(owner) = record.owner.with_suffix(zone, &self.origin) {
-                    owners.insert(owner.lower());
-                    moved.push(Record { owner, ..record.clone() });
+                    moved.push((zone, Record { owner, ..record.clone() }));
                 }
             }
         }
-        for (zone, _) in members {
-            moved = moved.iter().map(|record| self.move_target(record, zone, &owners)).collect();
-        }
+        let owners: HashSet<Dname> = moved.iter().map(|(_, record)| record.owner.lower()).collect();
+        // Only names of a record's own zone move, once.
+        let moved = moved.into_iter().map(|(zone, record)| self.move_target(&record, zone, &owners)).collect();
         let mut records = unite(moved);
         drop_conflicts(&mut records, &self.origin);
         records.push(self.soa(members));
@@ -56,7 +54,7 @@ impl Region {
         let follows = match record.rtype {
             // Browsing must stay inside the browsed domain (RFC 6763 section 4.1).
             rtype::PTR => self.rewrite || is_browsing(&record.owner),
-            rtype::SRV | rtype::MX => self.rewrite,
+            rtype::SRV | rtype::MX | rtype::NAPTR | rtype::DNAME => self.rewrite,
             rtype::CNAME => self.rewrite && owners.contains(&there.lower()),
             _ => false,
         };
