@@ -486,6 +486,7 @@ fn keep_first(
 ) {
     let Some(part) = parts.get_mut(&rtype) else { return };
     let Some((_, first)) = part.first().cloned() else { return };
+    let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min().unwrap_or(first.ttl);
     let same = |rrset: &RRset| {
         first.count == rrset.count
             && first.rdatas().zip(rrset.rdatas()).all(|(a, b)| rr::compare(rtype, a, b) == std::cmp::Ordering::Equal)
@@ -497,6 +498,13 @@ fn keep_first(
         }
         keep
     });
+    // The smallest TTL counts over all contributions, those that are dropped included: whatever is cached of them must
+    // not outlive what the member meant.
+    if ttl < first.ttl
+        && let Some(shorter) = RRset::build(rtype, ttl, first.rdatas().collect())
+    {
+        part[0].1 = Arc::new(shorter);
+    }
 }
 
 /// Whether TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763 section 6).

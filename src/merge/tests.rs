@@ -63,6 +63,8 @@ fn aliases_give_way_to_data_and_to_the_first_member() {
     assert_eq!((records, conflicts), (vec!["x.w.x. 30 IN A 192.0.2.1".into()], vec![ConflictKind::AliasBesideData]));
     let (records, conflicts) = merged(|_| (), "x 30 CNAME a", "x 30 CNAME a");
     assert_eq!((records, conflicts), (vec!["x.w.x. 30 IN CNAME a.w1.x.".into()], vec![ConflictKind::DifferentAliases]));
+    let (records, _) = merged(|_| (), "x 30 CNAME a", "x 9 CNAME b");
+    assert_eq!(records, ["x.w.x. 9 IN CNAME a.w1.x."]);
     let (records, conflicts) = merged(|_| (), "x 30 CNAME a.y.", "x 9 CNAME A.y.");
     assert_eq!((records, conflicts), (vec!["x.w.x. 9 IN CNAME A.y.".into()], vec![]));
 }

@@ -46,8 +46,15 @@ pub fn answer(
     let request = Request::parse(request)?;
     let nsid = published.identity.nsid();
     let writer = Writer::new(out, &request, request.limit(datagram), nsid);
-    let mut reply =
-        Reply { published, writer, rotation, targets: [0; MAX_TARGETS], target_count: 0, dnames: [None; MAX_ALIASES] };
+    let mut reply = Reply {
+        published,
+        writer,
+        rotation,
+        targets: [0; MAX_TARGETS],
+        target_count: 0,
+        dnames: [None; MAX_ALIASES],
+        aliases: 0,
+    };
     let rcode = match &request.question {
         Some(question) if request.rcode == rcode::NOERROR => match question.class {
             rr::CLASS_IN => reply.resolve(question.name, question.rtype),
@@ -89,6 +96,8 @@ struct Reply<'p, 'o> {
     target_count: usize,
     /// DNAME sets in the answer, which a chain may meet again.
     dnames: [Option<&'p RRset>; MAX_ALIASES],
+    /// Aliases in the answer.
+    aliases: usize,
 }
 
 impl<'p> Reply<'p, '_> {
@@ -110,9 +119,10 @@ impl<'p> Reply<'p, '_> {
             });
             return rcode::SERVFAIL;
         };
-        let mut seen = [current; MAX_ALIASES + 1];
-        for hop in 1..=MAX_ALIASES {
-            let next = match self.step(zone, &current, qtype, hop > 1) {
+        // Where the names of the chain stand in the message.
+        let mut seen = [current.offset; MAX_ALIASES + 1];
+        loop {
+            let next = match self.step(zone, &current, qtype) {
                 Step::Done(rcode) => {
                     self.add_targets();
                     return rcode;
@@ -120,17 +130,16 @@ impl<'p> Reply<'p, '_> {
                 Step::Follow(target) => self.writer.placed(target),
             };
             let Ok(next) = next else { return rcode::SERVFAIL };
-            if seen[..hop].iter().any(|before| before.lower.as_wire() == next.lower.as_wire()) {
+            if seen[..self.aliases].iter().any(|before| self.writer.has_name(*before, &next)) {
                 return rcode::NOERROR;
             }
-            seen[hop] = next;
+            seen[self.aliases] = next.offset;
             current = next;
             match self.zone_for(&current, qtype).and_then(Served::answerable) {
                 Some(next_zone) => zone = next_zone,
                 None => return rcode::NOERROR,
             }
         }
-        rcode::NOERROR
     }
 
     /// The zone that answers for a name: for DS at an origin the zone above it, if it is here (RFC 4035 section 3.1.4.1).
@@ -147,12 +156,12 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Looks one name up and writes what it gives.
-    fn step(&mut self, zone: &'p Zone, current: &Placed, qtype: u16, aliased: bool) -> Step {
+    fn step(&mut self, zone: &'p Zone, current: &Placed, qtype: u16) -> Step {
         self.writer.authoritative = true;
         match find(zone, current.lower.as_wire(), qtype) {
             Found::Referral(start, ns) => {
                 // RFC 1034 section 4.3.1: AA speaks for the first owner name, which behind an alias is ours.
-                self.writer.authoritative = aliased;
+                self.writer.authoritative = self.aliases > 0;
                 self.refer(zone, &suffix(current, start), ns);
                 Step::Done(rcode::NOERROR)
             }
@@ -179,6 +188,10 @@ impl<'p> Reply<'p, '_> {
         let Some(cname) = node.get(rtype::CNAME) else {
             return self.deny(zone, current, rcode::NOERROR);
         };
+        if self.aliases == MAX_ALIASES {
+            return Step::Done(rcode::NOERROR);
+        }
+        self.aliases += 1;
         let mut target = 0;
         if self.writer.add_rrset(Section::Answer, current, cname, 0, |at| target = at).is_err() {
             self.writer.truncated = true;
@@ -200,6 +213,10 @@ impl<'p> Reply<'p, '_> {
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
     fn follow_dname(&mut self, current: &Placed, start: usize, dname: &'p RRset, qtype: u16) -> Step {
+        if self.aliases == MAX_ALIASES {
+            return Step::Done(rcode::NOERROR);
+        }
+        self.aliases += 1;
         let owner = suffix(current, start);
         if !self.dnames.iter().flatten().any(|added| std::ptr::eq(*added, dname)) {
             if self.writer.add_rrset(Section::Answer, &owner, dname, 0, |_| ()).is_err() {

@@ -327,6 +327,12 @@ impl<'a> Writer<'a> {
         Ok(Placed { offset, lower: name.to_lowercase() })
     }
 
+    /// Whether the name that stands uncompressed at a position is this one.
+    pub fn has_name(&self, offset: usize, name: &Placed) -> bool {
+        let wire = name.lower.as_wire();
+        self.written().get(offset..offset + wire.len()).is_some_and(|found| found.eq_ignore_ascii_case(wire))
+    }
+
     /// Writes header and OPT record; returns the length of the response.
     pub fn finish(mut self, request: &Request, rcode: u16, nsid: &[u8]) -> usize {
         let mut additional = self.counts[Section::Additional as usize];
