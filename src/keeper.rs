@@ -11,7 +11,7 @@
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
-use crate::merge::{Members, OnExpire, Outcome, Region, RegionPlan};
+use crate::merge::{Members, OnExpire, Outcome, Place, Region, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Published, Publisher, Served, State};
@@ -415,17 +415,17 @@ impl Keeper {
 }
 
 /// Logs new conflicts, each once, up to a number that does not flood the log.
-fn log_conflicts(region: &Region, names: &[String]) {
-    for name in names.iter().take(LOGGED_CONFLICTS) {
-        for conflict in region.conflicts.get(name).into_iter().flatten() {
+fn log_conflicts(region: &Region, places: &[Place]) {
+    for place in places.iter().take(LOGGED_CONFLICTS) {
+        for conflict in region.conflicts.get(place).into_iter().flatten() {
             let member = &region.plan.members[conflict.member];
             tracing::warn!(
-                region = %region.plan.origin, %name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,
+                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,
                 "members conflict"
             );
         }
     }
-    if let Some(more) = names.len().checked_sub(LOGGED_CONFLICTS).filter(|more| *more > 0) {
+    if let Some(more) = places.len().checked_sub(LOGGED_CONFLICTS).filter(|more| *more > 0) {
         tracing::warn!(region = %region.plan.origin, more, "further names with conflicts; see the status of the region");
     }
 }

@@ -19,7 +19,7 @@ mod plan;
 pub use crate::rewrite::RdataNames;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 
-use crate::name::{self, Name};
+use crate::name::{self, Name, NameBuf};
 use crate::rewrite::Move;
 use crate::rr::{self, RRset, rtype};
 use crate::serial::{self, Serial};
@@ -92,6 +92,14 @@ pub struct Conflict {
     pub dropped: u32,
 }
 
+/// Where a conflict is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The member whose zone has the name, for a name that the region cannot have; else the name is the region's.
+    pub member: Option<usize>,
+    pub name: Name,
+}
+
 //--- Region ---
 
 /// A region zone and what its next version depends on.
@@ -102,12 +110,13 @@ pub struct Region {
     pub drift: u32,
     /// The newest serial so far, also while no version exists.
     last: Option<Serial>,
-    /// By region name; by member name where the region cannot have the name.
-    pub conflicts: BTreeMap<String, Vec<Conflict>>,
+    pub conflicts: HashMap<Place, Vec<Conflict>>,
     /// Whether the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
     /// Under `rewrite`: from the target of an alias, moved to the region, to the owners of the aliases.
     aliases: HashMap<Name, HashSet<Name>>,
+    /// The same index the other way round.
+    alias_targets: HashMap<Name, Vec<Name>>,
 }
 
 /// What an update of a region brought.
@@ -115,8 +124,8 @@ pub struct Region {
 pub enum Outcome {
     /// Neither content nor serial differ; nothing to publish.
     Same,
-    /// A new version; the names at which conflicts came or changed.
-    New { conflicts: Vec<String> },
+    /// A new version, and where conflicts came or changed.
+    New { conflicts: Vec<Place> },
     /// No member has a zone.
     Empty,
 }
@@ -129,9 +138,10 @@ impl Region {
             zone: None,
             drift: 0,
             last: None,
-            conflicts: BTreeMap::new(),
+            conflicts: HashMap::new(),
             ns_fallback: false,
             aliases: HashMap::new(),
+            alias_targets: HashMap::new(),
         }
     }
 
@@ -148,13 +158,13 @@ impl Region {
             let Some(zone) = member else { continue };
             changed.extend(zone.iter().map(|(name, _)| (index, name.clone())));
         }
-        self.aliases.clear();
+        self.forget_aliases();
         let before = std::mem::take(&mut self.conflicts);
         let present = self.zone.clone();
         let names = present.iter().flat_map(|zone| zone.iter().map(|(name, _)| name.clone()));
         let mut outcome = self.update(members, names.collect(), changed);
         if let Outcome::New { conflicts } = &mut outcome {
-            conflicts.retain(|name| before.get(name) != self.conflicts.get(name));
+            conflicts.retain(|place| before.get(place) != self.conflicts.get(place));
         }
         outcome
     }
@@ -169,7 +179,7 @@ impl Region {
         if members.iter().all(Option::is_none) {
             self.zone = None;
             self.conflicts.clear();
-            self.aliases.clear();
+            self.forget_aliases();
             return Outcome::Empty;
         }
         let mut reported = Vec::new();
@@ -188,10 +198,10 @@ impl Region {
             let merged = self.merge_name(members, name);
             self.note_aliases(members, name);
             content_changed |= editor.set(name, merged.rrsets, merged.spelled);
-            self.report(name.to_string(), merged.conflicts, &mut reported);
+            self.report(None, name, merged.conflicts, &mut reported);
         }
         let mut apex = self.merge_name(members, &origin);
-        self.report(origin.to_string(), std::mem::take(&mut apex.conflicts), &mut reported);
+        self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);
         let sum = serial::region_sum(self.plan.serial_offset, members.iter().flatten().map(|zone| zone.soa.serial));
         let present = base.as_ref().map(|zone| zone.soa.serial);
         content_changed |= base.as_deref().is_none_or(|zone| {
@@ -238,7 +248,9 @@ impl Region {
         name: &'m Name,
     ) -> impl Iterator<Item = (usize, &'m Name, &'m zone::Node)> {
         members.iter().zip(&self.plan.members).enumerate().filter_map(move |(index, (zone, origin))| {
-            let member_name = name.replace_suffix(&self.plan.origin, origin)?.ok()?;
+            let cut = name.as_wire().len() - self.plan.origin.as_wire().len();
+            let member_name =
+                NameBuf::root().splice(0, &name.as_wire()[..cut]).ok()?.splice(cut, origin.as_wire()).ok()?;
             Some((index, origin, zone.as_ref()?.get(member_name.as_wire())?))
         })
     }
@@ -262,29 +274,48 @@ impl Region {
             let way = Move { from: origin, to: &self.plan.origin, policy: RdataNames::Rewrite };
             targets.extend(node.get(rtype::CNAME).into_iter().flat_map(|cname| way.targets(cname).collect::<Vec<_>>()));
         }
-        // An owner that no longer leads to a target may stay in the index: looking at it once too often is harmless.
-        for target in targets {
-            self.aliases.entry(target).or_default().insert(name.clone());
+        for target in self.alias_targets.remove(name).into_iter().flatten() {
+            if let Some(owners) = self.aliases.get_mut(&target) {
+                owners.remove(name);
+                if owners.is_empty() {
+                    self.aliases.remove(&target);
+                }
+            }
+        }
+        for target in &targets {
+            self.aliases.entry(target.clone()).or_default().insert(name.clone());
+        }
+        if !targets.is_empty() {
+            self.alias_targets.insert(name.clone(), targets);
         }
     }
 
+    fn forget_aliases(&mut self) {
+        self.aliases.clear();
+        self.alias_targets.clear();
+    }
+
     /// Keeps the conflicts at a name and notes the name when they are new.
-    fn report(&mut self, name: String, mut conflicts: Vec<Conflict>, reported: &mut Vec<String>) {
+    fn report(&mut self, member: Option<usize>, name: &Name, mut conflicts: Vec<Conflict>, reported: &mut Vec<Place>) {
+        if conflicts.is_empty() && self.conflicts.is_empty() {
+            return;
+        }
+        let place = Place { member, name: name.clone() };
         conflicts.sort_unstable();
         if conflicts.is_empty() {
-            self.conflicts.remove(&name);
-        } else if self.conflicts.get(&name) != Some(&conflicts) {
-            self.conflicts.insert(name.clone(), conflicts);
-            reported.push(name);
+            self.conflicts.remove(&place);
+        } else if self.conflicts.get(&place) != Some(&conflicts) {
+            self.conflicts.insert(place.clone(), conflicts);
+            reported.push(place);
         }
     }
 
     /// Reports a member's name that the region cannot have, or takes the report back when the name is gone.
-    fn report_too_long(&mut self, members: &Members, member: usize, name: &Name, reported: &mut Vec<String>) {
+    fn report_too_long(&mut self, members: &Members, member: usize, name: &Name, reported: &mut Vec<Place>) {
         let node = members[member].as_ref().and_then(|zone| zone.get(name.as_wire()));
         let dropped = node.map_or(0, |node| zone::record_count(&node.rrsets) as u32);
         let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped };
-        self.report(name.to_string(), if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
+        self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
     }
 
     //--- One name ---
@@ -414,8 +445,8 @@ impl Region {
         };
         let member_rname = zones().next().and_then(|zone| {
             let rdata = zone.soa_rrset().rdatas().next()?;
-            let (_, rname) = name::NameBuf::read_plain(rdata, 0).ok()?;
-            name::NameBuf::read_plain(rdata, rname).ok().map(|(name, _)| name)
+            let (_, rname) = NameBuf::read_plain(rdata, 0).ok()?;
+            NameBuf::read_plain(rdata, rname).ok().map(|(name, _)| name)
         });
         let rname = match (&plan.rname, &member_rname) {
             (Some(rname), _) => rname.as_wire(),
@@ -434,7 +465,7 @@ impl Region {
         self.ns_fallback = false;
         let listed = |zone: &Arc<Zone>| -> Vec<Name> {
             let rdatas = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
-            rdatas.filter_map(|rdata| name::NameBuf::from_wire(rdata).ok()).map(|name| name.to_name()).collect()
+            rdatas.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name()).collect()
         };
         let mut sets = members.iter().flatten().map(listed);
         let chosen: Vec<Name> = match &self.plan.ns {

@@ -97,7 +97,7 @@ impl Keeper {
                 ns_fallback: kept.region.ns_fallback,
                 members: self.member_statuses(&kept.region.plan, now),
                 conflict_names: kept.region.conflicts.len(),
-                conflicts: kept.region.conflicts.clone().into_iter().take(LISTED_CONFLICTS).collect(),
+                conflicts: list_conflicts(&kept.region),
             })
             .collect();
         regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
@@ -125,11 +125,21 @@ impl Keeper {
     }
 }
 
+/// The first conflicts in the order of their names.
+fn list_conflicts(region: &Region) -> BTreeMap<String, Vec<Conflict>> {
+    let mut places: Vec<_> = region.conflicts.iter().collect();
+    places.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));
+    let listed = places.into_iter().take(LISTED_CONFLICTS);
+    listed.map(|(place, conflicts)| (place.name.to_string(), conflicts.clone())).collect()
+}
+
 /// Calls `set` with the number of names for each kind of conflict.
 pub(super) fn count_conflicts(region: &Region, mut set: impl FnMut(&'static str, i64)) {
-    for kind in ConflictKind::ALL {
-        let names =
-            region.conflicts.values().filter(|conflicts| conflicts.iter().any(|conflict| conflict.kind == kind));
-        set(kind.label(), names.count() as i64);
+    let mut counts = [0; ConflictKind::ALL.len()];
+    for conflicts in region.conflicts.values() {
+        let mut kinds: Vec<ConflictKind> = conflicts.iter().map(|conflict| conflict.kind).collect();
+        kinds.dedup();
+        kinds.iter().for_each(|kind| counts[*kind as usize] += 1);
     }
+    ConflictKind::ALL.iter().zip(counts).for_each(|(kind, count)| set(kind.label(), count));
 }

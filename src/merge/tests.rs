@@ -96,7 +96,7 @@ fn a_cname_at_an_apex_is_dropped() {
     let mut region = Region::new(plan(&["w1.x"]));
     region.merge_all(&[Some(Arc::new(zone))]);
     assert!(region.zone.as_ref().unwrap().apex().get(rtype::CNAME).is_none());
-    assert_eq!(region.conflicts["w.x."][0].kind, ConflictKind::AliasAtApex);
+    assert_eq!(region.conflicts[&Place { member: None, name: name("w.x") }][0].kind, ConflictKind::AliasAtApex);
 }
 
 #[test]
