@@ -195,7 +195,8 @@ fn write_config(sites: &[Site], ports: &Ports) -> String {
   "metrics": {{ "listen": ["{metrics}"] }},
   "control": {{ "socket": "control.sock" }},
   "transfer": {{
-    "refresh_min": "1s", "refresh_max": "1s", "retry_min": "1s", "retry_max": "1s", "connect_timeout": "1s"
+    "refresh_min": "1s", "refresh_max": "1s",
+    "retry_min": "1s", "retry_max": "1s", "connect_timeout": "1s"
   }}
 }}
 "#

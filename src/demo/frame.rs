@@ -70,7 +70,7 @@ impl Picture<'_> {
     pub fn draw(&self, events: &[String], width: usize, height: usize, color: bool) -> Vec<String> {
         let width = width.min(WIDTH);
         let mut lines = vec![self.title()];
-        lines.push(vec![(Style::Dim, row(["DATACENTER", "PRIMARY", "SERIAL THERE", "SERIAL HERE", ""]))]);
+        lines.push(vec![(Style::Dim, row(["DATACENTER", "PRIMARY", "AT PRIMARY", "SERVED"]))]);
         lines.extend(self.sites.iter().map(draw_site));
         lines.push(self.draw_region());
         lines.push(vec![(Style::Bold, without_root(&self.service.to_string()))]);
@@ -98,7 +98,7 @@ impl Picture<'_> {
             None if self.is_clean => (Style::Good, format!("{followed} of {made} changes followed")),
             None => (Style::Warning, format!("only {followed} of {made} changes followed, or answers were wrong")),
         };
-        vec![(Style::Bold, row([&self.region, "region", "", &serial, ""])), (style, state)]
+        vec![(Style::Bold, row([&self.region, "region", "", &serial])), (style, state)]
     }
 
     /// Adds what the service name answers with.
@@ -128,19 +128,19 @@ impl Picture<'_> {
 
 fn draw_site(site: &SiteRow) -> Vec<(Style, String)> {
     let served = site.served.map_or("-".to_string(), |serial| serial.to_string());
-    let cells = row([&site.label, &site.address.to_string(), &site.serial.to_string(), &served, ""]);
+    let cells = row([&site.label, &site.address.to_string(), &site.serial.to_string(), &served]);
     let (style, remark) = match (site.is_away, site.served == Some(site.serial)) {
-        (true, _) => (Style::Warning, "AWAY, last good copy is served"),
+        (true, _) => (Style::Warning, "AWAY, last good copy"),
         (false, true) => (Style::Good, "in step"),
         (false, false) => (Style::Warning, "behind"),
     };
     vec![(Style::Plain, cells), (style, remark.to_string())]
 }
 
-/// Sets cells in columns; the last may be as long as it likes.
-fn row(cells: [&str; 5]) -> String {
-    let [name, address, there, here, rest] = cells;
-    format!("{name:<12}{address:<18}{there:<14}{here:<14}{rest}")
+/// Sets cells in columns: a datacenter, its primary, and the two serials.
+fn row(cells: [&str; 4]) -> String {
+    let [name, address, there, here] = cells;
+    format!("{name:<12}{address:<18}{there:<12}{here:<12}")
 }
 
 /// Sets words in as many lines as they need.
@@ -224,8 +224,8 @@ mod tests {
         let lines = draw(500, 50, false);
         let text = lines.join("\n");
         assert!(lines[0] == "aggregator demo  7 s of 20 s", "{text}");
-        let away = "us-west-2   127.0.0.1:65000   4294967295    4294967294    AWAY, last good copy is served";
-        assert!(lines.contains(&format!("{:<44}{:<14}change under way for 0.3 s", "us-west     region", 7)), "{text}");
+        let away = "us-west-2   127.0.0.1:65000   4294967295  4294967294  AWAY, last good copy";
+        assert!(lines.contains(&format!("{:<42}{:<12}change under way for 0.3 s", "us-west     region", 7)), "{text}");
         assert!(lines.contains(&away.to_string()), "{text}");
         assert!(text.contains("\n  A     198.51.100.100 198.51.100.101 "), "{text}");
         assert!(text.contains("\n  AAAA  2001:db8::1\n"), "{text}");

@@ -164,32 +164,33 @@ impl Stage {
         expected
     }
 
-    /// Asks for everything once.
+    /// Asks for everything once; a question that fails ends the round, since a server that is silent costs time.
     async fn observe(&mut self) -> Observed {
         let mut observed = Observed::default();
         let before = self.client.asked;
-        let mut failed = |name: &Name, error: AskError| {
+        if let Err((name, error)) = self.ask_all(&mut observed).await {
             observed.failed.push(format!("{}: {error}", without_root(&name.to_string())));
-        };
-        match self.client.ask_service(&self.service).await {
-            Ok(answer) => observed.answer = Some(answer),
-            Err(error) => failed(&self.service, error),
-        }
-        match self.client.ask_serial(&self.region).await {
-            Ok(serial) => observed.region = serial,
-            Err(error) => failed(&self.region, error),
-        }
-        for site in &self.sites {
-            match self.client.ask_serial(site.origin()).await {
-                Ok(serial) => observed.served.push(serial),
-                Err(error) => {
-                    failed(site.origin(), error);
-                    observed.served.push(None);
-                }
-            }
         }
         observed.asked = self.client.asked - before;
         observed
+    }
+
+    /// Asks one question after the other, up to the first that fails.
+    async fn ask_all(&mut self, observed: &mut Observed) -> Result<(), (Name, AskError)> {
+        observed.served = vec![None; self.sites.len()];
+        let client = &mut self.client;
+        let fail = |name: &Name| {
+            let name = name.clone();
+            move |error| (name, error)
+        };
+        let answer = client.ask_service(&self.service).await.map_err(fail(&self.service))?;
+        observed.region = client.ask_serial(&self.region).await.map_err(fail(&self.region))?;
+        for (site, served) in self.sites.iter().zip(&mut observed.served) {
+            *served = client.ask_serial(site.origin()).await.map_err(fail(site.origin()))?;
+        }
+        // Last, so that what is incomplete never passes for an answer.
+        observed.answer = Some(answer);
+        Ok(())
     }
 
     /// Hands the view a picture of this moment.
@@ -301,7 +302,9 @@ mod tests {
         assert!(ledger.is_clean());
         frozen.set_away(true);
         let observed = stage.observe().await;
-        assert_eq!((observed.failed.len(), observed.answer), (5, None));
-        assert_eq!(observed.failed[0], "web.svc.acme.us-west.cns.example.com: no answer");
+        assert_eq!(observed.failed, ["web.svc.acme.us-west.cns.example.com: no answer"]);
+        assert_eq!((observed.asked, &observed.answer), (1, &None));
+        let outcomes = stage.ledger.judge(Duration::ZERO, &stage.expected(), &observed);
+        assert!(matches!(&outcomes[..], [Outcome::Fault(why)] if why.starts_with("a query failed: web.svc.")));
     }
 }
