@@ -85,7 +85,7 @@ pub fn run(config: Config) -> ExitCode {
 }
 
 /// Ready when the process is asked to end.
-fn end_signal() -> io::Result<impl Future<Output = ()>> {
+pub fn end_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

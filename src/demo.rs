@@ -4,15 +4,223 @@
 //! them; a [`Primary`](primary::Primary) serves such zones on the loopback address the way CNS does, quirks
 //! included. Tests use both as the upstream they would otherwise lack.
 //!
+//! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, and shows
+//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed.
+//!
 //! Nothing below this layer knows of it. Cost: O(records) for every change of a model, since zones are replaced
 //! whole.
 
 pub mod answer;
+mod client;
 pub mod clock;
+mod folder;
+mod frame;
 pub mod instances;
+mod ledger;
 pub mod message;
 pub mod primary;
+mod script;
+mod site;
+mod stage;
+mod view;
 pub mod zone;
 
 #[cfg(test)]
 mod oracle;
+
+use crate::config::{Config, ConfigErrors};
+use crate::daemon::{self, Daemon, RunError};
+use crate::log::{self, LogError, LogHandle};
+use crate::name::{Name, NameError};
+use client::Client;
+use folder::Folder;
+use script::SITES;
+use site::{ACCOUNT, SERVICE, Site, SiteError};
+use stage::{PATIENCE, Stage, StageError};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::process::ExitCode;
+use std::time::Duration;
+use view::View;
+
+/// The region; its datacenters have a number behind the first label.
+const REGION: &str = "us-west";
+/// The domain of all CNS names.
+const DOMAIN: &str = "cns.example.com";
+/// How often free ports are chosen; another process may take one before the server does.
+const ATTEMPTS: usize = 5;
+
+/// Why there is no demonstration, or an early end of it.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    #[error("cannot make a temporary folder: {0}")]
+    Folder(io::Error),
+    #[error("cannot find a free port on 127.0.0.1: {0}")]
+    Port(io::Error),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Stage(#[from] StageError),
+}
+
+/// Where the server listens.
+struct Ports {
+    dns: SocketAddr,
+    metrics: SocketAddr,
+}
+
+/// Shows the demonstration until Ctrl-C, or until the time is over; fails if the region did not follow the changes.
+pub fn run(limit: Option<Duration>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = runtime.map_err(DemoError::Start).and_then(|runtime| runtime.block_on(show(limit)));
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever reads has seen enough.
+        Err(DemoError::Stage(StageError::Output(error))) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Shows the demonstration; whether all went well.
+async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
+    let end = daemon::end_signal().map_err(DemoError::Start)?;
+    let mut folder = Folder::create().map_err(DemoError::Folder)?;
+    let log = log::start_in_file("info", folder.create_log().map_err(DemoError::Folder)?)?;
+    let mut view = View::open();
+    let mut sites = Vec::new();
+    for number in 1..=SITES as u8 {
+        sites.push(Site::start(Name::parse(&format!("{REGION}-{number}.{DOMAIN}"))?, number - 1).await?);
+    }
+    let (daemon, text, ports) = start_daemon(&folder, &sites, log).await?;
+    let output = StageError::Output;
+    view.print(&format!("The configuration, {}:\n\n{text}", folder.config().display())).map_err(output)?;
+    view.print_above(&describe_ways(&folder, &ports)).map_err(output)?;
+    let client = Client::connect(ports.dns).await.map_err(DemoError::Start)?;
+    let mut stage = Stage::new(sites, Name::parse(&format!("{REGION}.{DOMAIN}"))?, client, limit, PATIENCE)?;
+    let mut result = None;
+    let play = async {
+        tokio::select! {
+            played = stage.play(&mut view) => result = Some(played),
+            () = end => result = Some(Ok(())),
+        }
+    };
+    daemon.run_until(play).await;
+    if !matches!(&result, Some(Ok(()) | Err(StageError::Output(_))) | None) {
+        folder.keep();
+        view.print(&describe_log(&folder)).map_err(output)?;
+    }
+    let was_stopped = result.is_none();
+    result.transpose()?;
+    if was_stopped {
+        view.print("The server was stopped.").map_err(output)?;
+    }
+    let ledger = stage.ledger();
+    view.print(&format!("\n{}", ledger.summary().join("\n"))).map_err(output)?;
+    if ledger.is_clean() {
+        return Ok(true);
+    }
+    folder.keep();
+    drop(view);
+    eprintln!("The region did not follow every change:");
+    ledger.faults().iter().for_each(|fault| eprintln!("  {fault}"));
+    eprintln!("{}", describe_log(&folder));
+    Ok(false)
+}
+
+/// Starts the server that aggregates the datacenters; with its configuration and where it listens.
+async fn start_daemon(folder: &Folder, sites: &[Site], log: LogHandle) -> Result<(Daemon, String, Ports), DemoError> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        let ports = choose_ports().map_err(DemoError::Port)?;
+        let text = write_config(sites, &ports);
+        folder.write_config(&text).map_err(DemoError::Folder)?;
+        let config = Config::load(&folder.config())?;
+        attempts -= 1;
+        match Daemon::start(config, Some(log.clone())).await {
+            Ok(daemon) => return Ok((daemon, text, ports)),
+            Err(RunError::Listen(_)) if attempts > 0 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Finds ports that are free now, so that the configuration can name them.
+fn choose_ports() -> io::Result<Ports> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut attempts = ATTEMPTS;
+    loop {
+        attempts -= 1;
+        let udp = UdpSocket::bind(any)?;
+        let dns = udp.local_addr()?;
+        match (TcpListener::bind(dns), TcpListener::bind(any)?.local_addr()?) {
+            (Ok(_), metrics) if metrics != dns => return Ok(Ports { dns, metrics }),
+            (Err(error), _) if attempts == 0 => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// The configuration: the two tables of RFD 172, and below them what a server without rights needs.
+fn write_config(sites: &[Site], ports: &Ports) -> String {
+    let name = |site: &Site| frame::without_root(&site.origin().to_string());
+    let zones = sites.iter().map(|site| format!("    \"{}\": \"{}\"", name(site), site.address()));
+    let members = sites.iter().map(|site| format!("      \"{}\"", name(site)));
+    let (zones, members) = (zones.collect::<Vec<_>>().join(",\n"), members.collect::<Vec<_>>().join(",\n"));
+    let Ports { dns, metrics } = ports;
+    format!(
+        r#"{{
+  "zones": {{
+{zones}
+  }},
+  "aggregations": {{
+    "{REGION}.{DOMAIN}": [
+{members}
+    ]
+  }},
+  "server": {{ "name": "ns1.example.com", "listen": ["{dns}"] }},
+  "metrics": {{ "listen": ["{metrics}"] }},
+  "control": {{ "socket": "control.sock" }},
+  "transfer": {{
+    "refresh_min": "1s", "refresh_max": "1s",
+    "retry_min": "1s", "retry_max": "1s", "connect_timeout": "1s"
+  }}
+}}
+"#
+    )
+}
+
+/// What to try in another terminal.
+fn describe_ways(folder: &Folder, ports: &Ports) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "aggregator".into());
+    let name = format!("{SERVICE}.svc.{ACCOUNT}.{REGION}.{DOMAIN}");
+    let (dns, metrics, socket) = (ports.dns, ports.metrics, folder.socket());
+    let (port, socket) = (dns.port(), socket.display());
+    format!(
+        "In another terminal:\n  \
+         dig @127.0.0.1 -p {port} {name} A\n  \
+         dig @127.0.0.1 -p {port} {name} SRV\n  \
+         {program} status -s {socket}\n  \
+         curl http://{metrics}/metrics\n  \
+         tail -f {}\n",
+        folder.log().display()
+    )
+}
+
+/// Where to read on after a failure.
+fn describe_log(folder: &Folder) -> String {
+    format!("The log of the server is {}", folder.log().display())
+}

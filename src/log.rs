@@ -1,14 +1,16 @@
 //! The log: where lines go, how they look, and what is left out.
 //!
-//! Lines go to standard error, one fact each, for people or as JSON objects. The filter can change while the program
+//! Lines go to standard error or into a file, one fact each, for people or as JSON objects. The filter can change while the program
 //! runs; the format cannot. Libraries that would write a line for every query are held back to warnings, unless the
 //! filter names them.
 //!
 //! Cost: a line that is filtered out costs one comparison.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::sync::Mutex;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
@@ -37,7 +39,6 @@ impl LogHandle {
 
 /// Starts logging for the whole process.
 pub fn start(filter: &str, json: bool) -> Result<LogHandle, LogError> {
-    let (filter, handle) = reload::Layer::new(parse_filter(filter)?);
     let lines = if json {
         fmt::layer().json().flatten_event(true).with_writer(io::stderr).log_internal_errors(false).boxed()
     } else {
@@ -45,6 +46,22 @@ pub fn start(filter: &str, json: bool) -> Result<LogHandle, LogError> {
         // A log that nobody reads any more must not end the program by complaining about it.
         fmt::layer().with_ansi(ansi).with_writer(io::stderr).log_internal_errors(false).boxed()
     };
+    install(filter, lines)
+}
+
+/// Starts logging into a file for the whole process, for people; standard error stays as it is.
+pub fn start_in_file(filter: &str, file: File) -> Result<LogHandle, LogError> {
+    install(filter, fmt::layer().with_ansi(false).with_writer(Mutex::new(file)).log_internal_errors(false).boxed())
+}
+
+/// What makes lines of events that passed the filter.
+type Lines = Box<dyn Layer<Filtered> + Send + Sync>;
+/// The registry behind a filter that can change.
+type Filtered = Layered<reload::Layer<EnvFilter, Registry>, Registry>;
+
+/// Makes a log the one of the process.
+fn install(filter: &str, lines: Lines) -> Result<LogHandle, LogError> {
+    let (filter, handle) = reload::Layer::new(parse_filter(filter)?);
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     subscriber.try_init().map_err(|_| LogError::Taken)?;
     Ok(LogHandle(handle))
@@ -64,7 +81,7 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     /// The messages that pass a filter.
     fn passed(filter: &str) -> Vec<String> {

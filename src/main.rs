@@ -1,9 +1,8 @@
 //! The program `aggregator`.
 
-use aggregator::{cli, daemon};
+use aggregator::{cli, daemon, demo};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let demo = |_| ExitCode::FAILURE;
-    cli::run_main(std::env::args_os(), daemon::run, demo)
+    cli::run_main(std::env::args_os(), daemon::run, demo::run)
 }

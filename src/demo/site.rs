@@ -1,0 +1,181 @@
+//! One datacenter of the demonstration: its model, its primary, and what the region should have of it.
+//!
+//! Invariant: [`Site::expected`] is what the primary published last while it could be reached, which is the copy that
+//! the aggregator must keep while it cannot. Cost: O(records) for a change.
+
+use super::client::Answer;
+use super::instances::Datacenter;
+use super::primary::Primary;
+use super::script::Change;
+use super::zone::{Data, Zone};
+use crate::name::{Name, NameError};
+use crate::serial::Serial;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::SystemTime;
+
+/// The service that is watched.
+pub const SERVICE: &str = "web";
+/// Its account.
+pub const ACCOUNT: &str = "acme";
+/// The same every time, so that every run shows the same instances.
+const SEED: u64 = 172;
+
+/// Why a datacenter cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    #[error("cannot start a primary on 127.0.0.1: {0}")]
+    Listen(#[from] io::Error),
+    #[error("datacenter name is too long: {0}")]
+    Name(#[from] NameError),
+}
+
+/// What a version of a datacenter's zone contributes to the region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contribution {
+    pub serial: Serial,
+    pub answer: Answer,
+}
+
+/// One datacenter and its primary.
+pub struct Site {
+    datacenter: Datacenter,
+    primary: Primary,
+    published: Contribution,
+    /// The last contribution before the datacenter was cut off.
+    kept: Option<Contribution>,
+    /// The instance that is out of service.
+    down: Option<String>,
+}
+
+impl Site {
+    /// Starts a datacenter with its primary on a free port.
+    pub async fn start(origin: Name, number: u8) -> Result<Site, SiteError> {
+        let primary = Primary::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+        let datacenter = Datacenter::new(origin, number, SEED, SystemTime::now())?;
+        service_name(datacenter.origin())?;
+        let published = contribution(&datacenter.zone());
+        primary.publish(datacenter.zone());
+        Ok(Site { datacenter, primary, published, kept: None, down: None })
+    }
+
+    /// The name of its zone.
+    pub fn origin(&self) -> &Name {
+        self.datacenter.origin()
+    }
+
+    /// The first label of its zone.
+    pub fn label(&self) -> String {
+        first_label(self.origin())
+    }
+
+    /// Where its primary listens.
+    pub fn address(&self) -> SocketAddr {
+        self.primary.address()
+    }
+
+    /// Whether it is cut off.
+    pub fn is_away(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// The serial that its primary has.
+    pub fn serial(&self) -> Serial {
+        self.published.serial
+    }
+
+    /// What the region should have of it.
+    pub fn expected(&self) -> &Contribution {
+        self.kept.as_ref().unwrap_or(&self.published)
+    }
+
+    /// Carries out a change and tells what it was, with names.
+    pub fn apply(&mut self, change: Change) -> String {
+        let now = SystemTime::now();
+        let mut what = change.to_string();
+        match change {
+            Change::ScaleUp(count) => _ = self.datacenter.scale_up(SERVICE, count, now),
+            Change::ScaleDown(count) => _ = self.datacenter.scale_down(SERVICE, count, now),
+            Change::InstanceDown => {
+                let mut instances = self.datacenter.instances().iter();
+                let found = instances.find(|instance| instance.service() == SERVICE && instance.is_up());
+                self.down = found.map(|instance| instance.alias().to_string());
+                if let Some(alias) = &self.down {
+                    self.datacenter.set_up(alias, false, now);
+                    what = format!("instance {alias} down");
+                }
+            }
+            Change::InstanceUp => {
+                if let Some(alias) = self.down.take() {
+                    self.datacenter.set_up(&alias, true, now);
+                    what = format!("instance {alias} up");
+                }
+            }
+            Change::Leave(count) => {
+                self.kept = Some(self.published.clone());
+                self.primary.set_away(true);
+                self.datacenter.scale_up(SERVICE, count, now);
+            }
+            Change::Return => self.kept = None,
+        }
+        let zone = self.datacenter.zone();
+        self.published = contribution(&zone);
+        self.primary.publish(zone);
+        if !self.is_away() {
+            self.primary.set_away(false);
+        }
+        what
+    }
+}
+
+/// The first label of a name.
+pub fn first_label(name: &Name) -> String {
+    let text = name.to_string();
+    text.split('.').next().unwrap_or_default().to_string()
+}
+
+/// The watched name below a datacenter or a region.
+pub fn service_name(origin: &Name) -> Result<Name, NameError> {
+    [ACCOUNT, "svc", SERVICE].iter().try_fold(origin.clone(), |name, label| name.prepend(label.as_bytes()))
+}
+
+/// What the records at the service name of a datacenter amount to.
+fn contribution(zone: &Zone) -> Contribution {
+    let name = service_name(zone.origin()).expect("the name was tried when the datacenter was made");
+    let mut answer = Answer::default();
+    for data in zone.find(name.as_wire()).unwrap_or_default() {
+        match data {
+            Data::A(address) => _ = answer.addresses.insert((*address).into()),
+            Data::Aaaa(address) => _ = answer.addresses.insert((*address).into()),
+            Data::Srv { port, target, .. } => _ = answer.targets.insert((target.to_string(), *port)),
+            _ => {}
+        }
+    }
+    Contribution { serial: zone.serial(), answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_datacenter_that_is_away_is_expected_as_it_was() {
+        let mut site = Site::start(Name::parse("us-west-1.cns.example.com").unwrap(), 0).await.unwrap();
+        let first = site.expected().clone();
+        assert_eq!(first.answer.targets.len(), 3);
+        assert_eq!(site.apply(Change::InstanceDown), "instance web-0 down");
+        let before = site.expected().clone();
+        assert_eq!(before.answer.targets.len(), 2);
+        assert!(before.serial.newer_than(first.serial));
+        site.apply(Change::Leave(1));
+        assert!(site.is_away() && site.primary.is_away());
+        assert_eq!(*site.expected(), before);
+        assert!(site.serial().newer_than(before.serial));
+        site.apply(Change::Return);
+        assert!(!site.is_away() && !site.primary.is_away());
+        assert_eq!(site.expected().answer.targets.len(), 3);
+        assert_eq!(site.apply(Change::InstanceUp), "instance web-0 up");
+        site.apply(Change::ScaleDown(1));
+        assert_eq!(site.expected().answer.targets, first.answer.targets);
+    }
+}
