@@ -327,8 +327,22 @@ impl Region {
             return merged;
         }
         let apex = *name == self.plan.origin;
-        let mut parts: BTreeMap<u16, Vec<(usize, Arc<RRset>)>> = BTreeMap::new();
         let nodes: Vec<_> = self.nodes(members, name).collect();
+        // Most names have one contributor, whose list of RRsets can serve as it is.
+        if let [(_, origin, node)] = nodes.as_slice()
+            && !apex
+        {
+            let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
+            let stays = |rrset: &Arc<RRset>| {
+                !is_dropped(rrset.rtype, false) && rrset.rtype != rtype::DNAME && way.leaves(name, rrset)
+            };
+            if node.rrsets.iter().all(stays) {
+                merged.rrsets = node.rrsets.clone();
+                merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
+                return merged;
+            }
+        }
+        let mut parts: BTreeMap<u16, Vec<(usize, Arc<RRset>)>> = BTreeMap::new();
         for (index, origin, node) in &nodes {
             let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
             let mut contributes = false;
@@ -344,16 +358,6 @@ impl Region {
             if contributes && merged.spelled.is_none() {
                 merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
             }
-        }
-        // Most names have one contributor, whose list of RRsets can serve as it is.
-        if let [(_, _, node)] = nodes.as_slice()
-            && node.rrsets.iter().all(|rrset| {
-                parts.get(&rrset.rtype).is_some_and(|part| Arc::ptr_eq(&part[0].1, rrset))
-                    && rrset.rtype != rtype::DNAME
-            })
-        {
-            merged.rrsets = node.rrsets.clone();
-            return merged;
         }
         self.settle(&nodes, name, &mut parts, &mut merged);
         let mut rrsets = Vec::with_capacity(parts.len());

@@ -51,12 +51,7 @@ impl Move<'_> {
     /// `exists` tells whether the region has data at a name: an alias moves only where it leads to something. A name
     /// that would become too long stays.
     pub fn rrset(&self, owner: &Name, rrset: &Arc<RRset>, exists: impl Fn(&Name) -> bool) -> Arc<RRset> {
-        let moves = match rrset.rtype {
-            rtype::PTR if is_browsing(owner.as_wire()) => true,
-            rtype::NS => false,
-            _ => self.policy == RdataNames::Rewrite,
-        };
-        if !moves || !self.touches(rrset) {
+        if self.leaves(owner, rrset) {
             return rrset.clone();
         }
         let replace = |name: &NameBuf| match self.target(name) {
@@ -71,9 +66,14 @@ impl Move<'_> {
         }
     }
 
-    /// Whether any name in the RDATA lies within the member zone.
-    fn touches(&self, rrset: &RRset) -> bool {
-        self.targets(rrset).next().is_some()
+    /// Whether an RRset stays as it is.
+    pub fn leaves(&self, owner: &Name, rrset: &RRset) -> bool {
+        let may_move = match rrset.rtype {
+            rtype::PTR if is_browsing(owner.as_wire()) => true,
+            rtype::NS => false,
+            _ => self.policy == RdataNames::Rewrite,
+        };
+        !may_move || self.targets(rrset).next().is_none()
     }
 
     /// The names in an RRset's RDATA that lie within the member zone, moved.
