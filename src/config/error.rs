@@ -83,13 +83,28 @@ impl<'t> Source<'t> {
     /// An error at an offset.
     pub fn error(&self, offset: usize, message: String) -> ConfigError {
         let (line, column) = self.locate(offset);
-        ConfigError { path: self.path.to_path_buf(), line, column, message }
+        ConfigError { path: self.path.to_path_buf(), line, column, message: on_one_line(message) }
     }
+}
+
+/// What a value holds may come from an escape such as `\n`; a message is one line all the same.
+pub fn on_one_line(message: String) -> String {
+    if !message.contains(char::is_control) {
+        return message;
+    }
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    message.chars().map(shown).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        let source = Source::new(Path::new("c"), "x");
+        assert_eq!(source.error(0, "\"a\nb\" is wrong".into()).message, "\"a\\nb\" is wrong");
+    }
 
     #[test]
     fn columns_count_characters_from_one() {

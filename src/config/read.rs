@@ -9,7 +9,7 @@
 //!
 //! RFCs: 1035 (names, mail addresses), 2181 section 8 (TTL), 4291 (IPv6 addresses).
 
-use crate::config::error::{ConfigError, ConfigErrors, Source};
+use crate::config::error::{ConfigError, ConfigErrors, Source, on_one_line};
 use crate::config::schema::{Table, suggest};
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::units;
@@ -39,7 +39,7 @@ impl<'t> Reader<'t> {
 
     /// Notes a warning.
     pub fn warn(&mut self, at: usize, message: String) {
-        self.warnings.push((at, message));
+        self.warnings.push((at, on_one_line(message)));
     }
 
     /// The warnings in file order with their positions, when there are no errors.
