@@ -16,7 +16,7 @@ use crate::log::{self, LogHandle};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Publisher};
-use crate::schedule::Schedule;
+use crate::schedule::{self, Schedule};
 use crate::source::{Wake, WakeKind};
 use crate::transfer::{self, Source};
 use listeners::Listeners;
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -381,14 +381,41 @@ async fn publish_plan(keeper: &keeper::Handle, config: &Config) -> Option<PlanCh
     changes.await.ok()
 }
 
+/// The longest time over which an audit is spread.
+const AUDIT_SPREAD: Duration = Duration::from_secs(600);
+
 /// Starts the audit's schedule, which wakes every source.
+///
+/// Replicas that share a configuration must not ask a primary for everything in the same second, nor one replica all
+/// primaries: each zone waits for its own part of a tenth of the time to the next audit, always the same.
 async fn start_schedule(config: &Config, sources: &Sources) -> Result<Schedule, String> {
-    let sources = sources.clone();
+    let (sources, server, expression) = (sources.clone(), config.server_name.clone(), config.audit.clone());
+    let runtime = tokio::runtime::Handle::current();
     let audit = move || {
-        let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.values().for_each(|source| source.wake(Wake { kind: WakeKind::Audit, done: None }));
+        let next = expression.as_deref().and_then(schedule::next_run);
+        let pause = next.and_then(|next| next.duration_since(SystemTime::now()).ok()).unwrap_or_default();
+        let spread = (pause / 10).min(AUDIT_SPREAD);
+        let zones: Vec<Name> = sources.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        for zone in zones {
+            let sources = sources.clone();
+            let delay = spread.mul_f64(part_of(&server, &zone));
+            runtime.spawn(async move {
+                tokio::time::sleep(delay).await;
+                if let Some(source) = sources.lock().unwrap_or_else(PoisonError::into_inner).get(&zone) {
+                    source.wake(Wake { kind: WakeKind::Audit, done: None });
+                }
+            });
+        }
     };
     Schedule::start(config.audit.as_deref(), audit).await.map_err(|error| error.to_string())
+}
+
+/// A number from 0 to 1 that is always the same for a server and a zone.
+fn part_of(server: &Name, zone: &Name) -> f64 {
+    // FNV-1a: the standard library's hasher promises no stability, and nothing hostile is hashed.
+    let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
+    let hash = server.as_wire().iter().chain(zone.as_wire()).fold(2_166_136_261, hash);
+    f64::from(hash) / f64::from(u32::MAX)
 }
 
 /// What a reload changed.

@@ -54,11 +54,7 @@ impl Schedule {
         if self.ended.load(Ordering::Acquire) {
             return None;
         }
-        // A job that is never added answers from the same parser that the running one uses.
-        let job = Job::new(self.expression.as_deref()?, |_, _| {}).and_then(|mut job| job.job_data());
-        // Zero is the scheduler's mark for never.
-        let seconds = job.ok()?.next_tick;
-        (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
+        next_run(self.expression.as_deref()?)
     }
 
     /// Ends the schedule; a run that has begun goes on.
@@ -71,6 +67,15 @@ impl Schedule {
             runtime.spawn(async move { scheduler.shutdown().await });
         }
     }
+}
+
+/// When a cron expression comes due next; none if never.
+pub fn next_run(expression: &str) -> Option<SystemTime> {
+    // A job that is never added answers from the same parser that the running one uses.
+    let job = Job::new(expression, |_, _| {}).and_then(|mut job| job.job_data());
+    // Zero is the scheduler's mark for never.
+    let seconds = job.ok()?.next_tick;
+    (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 impl Drop for Schedule {
