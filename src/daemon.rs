@@ -412,10 +412,7 @@ async fn start_schedule(config: &Config, sources: &Sources) -> Result<Schedule, 
 
 /// A number from 0 to 1 that is always the same for a server and a zone.
 fn part_of(server: &Name, zone: &Name) -> f64 {
-    // FNV-1a: the standard library's hasher promises no stability, and nothing hostile is hashed.
-    let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
-    let hash = server.as_wire().iter().chain(zone.as_wire()).fold(2_166_136_261, hash);
-    f64::from(hash) / f64::from(u32::MAX)
+    f64::from(server.stable_hash().rotate_left(16) ^ zone.stable_hash()) / f64::from(u32::MAX)
 }
 
 /// What a reload changed.

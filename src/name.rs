@@ -103,6 +103,12 @@ impl Name {
         Ok(Name(concat(&head[..=label.len()], &self.0)))
     }
 
+    /// A number that is the same in every process (FNV-1a), for spreading work over time; not for tables, whose hasher
+    /// must not be foreseeable.
+    pub fn stable_hash(&self) -> u32 {
+        self.0.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619))
+    }
+
     /// Canonical order of names (RFC 4034 section 6.1): by labels from the right.
     pub fn canonical_cmp(&self, other: &Name) -> Ordering {
         let (ours, theirs) = (label_starts(&self.0), label_starts(&other.0));

@@ -35,11 +35,9 @@ fn seconds(number: u32) -> Duration {
     Duration::from_secs(u64::from(number))
 }
 
-/// Thousandths of the refresh time by which the zone is early, 0 to 99 (FNV-1a of the name).
+/// Thousandths of the refresh time by which the zone is early, 0 to 99.
 fn jitter(zone: &Name) -> u32 {
-    let hash =
-        zone.as_wire().iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619));
-    (hash >> 8) % 100
+    (zone.stable_hash() >> 8) % 100
 }
 
 #[cfg(test)]
