@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// The sockets in service, by the address that the configuration names.
 pub struct Listeners {
@@ -128,8 +129,14 @@ impl Listeners {
     fn end_removed(&mut self, config: &Config) {
         let tls = config.listen.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
         let sockets = &mut self.sockets;
-        // UDP threads finish what their sockets hold, which takes a moment.
-        tokio::task::block_in_place(|| sockets.dns.retain(|address, _| config.listen.dns.contains(address)));
+        let kept = config.listen.dns.iter().filter_map(|address| sockets.dns.remove_entry(address)).collect();
+        for (udp, stream) in std::mem::replace(&mut sockets.dns, kept).into_values() {
+            // UDP threads finish what their sockets hold, which takes a moment.
+            tokio::task::block_in_place(|| {
+                drop(udp);
+                Handle::current().block_on(stream.end());
+            });
+        }
         sockets.tls.retain(|address, _| tls.contains(address));
         sockets.http.retain(|address, _| config.metrics.listen.contains(address));
     }
