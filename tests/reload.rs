@@ -72,11 +72,11 @@ fn settings(number: u64, primaries: [SocketAddr; 2]) -> Settings {
 }
 
 fn members(number: u64) -> [&'static str; 2] {
-    if number % 2 == 0 { ["a", "b"] } else { ["c", "a"] }
+    if number.is_multiple_of(2) { ["a", "b"] } else { ["c", "a"] }
 }
 
 fn excludes_extra(number: u64) -> bool {
-    number % 3 == 0
+    number.is_multiple_of(3)
 }
 
 fn has_second_listener(number: u64) -> bool {
@@ -84,7 +84,7 @@ fn has_second_listener(number: u64) -> bool {
 }
 
 fn has_third_region(number: u64) -> bool {
-    number % 4 == 0
+    number.is_multiple_of(4)
 }
 
 fn has_zone_e(number: u64) -> bool {
