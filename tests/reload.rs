@@ -454,6 +454,21 @@ fn check_unchanged(daemon: &Aggregator, free: u16, ledger: &Ledger) {
     TcpListener::bind(free).expect("a socket of the broken file is closed again");
 }
 
+#[test]
+fn an_address_that_overlaps_our_own_is_named() {
+    let folder = Folder::new();
+    let primaries = [Port::reserve().release(), Port::reserve().release()];
+    let mut settings = settings(2, primaries);
+    let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
+    settings.listen = vec!["0.0.0.0:{port}".to_string()];
+    daemon.write_settings(&settings);
+    let output = daemon.verb(&["reload"]);
+    let own = format!("this server listens on {}", daemon.address());
+    assert!(output.code == 1 && output.stderr.contains(&own), "{output:?}");
+    assert!(names_place(&output.stderr, daemon.configuration()), "{output:?}");
+    ask_once(daemon.address(), 0).expect("the old address stays");
+}
+
 //--- A flood ---
 
 /// Sends queries without ever waiting for an answer, faster than a daemon answers, until told to stop.
