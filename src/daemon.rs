@@ -187,12 +187,19 @@ impl Daemon {
         let mut sources = self.lock_sources();
         let mut old = std::mem::take(&mut *sources);
         for plan in &self.config.zones {
-            let kept = old.remove(&plan.zone).filter(|source| source.plan() == plan);
-            let source = kept.unwrap_or_else(|| {
+            let previous = old.remove(&plan.zone);
+            let source = previous.filter(|source| source.plan() == plan).unwrap_or_else(|| {
+                let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
+                self.metrics.keep_primaries(&plan.zone.to_string(), &primaries);
                 let (updates, publisher) = (self.keeper.updates.clone(), self.publisher.clone());
                 transfer::start(plan.clone(), updates, publisher, self.metrics.clone())
             });
             sources.insert(plan.zone.clone(), source);
+        }
+        for (zone, source) in old {
+            drop(source);
+            // Until now it could still count attempts for a zone that the keeper had forgotten already.
+            self.metrics.forget(&zone.to_string());
         }
     }
 

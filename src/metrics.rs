@@ -319,9 +319,9 @@ impl Metrics {
             &self.transfer_anomalies,
             &self.audit_drift,
         ] {
-            forget_in(family, zone);
+            forget_in(family, zone, |_| true);
         }
-        forget_in(&self.transfer_duration, zone);
+        forget_in(&self.transfer_duration, zone, |_| true);
         for family in [
             &self.transfer_success,
             &self.transfer_held,
@@ -337,16 +337,29 @@ impl Metrics {
             &self.region_conflicts,
             &self.region_ns_fallback,
         ] {
-            forget_in(family, zone);
+            forget_in(family, zone, |_| true);
+        }
+    }
+
+    /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any more
+    /// would alarm for ever.
+    pub fn keep_primaries(&self, zone: &str, kept: &[String]) {
+        let gone = |primary: Option<&str>| primary.is_some_and(|primary| !kept.iter().any(|kept| kept == primary));
+        for family in [&self.transfer_attempts, &self.transfer_failures] {
+            forget_in(family, zone, gone);
+        }
+        for family in [&self.transfer_success, &self.zone_primary_serial] {
+            forget_in(family, zone, gone);
         }
     }
 }
 
-/// Removes the series whose `zone` or `region` label has the value.
-fn forget_in<T: MetricVecBuilder + 'static>(family: &MetricVec<T>, zone: &str) {
+/// Removes the series whose `zone` or `region` label has the value, if their `primary` label is gone, too.
+fn forget_in<T: MetricVecBuilder + 'static>(family: &MetricVec<T>, zone: &str, gone: impl Fn(Option<&str>) -> bool) {
     for metric in family.collect().iter().flat_map(MetricFamily::get_metric) {
         let labels: HashMap<&str, &str> = metric.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
-        if labels.get("zone").or(labels.get("region")) == Some(&zone) {
+        let is_of_zone = labels.get("zone").or(labels.get("region")) == Some(&zone);
+        if is_of_zone && gone(labels.get("primary").copied()) {
             // A series that is gone already is as good as removed.
             let _ = family.remove(&labels);
         }

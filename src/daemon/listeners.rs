@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// The sockets in service, by the address that the configuration names.
 pub struct Listeners {
@@ -57,7 +58,14 @@ impl Listeners {
         let mut sockets = Sockets::default();
         let mut errors = Vec::new();
         let mut failed = |address: SocketAddr, error: io::Error| {
-            errors.push(format!("{}: {}", config.place_of(address), BindError { address, error }))
+            let place = config.place_of(address);
+            match self.own_overlap(address).filter(|_| error.kind() == io::ErrorKind::AddrInUse) {
+                Some(own) => errors.push(format!(
+                    "{place}: cannot listen on {address}: this server listens on {own} and opens new addresses before it \
+                     closes old ones; restart it, or remove {own} by a reload of its own first"
+                )),
+                None => errors.push(format!("{place}: {}", BindError { address, error })),
+            }
         };
         for &address in config.listen.dns.iter().filter(|address| !self.sockets.dns.contains_key(address)) {
             match bind_dns(address) {
@@ -90,6 +98,17 @@ impl Listeners {
             }
         };
         if errors.is_empty() { Ok(Bound { sockets, identity }) } else { Err(errors) }
+    }
+
+    /// The address in service that an address includes or is included in, as 0.0.0.0 does with all others of its port.
+    fn own_overlap(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let includes =
+            |one: SocketAddr, other: SocketAddr| one.ip().is_unspecified() && one.is_ipv4() == other.is_ipv4();
+        let overlaps = |own: &SocketAddr| {
+            own.port() == address.port() && (*own == address || includes(*own, address) || includes(address, *own))
+        };
+        let dns = self.sockets.dns.keys();
+        dns.chain(self.sockets.tls.keys()).chain(self.sockets.http.keys()).copied().find(overlaps)
     }
 
     /// Puts bound sockets into service and ends those that the configuration no longer has.
@@ -128,8 +147,14 @@ impl Listeners {
     fn end_removed(&mut self, config: &Config) {
         let tls = config.listen.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
         let sockets = &mut self.sockets;
-        // UDP threads finish what their sockets hold, which takes a moment.
-        tokio::task::block_in_place(|| sockets.dns.retain(|address, _| config.listen.dns.contains(address)));
+        let kept = config.listen.dns.iter().filter_map(|address| sockets.dns.remove_entry(address)).collect();
+        for (udp, stream) in std::mem::replace(&mut sockets.dns, kept).into_values() {
+            // UDP threads finish what their sockets hold, which takes a moment.
+            tokio::task::block_in_place(|| {
+                drop(udp);
+                Handle::current().block_on(stream.end());
+            });
+        }
         sockets.tls.retain(|address, _| tls.contains(address));
         sockets.http.retain(|address, _| config.metrics.listen.contains(address));
     }

@@ -3,7 +3,8 @@
 //! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
 //! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
 //! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2).
+//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2). When a listener is taken away, its
+//! connections are answered for [`DRAIN`] more, so that requests on their way are not lost.
 //!
 //! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
 
@@ -11,7 +12,7 @@ use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
 use crate::serve::answer::answer;
-use crate::serve::udp::new_socket;
+use crate::serve::udp::{DRAIN, new_socket};
 use arc_swap::ArcSwap;
 use socket2::{Protocol, Type};
 use std::collections::HashMap;
@@ -23,7 +24,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Connections that the kernel completes ahead of us.
 const BACKLOG: i32 = 1024;
@@ -128,10 +130,11 @@ impl Drop for Admission {
     }
 }
 
-/// A listening TCP address. Dropping it stops accepting; open connections end after the answers they owe.
+/// A listening TCP address. Dropping it stops accepting; open connections end soon after.
 pub struct StreamListener {
     address: SocketAddr,
     listener: Option<std::net::TcpListener>,
+    accepting: Option<JoinHandle<()>>,
     stop: watch::Sender<bool>,
 }
 
@@ -140,7 +143,7 @@ impl StreamListener {
     pub fn bind(address: SocketAddr) -> io::Result<StreamListener> {
         let listener = listen(address)?;
         let address = listener.local_addr()?;
-        Ok(StreamListener { address, listener: Some(listener), stop: watch::Sender::new(false) })
+        Ok(StreamListener { address, listener: Some(listener), accepting: None, stop: watch::Sender::new(false) })
     }
 
     /// The bound address.
@@ -152,9 +155,18 @@ impl StreamListener {
     pub fn start(&mut self, context: &Arc<StreamContext>) -> io::Result<()> {
         if let Some(listener) = self.listener.take() {
             let listener = TcpListener::from_std(listener)?;
-            tokio::spawn(accept(listener, context.clone(), self.stop.subscribe()));
+            self.accepting = Some(tokio::spawn(accept(listener, context.clone(), self.stop.subscribe())));
         }
         Ok(())
+    }
+
+    /// Stops accepting; when this returns, the address is closed and can be bound again.
+    pub async fn end(mut self) {
+        self.stop.send_replace(true);
+        if let Some(accepting) = self.accepting.take() {
+            // It cannot fail but with the runtime, and then the socket is closed as well.
+            let _ = accepting.await;
+        }
     }
 }
 
@@ -168,6 +180,8 @@ impl Drop for StreamListener {
 async fn accept(listener: TcpListener, context: Arc<StreamContext>, mut stop: watch::Receiver<bool>) {
     loop {
         let accepted = tokio::select! {
+            // Connections that the kernel has completed already come first.
+            biased;
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
@@ -192,6 +206,7 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
     // Answers are written in bursts already; waiting for more only delays them.
     let _ = stream.set_nodelay(true);
     let mut input = Vec::with_capacity(READ_BYTES);
+    let mut leave_by = None;
     loop {
         let idle = context.limits.load().idle;
         let output = answer_frames(&mut input, context);
@@ -201,9 +216,14 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
                 _ => return,
             }
         }
+        let silent_until = Instant::now() + idle;
+        let until = leave_by.map_or(silent_until, |at| silent_until.min(at));
         let read = tokio::select! {
-            read = timeout(idle, stream.read_buf(&mut input)) => read,
-            _ = stop.wait_for(|stop| *stop) => return,
+            read = timeout_at(until, stream.read_buf(&mut input)) => read,
+            _ = stop.wait_for(|stop| *stop), if leave_by.is_none() => {
+                leave_by = Some(Instant::now() + DRAIN);
+                continue;
+            }
         };
         match read {
             Ok(Ok(count)) if count > 0 => {}

@@ -4,7 +4,8 @@
 //! takes up to 16 waiting requests, loads the published root once, answers them all from it, and sends. Replies
 //! leave with the destination address of the request as their source, which matters on wildcard addresses.
 //!
-//! A listener that is taken away answers what its socket still holds before it closes.
+//! A listener that is taken away answers what its socket still holds before it closes, but not for longer than
+//! [`DRAIN`]: a flood must not keep a reload or the end of the server waiting.
 //!
 //! Cost: two system calls a batch, no allocation, no lock.
 
@@ -17,10 +18,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Requests taken at once: with 8 or more the system calls' share stops falling, and 16 keep a batch short.
 const BATCH: usize = 16;
@@ -30,6 +30,8 @@ const REQUEST_BYTES: usize = 4096;
 const CONTROL_BYTES: usize = 64;
 /// How long a thread waits for a request before it looks whether it should end.
 const POLL: Duration = Duration::from_millis(200);
+/// How long a listener that is taken away answers what is waiting: several times what a full kernel buffer takes.
+pub const DRAIN: Duration = Duration::from_millis(500);
 /// Kernel buffers that hold a burst of some ten thousand requests while the threads are busy.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
@@ -37,7 +39,8 @@ const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 pub struct UdpListener {
     address: SocketAddr,
     socket: Arc<UdpSocket>,
-    stop: Arc<AtomicBool>,
+    /// Set once the threads are to end: when they leave at the latest, whatever is still waiting.
+    leave_by: Arc<OnceLock<Instant>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -63,7 +66,7 @@ impl UdpListener {
         socket.set_read_timeout(Some(POLL))?;
         let socket = UdpSocket::from(socket);
         let address = socket.local_addr()?;
-        Ok(UdpListener { address, socket: Arc::new(socket), stop: Arc::default(), threads: Vec::new() })
+        Ok(UdpListener { address, socket: Arc::new(socket), leave_by: Arc::default(), threads: Vec::new() })
     }
 
     /// The bound address, with the port that the system chose where 0 was asked for.
@@ -76,7 +79,7 @@ impl UdpListener {
         for index in 0..threads {
             let worker = Worker {
                 socket: self.socket.clone(),
-                stop: self.stop.clone(),
+                leave_by: self.leave_by.clone(),
                 publisher: publisher.clone(),
                 counters: metrics.query_counters(),
             };
@@ -86,15 +89,15 @@ impl UdpListener {
         Ok(())
     }
 
-    /// Ends the threads, which answer what has arrived, but keeps the socket for a successor on the same address.
+    /// Ends the threads but keeps the socket, and what waits in it, for a successor on the same address.
     pub fn restart(mut self) -> UdpListener {
         let (address, socket) = (self.address, self.socket.clone());
-        self.end();
-        UdpListener { address, socket, stop: Arc::default(), threads: Vec::new() }
+        self.end(Instant::now());
+        UdpListener { address, socket, leave_by: Arc::default(), threads: Vec::new() }
     }
 
-    fn end(&mut self) {
-        self.stop.store(true, Ordering::Release);
+    fn end(&mut self, leave_by: Instant) {
+        self.leave_by.get_or_init(|| leave_by);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!(address = %self.address, "a UDP thread had panicked");
@@ -105,14 +108,14 @@ impl UdpListener {
 
 impl Drop for UdpListener {
     fn drop(&mut self) {
-        self.end();
+        self.end(Instant::now() + DRAIN);
     }
 }
 
 /// One thread's view.
 struct Worker {
     socket: Arc<UdpSocket>,
-    stop: Arc<AtomicBool>,
+    leave_by: Arc<OnceLock<Instant>>,
     publisher: Arc<Publisher>,
     counters: Arc<QueryCounters>,
 }
@@ -124,7 +127,11 @@ impl Worker {
         let mut cache = Cache::new(pointer);
         let mut rotation = 0u32;
         loop {
-            let stopping = self.stop.load(Ordering::Acquire);
+            let leave_by = self.leave_by.get();
+            if leave_by.is_some_and(|at| *at <= Instant::now()) {
+                return;
+            }
+            let stopping = leave_by.is_some();
             let received = match batch.receive(&self.socket, !stopping) {
                 Ok(received) => received,
                 Err(error) if is_idle(&error) && stopping => return,

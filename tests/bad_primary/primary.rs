@@ -1,4 +1,5 @@
-//! A primary that does as its script says: UDP and TCP on one port, one zone, good manners or bad ones.
+//! A primary that does as its script says: UDP and TCP on one port, good manners or bad ones. Whatever zone it is asked
+//! for, it has it.
 
 use aggregator::serial::Serial;
 use aggregator::zone::Soa;
@@ -9,8 +10,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
-/// The zone's name in wire form.
-const ORIGIN: &[u8] = b"\x01z\x07example\x00";
 const SOA: u16 = 6;
 const AXFR: u16 = 252;
 
@@ -189,15 +188,16 @@ async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> 
 /// Sends a zone, or what the script has instead.
 async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std::io::Result<()> {
     let soa = soa(script.serial);
+    let origin = question_name(query);
     let mut first = Message::answer(query);
-    first.record(ORIGIN, SOA, 1, &soa);
+    first.record(origin, SOA, 1, &soa);
     let mut data = Message::answer(query).without_question();
     for number in 0..script.names {
-        let owner = [format!("\x04n{number:03}").as_bytes(), ORIGIN].concat();
+        let owner = [format!("\x04n{number:03}").as_bytes(), origin].concat();
         data.record(&owner, 1, 1, &[192, 0, script.flavour, number as u8]);
     }
     let mut last = Message::answer(query).without_question();
-    last.record(ORIGIN, SOA, 1, &soa);
+    last.record(origin, SOA, 1, &soa);
     match script.transfer {
         Transfer::Good => {}
         Transfer::Rcode(rcode) => first = Message::answer(query).with_rcode(rcode),
@@ -223,18 +223,18 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
         }
         Transfer::OtherClosingSoa => {
             last = Message::answer(query).without_question();
-            last.record(ORIGIN, SOA, 1, &self::soa(script.serial + 1));
+            last.record(origin, SOA, 1, &self::soa(script.serial + 1));
         }
         Transfer::OtherZone => data.record(b"\x01a\x05other\x00", 1, 1, &[192, 0, 2, 1]),
         Transfer::OtherId => data.0[1] ^= 1,
         Transfer::OtherQuestion => first.0[13] ^= 1,
-        Transfer::OtherClass => data.record(ORIGIN, 1, 3, &[192, 0, 2, 1]),
+        Transfer::OtherClass => data.record(origin, 1, 3, &[192, 0, 2, 1]),
         Transfer::Endless => {
             stream.write_all(&frame(&first.0)).await?;
             for number in 0u32.. {
                 let mut more = Message::answer(query).without_question();
                 for part in 0..50u8 {
-                    let owner = [format!("\x09e{number:08x}").as_bytes(), ORIGIN].concat();
+                    let owner = [format!("\x09e{number:08x}").as_bytes(), origin].concat();
                     more.record(&owner, 1, 1, &[10, 0, 0, part]);
                 }
                 stream.write_all(&frame(&more.0)).await?;
@@ -260,8 +260,13 @@ fn answer_poll(query: &[u8], script: &mut Script, udp: bool) -> Vec<u8> {
         Poll::NoSoa => return message.0,
         _ => {}
     }
-    message.record(ORIGIN, SOA, 1, &soa(script.announced.unwrap_or(script.serial)));
+    message.record(question_name(query), SOA, 1, &soa(script.announced.unwrap_or(script.serial)));
     message.0
+}
+
+/// The name in a query without anything behind its question.
+fn question_name(query: &[u8]) -> &[u8] {
+    &query[12..query.len() - 4]
 }
 
 fn soa(serial: u32) -> Vec<u8> {

@@ -17,6 +17,27 @@ pub struct Output {
     pub stderr: String,
 }
 
+/// What a configuration says beside ports and paths.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server's name.
+    pub name: String,
+    /// The listen addresses; `{port}` stands for the daemon's port.
+    pub listen: Vec<String>,
+    /// Further lines of `[server]`.
+    pub server: String,
+    /// The part that follows `[server]`, `[metrics]`, `[control]` and `[log]`.
+    pub plan: String,
+}
+
+impl Settings {
+    /// A server on 127.0.0.1 with a plan and defaults for all else.
+    pub fn new(plan: &str) -> Settings {
+        let listen = vec!["127.0.0.1:{port}".to_string()];
+        Settings { name: "ns1.test".to_string(), listen, server: String::new(), plan: plan.to_string() }
+    }
+}
+
 /// A running daemon with its own configuration, control socket and metrics port.
 pub struct Aggregator {
     process: Process,
@@ -36,10 +57,15 @@ impl Aggregator {
 
     /// Starts the daemon with its files in a folder of its own.
     pub fn start_in(home: &Path, plan: &str) -> Aggregator {
+        Aggregator::start_with(home, &Settings::new(plan))
+    }
+
+    /// Starts the daemon with its files in a folder of its own and other settings of the server.
+    pub fn start_with(home: &Path, settings: &Settings) -> Aggregator {
         let mut ports = [Port::reserve(), Port::reserve()];
         let (address, metrics) = (ports[0].address(), ports[1].address());
         let (configuration, socket) = (home.join("aggregator.toml"), home.join("control"));
-        write_file(&configuration, &configuration_text(address, metrics, &socket, plan));
+        write_file(&configuration, &configuration_text(address.port(), metrics, &socket, settings));
         let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
         command.args(["run", "-c"]).arg(&configuration).current_dir(home);
         for port in &mut ports {
@@ -66,7 +92,18 @@ impl Aggregator {
 
     /// Replaces the plan in the configuration file without telling the daemon.
     pub fn write_plan(&self, plan: &str) {
-        write_file(&self.configuration, &configuration_text(self.address, self.metrics, &self.socket, plan));
+        self.write_settings(&Settings::new(plan));
+    }
+
+    /// Replaces all settings in the configuration file without telling the daemon.
+    pub fn write_settings(&self, settings: &Settings) {
+        let text = configuration_text(self.address.port(), self.metrics, &self.socket, settings);
+        write_file(&self.configuration, &text);
+    }
+
+    /// Id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Runs a client verb against this daemon.
@@ -128,10 +165,13 @@ pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
 }
 
 /// The whole configuration around a plan.
-fn configuration_text(address: SocketAddr, metrics: SocketAddr, socket: &Path, plan: &str) -> String {
-    let socket = socket.display();
+fn configuration_text(port: u16, metrics: SocketAddr, socket: &Path, settings: &Settings) -> String {
+    let Settings { name, listen, server, plan } = settings;
+    let listen: Vec<String> =
+        listen.iter().map(|text| format!("\"{}\"", text.replace("{port}", &port.to_string()))).collect();
+    let (listen, socket) = (listen.join(", "), socket.display());
     format!(
-        "[server]\nname = \"ns1.test\"\nlisten = [\"{address}\"]\n\n[metrics]\nlisten = \"{metrics}\"\n\n\
+        "[server]\nname = \"{name}\"\nlisten = [{listen}]\n{server}\n[metrics]\nlisten = \"{metrics}\"\n\n\
          [control]\nsocket = \"{socket}\"\n\n[log]\nlevel = \"info\"\n\n{plan}"
     )
 }

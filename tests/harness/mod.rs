@@ -24,7 +24,7 @@ mod record;
 mod text;
 mod wait;
 
-pub use aggregator::{Aggregator, Output, run_verb};
+pub use aggregator::{Aggregator, Output, Settings, run_verb};
 pub use client::{Client, Query, decode, read_frame, write_frame};
 pub use dname::Dname;
 pub use folder::{Folder, write_file};

@@ -33,6 +33,11 @@ impl Process {
         Process { name: name.to_string(), child, log: log.to_path_buf() }
     }
 
+    /// Id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal to the process itself.
     pub fn signal(&self, signal: i32) {
         // SAFETY: plain system call; the child has not been waited for, so that its id is still its own.
