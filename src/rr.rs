@@ -37,6 +37,7 @@ pub mod rtype {
     pub const CDS: u16 = 59;
     pub const CDNSKEY: u16 = 60;
     pub const ZONEMD: u16 = 63;
+    pub const TSIG: u16 = 250;
     pub const IXFR: u16 = 251;
     pub const AXFR: u16 = 252;
     pub const MAILB: u16 = 253;

@@ -9,8 +9,9 @@
 //! Cost: O(records of the zone) for a transfer, otherwise O(records of the answer).
 
 use super::message::{AA, Query, Rcode, Response, Section, TC};
-use super::zone::{Data, NS_TTL, RECORD_TTL, Zone, kind};
+use super::zone::{Data, NS_TTL, RECORD_TTL, Zone};
 use crate::name::{self, Name};
+use crate::rr::rtype;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub fn answer_stream(zones: &Zones, query: &Query) -> Option<Vec<Vec<u8>>> {
         return Some(vec![answer_lookup(zones, query).0.finish()]);
     }
     // An IXFR without the SOA of the client (RFC 1995 section 3) stops CNS.
-    if query.kind == kind::IXFR && !query.has_soa {
+    if query.kind == rtype::IXFR && !query.has_soa {
         return None;
     }
     match find_zone(zones, query) {
@@ -114,13 +115,13 @@ fn answer_lookup(zones: &Zones, query: &Query) -> (Response, u16, Rcode) {
     let name = query.name.to_lowercase();
     if name.as_wire() == origin {
         return match query.kind {
-            kind::SOA => {
+            rtype::SOA => {
                 let mut response = Response::new(query, AA, Rcode::NoError);
                 response.push(Section::Answer, origin, RECORD_TTL, &zone.soa());
                 push_name_servers(&mut response, Section::Authority, zone);
                 (response, AA, Rcode::NoError)
             }
-            kind::NS => {
+            rtype::NS => {
                 let mut response = Response::new(query, 0, Rcode::NoError);
                 push_name_servers(&mut response, Section::Answer, zone);
                 (response, 0, Rcode::NoError)

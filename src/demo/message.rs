@@ -7,8 +7,9 @@
 //! Invariants: reading never panics, whatever the bytes; a pointer never exceeds 14 bits.
 //! Cost: O(octets of the message); a name is hashed once for each of its labels.
 
-use super::zone::{Data, kind};
+use super::zone::Data;
 use crate::name::{self, NameBuf};
+use crate::rr::rtype;
 use std::collections::HashMap;
 
 /// Authoritative answer.
@@ -27,17 +28,17 @@ const LARGEST_PAYLOAD: u16 = 1470;
 const HEADER_BYTES: usize = 12;
 /// The types whose records CNS can read in a question.
 const READABLE: [u16; 11] = [
-    kind::A,
-    kind::NS,
-    kind::CNAME,
-    kind::SOA,
-    kind::PTR,
-    kind::MX,
-    kind::TXT,
-    kind::AAAA,
-    kind::SRV,
-    kind::OPT,
-    kind::TSIG,
+    rtype::A,
+    rtype::NS,
+    rtype::CNAME,
+    rtype::SOA,
+    rtype::PTR,
+    rtype::MX,
+    rtype::TXT,
+    rtype::AAAA,
+    rtype::SRV,
+    rtype::OPT,
+    rtype::TSIG,
 ];
 
 /// Why a message gets no answer.
@@ -102,10 +103,10 @@ impl Query {
             if !READABLE.contains(&kind) {
                 return Err(Unanswered::Unreadable);
             }
-            if kind == kind::OPT {
+            if kind == rtype::OPT {
                 query.payload = Some(read_u16(message, start + 2)?);
             }
-            if index == answers && authorities > 0 && kind == kind::SOA {
+            if index == answers && authorities > 0 && kind == rtype::SOA {
                 query.has_soa = true;
             }
             position = start + 10 + usize::from(read_u16(message, start + 8)?);
@@ -118,7 +119,7 @@ impl Query {
 
     /// Whether the question is for a zone transfer.
     pub fn wants_transfer(&self) -> bool {
-        matches!(self.kind, kind::AXFR | kind::IXFR)
+        matches!(self.kind, rtype::AXFR | rtype::IXFR)
     }
 
     /// The largest answer over UDP: 512 octets without EDNS (RFC 1035 section 4.2.1).
@@ -200,7 +201,7 @@ impl Response {
         if let Some(payload) = self.payload {
             self.count(Section::Additional);
             self.bytes.push(0);
-            self.put_u16(kind::OPT);
+            self.put_u16(rtype::OPT);
             self.put_u16(payload);
             // Version 0, no flags, no options.
             self.bytes.extend_from_slice(&[0; 6]);

@@ -7,8 +7,9 @@
 
 use super::answer::{Zones, answer_datagram, answer_stream};
 use super::message::{Query, Unanswered};
-use super::zone::{Zone, kind};
+use super::zone::Zone;
 use crate::name::Name;
+use crate::rr::rtype;
 use arc_swap::ArcSwap;
 use std::io;
 use std::net::SocketAddr;
@@ -91,7 +92,7 @@ impl Primary {
         // Opcode 4 is NOTIFY.
         let mut message = [id, 4 << 11, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
         message.extend_from_slice(origin.as_wire());
-        message.extend([kind::SOA, 1].map(u16::to_be_bytes).concat());
+        message.extend([rtype::SOA, 1].map(u16::to_be_bytes).concat());
         self.socket.send_to(&message, secondary).await.map(|_| ())
     }
 }

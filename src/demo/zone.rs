@@ -7,6 +7,7 @@
 //! Cost: O(records) to make, O(1) to find a node.
 
 use crate::name::Name;
+use crate::rr::rtype;
 use crate::serial::Serial;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -43,33 +44,16 @@ impl Data {
     /// The TYPE code (RFC 1035 section 3.2.2, RFC 3596, RFC 2782).
     pub fn kind(&self) -> u16 {
         match self {
-            Data::A(_) => kind::A,
-            Data::Ns(_) => kind::NS,
-            Data::Cname(_) => kind::CNAME,
-            Data::Soa { .. } => kind::SOA,
-            Data::Ptr(_) => kind::PTR,
-            Data::Txt(_) => kind::TXT,
-            Data::Aaaa(_) => kind::AAAA,
-            Data::Srv { .. } => kind::SRV,
+            Data::A(_) => rtype::A,
+            Data::Ns(_) => rtype::NS,
+            Data::Cname(_) => rtype::CNAME,
+            Data::Soa { .. } => rtype::SOA,
+            Data::Ptr(_) => rtype::PTR,
+            Data::Txt(_) => rtype::TXT,
+            Data::Aaaa(_) => rtype::AAAA,
+            Data::Srv { .. } => rtype::SRV,
         }
     }
-}
-
-/// TYPE and QTYPE codes.
-pub mod kind {
-    pub const A: u16 = 1;
-    pub const NS: u16 = 2;
-    pub const CNAME: u16 = 5;
-    pub const SOA: u16 = 6;
-    pub const PTR: u16 = 12;
-    pub const MX: u16 = 15;
-    pub const TXT: u16 = 16;
-    pub const AAAA: u16 = 28;
-    pub const SRV: u16 = 33;
-    pub const OPT: u16 = 41;
-    pub const TSIG: u16 = 250;
-    pub const IXFR: u16 = 251;
-    pub const AXFR: u16 = 252;
 }
 
 /// What the apex says besides the serial; comes from the configuration of CNS and not from its data.

@@ -44,7 +44,7 @@ fn transfers_are_those_of_cns_octet_by_octet() {
             let genuine = unhex(message["wire"].as_str().unwrap());
             let zone = zone_of(&rows(&read(&genuine).answers));
             let id = u16::from_be_bytes([genuine[0], genuine[1]]);
-            assert!(stream(&zones([zone]), &ask(id, origin, kind::AXFR)) == [genuine], "{origin}");
+            assert!(stream(&zones([zone]), &ask(id, origin, rtype::AXFR)) == [genuine], "{origin}");
             compared += 1;
         }
     }
@@ -102,7 +102,7 @@ fn a_large_transfer_takes_messages_of_just_over_500_answers() {
     let model = zone.nodes().to_vec();
     let zones = zones([zone]);
     for edns in [false, true] {
-        let mut question = ask(77, ZONE, kind::AXFR);
+        let mut question = ask(77, ZONE, rtype::AXFR);
         // RD, AD and CD come back.
         question[2..4].copy_from_slice(&[0x01, 0x30]);
         if edns {
@@ -132,13 +132,13 @@ fn a_large_transfer_takes_messages_of_just_over_500_answers() {
 fn an_incremental_transfer_is_the_whole_zone() {
     let zones = zones([large()]);
     let serial = zones.values().next().unwrap().serial().0;
-    let whole = stream(&zones, &ask(1, ZONE, kind::AXFR));
+    let whole = stream(&zones, &ask(1, ZONE, rtype::AXFR));
     for from in [serial, serial - 1, 0] {
-        let answers = stream(&zones, &with_soa(ask(1, ZONE, kind::IXFR), from));
+        let answers = stream(&zones, &with_soa(ask(1, ZONE, rtype::IXFR), from));
         assert_eq!(answers.len(), whole.len());
         assert_eq!(read(&answers[0]).answers, read(&whole[0]).answers);
     }
-    assert!(answer_stream(&zones, &Query::read(&ask(1, ZONE, kind::IXFR)).unwrap()).is_none());
+    assert!(answer_stream(&zones, &Query::read(&ask(1, ZONE, rtype::IXFR)).unwrap()).is_none());
 }
 
 #[test]
@@ -146,35 +146,35 @@ fn what_does_not_fit_a_datagram_is_truncated_to_nothing() {
     let zones = zones([large()]);
     let datagram = |message: Vec<u8>| answer_datagram(&zones, &Query::read(&message).unwrap());
     for (question, authoritative) in [
-        (ask(1, ZONE, kind::AXFR), false),
-        (with_edns(ask(1, ZONE, kind::AXFR), 4096), false),
-        (with_soa(ask(1, ZONE, kind::IXFR), 1), false),
-        (with_edns(ask(1, &format!("web.svc.acme.{ZONE}"), kind::A), 4096), true),
+        (ask(1, ZONE, rtype::AXFR), false),
+        (with_edns(ask(1, ZONE, rtype::AXFR), 4096), false),
+        (with_soa(ask(1, ZONE, rtype::IXFR), 1), false),
+        (with_edns(ask(1, &format!("web.svc.acme.{ZONE}"), rtype::A), 4096), true),
     ] {
         let answer = read(&datagram(question).unwrap());
         assert!(answer.metadata.truncation && answer.queries.len() == 1 && answer.edns.is_none());
         assert_eq!((answer.answers.len(), answer.authorities.len()), (0, 0));
         assert_eq!(answer.metadata.authoritative, authoritative);
     }
-    let soa = read(&datagram(ask(1, ZONE, kind::SOA)).unwrap());
+    let soa = read(&datagram(ask(1, ZONE, rtype::SOA)).unwrap());
     assert!(soa.metadata.authoritative && !soa.metadata.truncation);
     assert_eq!((soa.answers.len(), soa.authorities.len()), (1, 2));
     // CNS stops when a client takes less than its own question.
-    assert_eq!(datagram(with_edns(ask(1, ZONE, kind::SOA), 20)), None);
+    assert_eq!(datagram(with_edns(ask(1, ZONE, rtype::SOA), 20)), None);
 }
 
 #[test]
 fn names_outside_all_zones_fail_and_names_below_transfer_the_zone() {
     let zones = zones([large()]);
     for name in ["us-west-9.cns.example.com", "cns.example.com", ".", "xus-west-1.cns.example.com"] {
-        for kind in [kind::AXFR, kind::SOA] {
+        for kind in [rtype::AXFR, rtype::SOA] {
             let answer = read(&stream(&zones, &ask(1, name, kind))[0]);
             assert_eq!(answer.metadata.response_code, ResponseCode::ServFail, "{name}");
             assert!(!answer.metadata.authoritative);
         }
     }
-    let below = stream(&zones, &ask(1, &format!("nope.{ZONE}"), kind::AXFR));
-    assert_eq!(below.len(), stream(&zones, &ask(1, ZONE, kind::AXFR)).len());
+    let below = stream(&zones, &ask(1, &format!("nope.{ZONE}"), rtype::AXFR));
+    assert_eq!(below.len(), stream(&zones, &ask(1, ZONE, rtype::AXFR)).len());
 }
 
 #[test]
@@ -189,14 +189,14 @@ fn chains_of_aliases_end() {
         [alias("a.z", "b.z"), alias("b.z", "a.z"), alias("c.z", "gone.z")],
     );
     let zones = zones([zone]);
-    assert_eq!(read(&stream(&zones, &ask(1, "a.z", kind::A))[0]).answers.len(), LONGEST_CHAIN);
-    assert_eq!(read(&stream(&zones, &ask(1, "c.z", kind::A))[0]).answers.len(), 1);
+    assert_eq!(read(&stream(&zones, &ask(1, "a.z", rtype::A))[0]).answers.len(), LONGEST_CHAIN);
+    assert_eq!(read(&stream(&zones, &ask(1, "c.z", rtype::A))[0]).answers.len(), 1);
 }
 
 #[test]
 fn unreadable_messages_are_told_apart_and_never_panic() {
     use super::super::message::Unanswered::{Opcode, Response, Unreadable};
-    let question = with_edns(with_soa(ask(1, ZONE, kind::IXFR), 1), 1232);
+    let question = with_edns(with_soa(ask(1, ZONE, rtype::IXFR), 1), 1232);
     let change = |at: usize, to: u8| {
         let mut message = question.clone();
         message[at] = to;
@@ -208,7 +208,7 @@ fn unreadable_messages_are_told_apart_and_never_panic() {
     assert_eq!(Query::read(&change(5, 0)).unwrap_err(), Unreadable);
     assert_eq!(Query::read(&change(5, 2)).unwrap_err(), Unreadable);
     // An authority record of a type outside the library of CNS: 48 is DNSKEY.
-    let kind_at = ask(1, ZONE, kind::IXFR).len() + 3;
+    let kind_at = ask(1, ZONE, rtype::IXFR).len() + 3;
     assert_eq!(Query::read(&change(kind_at, 48)).unwrap_err(), Unreadable);
     for length in 0..question.len() {
         assert_eq!(Query::read(&question[..length]).unwrap_err(), Unreadable, "{length}");

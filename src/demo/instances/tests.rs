@@ -1,8 +1,8 @@
 //! The model against the CNS contract and a zone that CNS made.
 
 use super::super::oracle;
-use super::super::zone::kind;
 use super::*;
+use crate::rr::rtype;
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -78,7 +78,7 @@ fn a_service_lists_every_address_and_repeats_srv_for_each() {
     for owner in ["acme", ACME.uuid] {
         let web = at(&zone, &format!("web.svc.{owner}"));
         // Three instances, the first with two addresses.
-        assert_eq!((count(web, kind::A), count(web, kind::AAAA), count(web, kind::TXT)), (3, 1, 3));
+        assert_eq!((count(web, rtype::A), count(web, rtype::AAAA), count(web, rtype::TXT)), (3, 1, 3));
         let targets: Vec<String> = web
             .iter()
             .filter_map(|data| match data {
@@ -89,12 +89,12 @@ fn a_service_lists_every_address_and_repeats_srv_for_each() {
             .collect();
         let target = |alias: &str| format!("{alias}.inst.acme.us-west-1.cns.example.com.");
         assert_eq!(targets, [target("web-0"), target("web-0"), target("web-1"), target("web-2")]);
-        assert_eq!(count(at(&zone, &format!("api.svc.{owner}")), kind::SRV), 0);
+        assert_eq!(count(at(&zone, &format!("api.svc.{owner}")), rtype::SRV), 0);
         assert_eq!(at(&zone, &format!("web-0.inst.{owner}")).len(), 3);
         assert_eq!(at(&zone, &format!("_acme-challenge.web.svc.{owner}")).len(), 2);
     }
-    assert_eq!(count(at(&zone, "cmon"), kind::A), 1);
-    let below_cmon = zone.nodes().iter().filter(|node| node.records[0].kind() == kind::CNAME).count();
+    assert_eq!(count(at(&zone, "cmon"), rtype::A), 1);
+    let below_cmon = zone.nodes().iter().filter(|node| node.records[0].kind() == rtype::CNAME).count();
     assert_eq!(below_cmon, model.instances().len() + COMPUTE_NODES);
 }
 
@@ -106,7 +106,7 @@ fn an_instance_out_of_service_keeps_its_own_names() {
     let uuid = model.instances()[0].uuid.clone();
     assert!(!model.instances()[0].is_up());
     let web = at(&zone, "web.svc.acme");
-    assert_eq!((count(web, kind::A), count(web, kind::AAAA), count(web, kind::SRV)), (2, 0, 2));
+    assert_eq!((count(web, rtype::A), count(web, rtype::AAAA), count(web, rtype::SRV)), (2, 0, 2));
     assert!(texts(web).contains(&format!("verifying:{uuid}")));
     assert!(!texts(web).contains(&uuid));
     assert_eq!(at(&zone, "web-0.inst.acme").len(), 3);
@@ -115,7 +115,7 @@ fn an_instance_out_of_service_keeps_its_own_names() {
     assert_eq!(model.zone().nodes(), datacenter().zone().nodes());
     // Accounts of the operator are forced on.
     assert!(model.set_up("cmon-0", false, noon()));
-    assert_eq!(count(at(&model.zone(), "cmon"), kind::A), 1);
+    assert_eq!(count(at(&model.zone(), "cmon"), rtype::A), 1);
 }
 
 #[test]

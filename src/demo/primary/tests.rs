@@ -51,14 +51,14 @@ async fn a_transfer_carries_what_the_model_publishes() {
     let mut model = model();
     let primary = start(&model).await;
     let mut stream = TcpStream::connect(primary.address()).await.unwrap();
-    assert_eq!(transfer(&mut stream, &ask(1, ZONE, kind::AXFR)).await.nodes(), model.zone().nodes());
+    assert_eq!(transfer(&mut stream, &ask(1, ZONE, rtype::AXFR)).await.nodes(), model.zone().nodes());
     // The same connection, a new version, several messages.
     model.scale_up("web", 100, UNIX_EPOCH);
     primary.publish(model.zone());
-    let second = transfer(&mut stream, &with_soa(ask(2, ZONE, kind::IXFR), 1)).await;
+    let second = transfer(&mut stream, &with_soa(ask(2, ZONE, rtype::IXFR), 1)).await;
     assert_eq!((second.nodes(), second.serial()), (model.zone().nodes(), model.serial()));
     let udp = client(&primary).await;
-    let soa = read(&exchange(&udp, &ask(3, ZONE, kind::SOA)).await);
+    let soa = read(&exchange(&udp, &ask(3, ZONE, rtype::SOA)).await);
     assert_eq!(rows(&soa.answers)[0].2, model.zone().soa());
 }
 
@@ -68,13 +68,13 @@ async fn questions_that_arrive_together_are_all_answered() {
     let primary = start(&model).await;
     let mut stream = TcpStream::connect(primary.address()).await.unwrap();
     for id in 1..=3 {
-        write_message(&mut stream, &ask(id, ZONE, kind::SOA)).await.unwrap();
+        write_message(&mut stream, &ask(id, ZONE, rtype::SOA)).await.unwrap();
     }
     // Silence for another opcode does not end the connection.
-    let mut status = ask(4, ZONE, kind::SOA);
+    let mut status = ask(4, ZONE, rtype::SOA);
     status[2] = 2 << 3;
     write_message(&mut stream, &status).await.unwrap();
-    write_message(&mut stream, &ask(5, ZONE, kind::SOA)).await.unwrap();
+    write_message(&mut stream, &ask(5, ZONE, rtype::SOA)).await.unwrap();
     for id in [1, 2, 3, 5] {
         assert_eq!(read(&read_message(&mut stream).await.unwrap()).metadata.id, id);
     }
@@ -84,7 +84,7 @@ async fn questions_that_arrive_together_are_all_answered() {
 async fn an_idle_connection_is_closed_after_five_seconds() {
     let primary = start(&model()).await;
     let mut stream = TcpStream::connect(primary.address()).await.unwrap();
-    transfer(&mut stream, &ask(1, ZONE, kind::AXFR)).await;
+    transfer(&mut stream, &ask(1, ZONE, rtype::AXFR)).await;
     let since = Instant::now();
     assert!(is_closed(&mut stream).await);
     assert!(since.elapsed() > IDLE - Duration::from_millis(500), "{:?}", since.elapsed());
@@ -95,7 +95,7 @@ async fn a_primary_that_is_away_answers_nothing_and_comes_back() {
     let model = model();
     let primary = start(&model).await;
     let mut open = TcpStream::connect(primary.address()).await.unwrap();
-    transfer(&mut open, &ask(1, ZONE, kind::AXFR)).await;
+    transfer(&mut open, &ask(1, ZONE, rtype::AXFR)).await;
     primary.set_away(true);
     assert!(primary.is_away());
     assert!(is_closed(&mut open).await);
@@ -103,27 +103,27 @@ async fn a_primary_that_is_away_answers_nothing_and_comes_back() {
         assert!(is_closed(&mut fresh).await);
     }
     let udp = client(&primary).await;
-    udp.send(&ask(2, ZONE, kind::SOA)).await.unwrap();
+    udp.send(&ask(2, ZONE, rtype::SOA)).await.unwrap();
     let mut buffer = [0; 512];
     assert!(timeout(Duration::from_millis(300), udp.recv(&mut buffer)).await.is_err());
     primary.set_away(false);
     let udp = client(&primary).await;
-    assert_eq!(read(&exchange(&udp, &ask(3, ZONE, kind::SOA)).await).metadata.id, 3);
+    assert_eq!(read(&exchange(&udp, &ask(3, ZONE, rtype::SOA)).await).metadata.id, 3);
     let mut stream = TcpStream::connect(primary.address()).await.unwrap();
-    assert_eq!(transfer(&mut stream, &ask(4, ZONE, kind::AXFR)).await.serial(), model.serial());
+    assert_eq!(transfer(&mut stream, &ask(4, ZONE, rtype::AXFR)).await.serial(), model.serial());
 }
 
 #[tokio::test]
 async fn bad_messages_close_a_connection_and_harm_no_other() {
     let primary = start(&model()).await;
     let udp = client(&primary).await;
-    let lacks_soa = ask(1, ZONE, kind::IXFR);
+    let lacks_soa = ask(1, ZONE, rtype::IXFR);
     for bad in [&[][..], &[0; 11], &[0xff; 40], &lacks_soa] {
         let mut stream = TcpStream::connect(primary.address()).await.unwrap();
         write_message(&mut stream, bad).await.unwrap();
         assert!(is_closed(&mut stream).await, "{bad:?}");
         udp.send(bad).await.unwrap();
-        assert_eq!(read(&exchange(&udp, &ask(8, ZONE, kind::SOA)).await).metadata.id, 8);
+        assert_eq!(read(&exchange(&udp, &ask(8, ZONE, rtype::SOA)).await).metadata.id, 8);
     }
 }
 
@@ -136,12 +136,12 @@ async fn notify_has_the_form_of_cns() {
     let mut buffer = [0; 512];
     let (length, from) = timeout(IDLE, secondary.recv_from(&mut buffer)).await.unwrap().unwrap();
     assert_eq!(from, primary.address());
-    let mut expected = ask(u16::from_be_bytes([buffer[0], buffer[1]]), ZONE, kind::SOA);
+    let mut expected = ask(u16::from_be_bytes([buffer[0], buffer[1]]), ZONE, rtype::SOA);
     expected[2] = 4 << 3;
     assert_eq!(&buffer[..length], expected);
     // The reply is no question.
     buffer[2] |= 0x80;
     secondary.send_to(&buffer[..length], from).await.unwrap();
     let udp = client(&primary).await;
-    assert_eq!(read(&exchange(&udp, &ask(8, ZONE, kind::SOA)).await).metadata.id, 8);
+    assert_eq!(read(&exchange(&udp, &ask(8, ZONE, rtype::SOA)).await).metadata.id, 8);
 }
