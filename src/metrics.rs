@@ -66,11 +66,13 @@ impl QueryCounters {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The counters that one query moves.
     fn chosen(&self, transport: Transport, rcode: u16, truncated: bool) -> [Option<&AtomicU64>; 3] {
         let response = &self.responses[usize::from(rcode).min(RCODES.len() - 1)];
         [Some(&self.queries[transport as usize]), Some(response), truncated.then_some(&self.truncated)]
     }
 
+    /// Pairs every counter of two blocks.
     fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
         let all = |block: &'a QueryCounters| {
             block.queries.iter().chain(&block.responses).chain([&block.truncated, &block.dropped])
@@ -96,8 +98,7 @@ struct QueryCollector {
 
 impl QueryCollector {
     /// Sums the blocks; those whose thread has ended are folded into the first, which has no thread.
-    fn sum(&self) -> QueryCounters {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+    fn sum(blocks: &mut Vec<Arc<QueryCounters>>) -> QueryCounters {
         let total = QueryCounters::default();
         for block in blocks.iter() {
             total.each(block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
@@ -118,7 +119,9 @@ impl Collector for QueryCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let total = self.sum();
+        // Held to the end: two scrapes at once must not set the families under each other.
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = QueryCollector::sum(&mut blocks);
         let set = |counter: IntCounter, value: &AtomicU64| {
             counter.reset();
             counter.inc_by(value.load(Ordering::Relaxed));
@@ -173,16 +176,19 @@ pub struct Metrics {
 struct Maker(Registry);
 
 impl Maker {
+    /// Registers a family.
     fn add<C: Collector + Clone + 'static>(&self, family: prometheus::Result<C>) -> C {
         let family = family.expect("metric names and labels are valid");
         self.0.register(Box::new(family.clone())).expect("metric names are unique");
         family
     }
 
+    /// Registers counters with labels.
     fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.add(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
+    /// Registers gauges with labels.
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
         self.add(IntGaugeVec::new(Opts::new(name, help), labels))
     }
@@ -366,10 +372,12 @@ fn forget_in<T: MetricVecBuilder + 'static>(family: &MetricVec<T>, zone: &str, g
     }
 }
 
+/// A counter that a collector of its own registers.
 fn counter(name: &str, help: &str) -> IntCounter {
     IntCounter::new(name, help).expect("metric names are valid")
 }
 
+/// Counters with one label that a collector of its own registers.
 fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
     IntCounterVec::new(Opts::new(name, help), &[label]).expect("metric names and labels are valid")
 }

@@ -128,6 +128,7 @@ impl Name {
     }
 }
 
+/// Puts two parts together whose sum is known to fit.
 fn concat(head: &[u8], tail: &[u8]) -> Arc<[u8]> {
     let mut bytes = [0u8; MAX_NAME_BYTES];
     let length = head.len() + tail.len();
@@ -184,7 +185,8 @@ impl NameBuf {
     /// Reads a name from a message, following compression pointers (RFC 1035 section 4.1.4).
     ///
     /// Returns the name and the position after it. Every pointer must point before the place where the name part
-    /// that holds it began, so that a loop is impossible and the cost stays below 255 octets.
+    /// that holds it began, so a loop is impossible; and it must lead to a label or the root, so the cost stays
+    /// below 255 octets: only a message made to cost time strings pointers together.
     pub fn read(message: &[u8], start: usize) -> Result<(NameBuf, usize), NameError> {
         let mut name = NameBuf::root();
         let mut length = 0;
@@ -214,7 +216,7 @@ impl NameBuf {
                 0xc0..=0xff => {
                     let low = *message.get(position + 1).ok_or(NameError::Truncated)?;
                     let target = usize::from(octet & 0x3f) << 8 | usize::from(low);
-                    if target >= barrier {
+                    if target >= barrier || message[target] >= 0xc0 {
                         return Err(NameError::BadPointer);
                     }
                     end.get_or_insert(position + 2);
@@ -412,6 +414,7 @@ impl std::ops::Deref for LabelStarts {
     }
 }
 
+/// The label that begins at an octet.
 fn label_at(wire: &[u8], start: u8) -> &[u8] {
     let start = usize::from(start);
     &wire[start + 1..start + 1 + usize::from(wire[start])]
@@ -435,8 +438,8 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn is_instance_name(wire: &[u8]) -> bool {
     let mut labels = labels(wire);
     let shape = [labels.next(), labels.next(), labels.next()];
-    matches!(shape, [Some(instance), Some(service), Some(protocol)]
-        if !instance.starts_with(b"_") && service.starts_with(b"_")
+    matches!(shape, [Some(_), Some(service), Some(protocol)]
+        if service.starts_with(b"_")
             && (protocol.eq_ignore_ascii_case(b"_tcp") || protocol.eq_ignore_ascii_case(b"_udp")))
 }
 
@@ -530,6 +533,8 @@ mod tests {
         assert_eq!(NameBuf::read(&message, 0).unwrap_err(), NameError::BadPointer);
         assert_eq!(NameBuf::read(&message, 2).unwrap_err(), NameError::BadPointer);
         assert_eq!(NameBuf::read(&message, 6).unwrap_err(), NameError::BadPointer);
+        let to_pointer = [1, b'a', 0, 0xc0, 0, 1, b'b', 0xc0, 3];
+        assert_eq!(NameBuf::read(&to_pointer, 5).unwrap_err(), NameError::BadPointer);
         let good = [1, b'c', 0, 1, b'B', 0xc0, 0];
         let (name, end) = NameBuf::read(&good, 3).unwrap();
         assert_eq!((name.as_wire(), end), ([1, b'B', 1, b'c', 0].as_slice(), 7));

@@ -303,6 +303,7 @@ fn is_cut(rrsets: &[Arc<RRset>], at_origin: bool) -> bool {
     (!at_origin && get(rrsets, rtype::NS).is_some()) || get(rrsets, rtype::DNAME).is_some()
 }
 
+/// Whether the first label is the asterisk (RFC 4592 section 2.1.1).
 fn is_wildcard(name: &Name) -> bool {
     name.as_wire().starts_with(b"\x01*")
 }

@@ -203,7 +203,8 @@ impl<'a> Writer<'a> {
     /// `out` must hold at least 512 octets, which every header, question and OPT record without NSID fit into.
     pub fn new(out: &'a mut [u8], request: &Request, limit: usize, nsid: &[u8]) -> Writer<'a> {
         let opt = match &request.edns {
-            Some(edns) => OPT_BYTES + EDE_BYTES + if edns.nsid { 4 + nsid.len() } else { 0 },
+            // An extended error goes with responses that hold no records, which have room for it.
+            Some(edns) => OPT_BYTES + if edns.nsid { 4 + nsid.len() } else { 0 },
             None => 0,
         };
         let limit = limit.min(out.len()) - opt;
@@ -224,6 +225,7 @@ impl<'a> Writer<'a> {
         writer
     }
 
+    /// Appends bytes that the caller has found to fit.
     fn put(&mut self, bytes: &[u8]) {
         self.out[self.position..self.position + bytes.len()].copy_from_slice(bytes);
         self.position += bytes.len();
@@ -290,6 +292,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Appends an owner name, as a pointer where one reaches.
     fn put_owner(&mut self, owner: &Placed, pointable: bool) {
         if pointable {
             self.put(&(0xc000 | owner.offset as u16).to_be_bytes());

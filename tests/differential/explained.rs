@@ -62,6 +62,18 @@ pub const EXPLAINED: &[Difference] = &[
     Difference { peer: Peer::Knot, name: "follows a DNAME for ANY", rfc: "RFC 8482 section 4.1", applies: follows_any },
     Difference { peer: Peer::Nsd, name: "follows a DNAME for ANY", rfc: "RFC 8482 section 4.1", applies: follows_any },
     Difference {
+        peer: Peer::Knot,
+        name: "asks the zone around for DS though that delegates nothing",
+        rfc: "RFC 8020 section 2",
+        applies: asks_around,
+    },
+    Difference {
+        peer: Peer::Nsd,
+        name: "asks the zone around for DS though that delegates nothing",
+        rfc: "RFC 8020 section 2",
+        applies: asks_around,
+    },
+    Difference {
         peer: Peer::Nsd,
         name: "leaves required glue out without TC",
         rfc: "RFC 9471 section 3.1",
@@ -169,6 +181,14 @@ pub const EXPLAINED: &[Difference] = &[
         },
     },
 ];
+
+/// Whether a peer denies the apex of a zone that it serves, in the words of the zone around it.
+fn asks_around(case: &Case, opinion: &Opinion) -> bool {
+    let own =
+        |records: &[Record]| records.iter().any(|record| record.owner.lower() == case.question.query.name.lower());
+    let facts = &case.expected.facts;
+    facts.apex_ds && facts.nested && own(&case.expected.authority) && !own(&opinion.answer.authority)
+}
 
 /// Whether a peer goes on with the target of a DNAME where any record would do.
 fn follows_any(case: &Case, opinion: &Opinion) -> bool {

@@ -186,7 +186,7 @@ impl World {
         node.iter().filter(|r| matches!(r.rtype, rtype::A | rtype::AAAA)).cloned().collect()
     }
 
-    /// Longest suffix; DS is the business of the zone above (RFC 4035 section 3.1.4.1).
+    /// Longest suffix; DS is the business of the zone above, if that delegates the name (RFC 4035 section 3.1.4.1).
     fn find_zone(&self, name: &Dname, rtype: u16) -> Option<usize> {
         let longest = |start: Option<Dname>| {
             let mut candidate = start;
@@ -200,7 +200,8 @@ impl World {
         };
         let found = longest(Some(name.clone()))?;
         if rtype == rtype::DS && self.trees[found].origin == *name {
-            return longest(name.parent()).or(Some(found));
+            let above = longest(name.parent()).filter(|above| self.trees[*above].delegates(name));
+            return above.or(Some(found));
         }
         Some(found)
     }
@@ -248,6 +249,19 @@ impl Tree {
         }
         path.reverse();
         path
+    }
+
+    /// Whether there is a delegation at or above a name, before any DNAME.
+    fn delegates(&self, name: &Dname) -> bool {
+        for step in self.path(name) {
+            if !self.set(&step, rtype::NS).is_empty() {
+                return true;
+            }
+            if !self.set(&step, rtype::DNAME).is_empty() {
+                return false;
+            }
+        }
+        false
     }
 
     /// The highest delegation at or above a name, unless the question is for DS at that very name.

@@ -1,0 +1,319 @@
+//! Answers to single questions, as short text; what Knot and NSD say is compared in `tests/differential.rs`.
+
+use super::*;
+use crate::name::Name;
+use crate::publish::Identity;
+use crate::serial::Serial;
+use crate::zone::tests::zone;
+use crate::zone::{Loader, Soa};
+use hickory_proto::op::Message;
+
+fn published(zones: &[(&str, &str)]) -> Published {
+    let served = |(origin, text): &(&str, &str)| {
+        let zone = Some(Arc::new(zone(origin, text)));
+        Arc::new(Served { origin: Name::parse(origin).unwrap(), state: State::Ok, zone })
+    };
+    Published::new(identity(), zones.iter().map(served), 1)
+}
+
+fn identity() -> Identity {
+    Identity { name: "ns1.test".into(), version: "aggregator 1".into() }
+}
+
+fn question(name: &str, qtype: u16) -> Vec<u8> {
+    let mut request = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    request.extend_from_slice(NameBuf::parse(name).unwrap().as_wire());
+    request.extend_from_slice(&qtype.to_be_bytes());
+    request.extend_from_slice(&[0, 1]);
+    request
+}
+
+fn with_opt(mut request: Vec<u8>, payload: u16, version: u8, options: &[u8]) -> Vec<u8> {
+    request[11] += 1;
+    request.extend_from_slice(&[0, 0, 41]);
+    request.extend_from_slice(&payload.to_be_bytes());
+    request.extend_from_slice(&[0, version, 0x80, 0, 0, options.len() as u8]);
+    request.extend_from_slice(options);
+    request
+}
+
+fn raw(published: &Published, request: &[u8], datagram: bool) -> Option<(Vec<u8>, Response)> {
+    let mut out = vec![0; 65535];
+    let response = answer(published, request, datagram, 0, &mut out)?;
+    out.truncate(response.length);
+    Some((out, response))
+}
+
+/// Response code, flags and sections in a short form; the decoder prints DNAME targets in base64.
+fn ask(published: &Published, name: &str, qtype: u16) -> String {
+    let (bytes, _) = raw(published, &question(name, qtype), true).unwrap();
+    short(&bytes)
+}
+
+fn short(bytes: &[u8]) -> String {
+    let message = Message::from_vec(bytes).unwrap();
+    let mut text = format!("{:?}", message.metadata.response_code).to_uppercase();
+    if message.metadata.authoritative {
+        text.push_str(" aa");
+    }
+    if message.metadata.truncation {
+        text.push_str(" tc");
+    }
+    for (mark, records) in [("", &message.answers), ("!", &message.authorities), ("+", &message.additionals)] {
+        for record in records {
+            text.push_str(&format!(" {mark}{} {} {};", record.name, record.record_type(), record.data));
+        }
+    }
+    text
+}
+
+const ZONE: &str = "@ 30 SOA 1
+    @ 30 NS ns
+    ns 30 A 192.0.2.53
+    a.ent 30 A 192.0.2.1
+    alias 30 CNAME a.ent
+    nowhere 30 CNAME nothing
+    outside 30 CNAME www.example.
+    loop1 30 CNAME loop2
+    loop2 30 CNAME loop1
+    self 30 CNAME self
+    *.wild 30 A 192.0.2.7
+    x.y.wild 30 A 192.0.2.8
+    d 30 DNAME ent
+    cut 30 NS ns.cut
+    cut 30 NS ns.other.
+    ns.cut 30 A 192.0.2.99
+    s 30 SRV 80 ns
+    i._x._tcp 30 SRV 80 ns
+    i._x._tcp 30 TXT txtvers=1
+    i._x._tcp 30 A 192.0.2.3";
+
+#[test]
+fn names_types_and_their_absence() {
+    let published = published(&[("z.", ZONE)]);
+    for (name, qtype, expected) in [
+        ("a.ent.z", rtype::A, "NOERROR aa a.ent.z. A 192.0.2.1;"),
+        ("ent.z", rtype::A, "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("b.ent.z", rtype::A, "NXDOMAIN aa !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("a.ent.z", rtype::TXT, "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("other", rtype::A, "REFUSED"),
+        ("q.wild.z", rtype::A, "NOERROR aa q.wild.z. A 192.0.2.7;"),
+        ("q.y.wild.z", rtype::A, "NXDOMAIN aa !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("y.wild.z", rtype::A, "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("s.z", rtype::SRV, "NOERROR aa s.z. SRV 0 10 80 ns.z.; +ns.z. A 192.0.2.53;"),
+        ("z", rtype::NS, "NOERROR aa z. NS ns.z.; +ns.z. A 192.0.2.53;"),
+        ("z", rtype::AXFR, "REFUSED"),
+    ] {
+        assert_eq!(ask(&published, name, qtype), expected, "{name} {qtype}");
+    }
+}
+
+#[test]
+fn aliases_are_followed_to_their_end() {
+    let published = published(&[("z.", ZONE), ("e.", "@ 30 SOA 2\nx 30 CNAME alias.z.\ny 30 CNAME gone.z.")]);
+    for (name, qtype, expected) in [
+        ("alias.z", rtype::A, "NOERROR aa alias.z. CNAME a.ent.z.; a.ent.z. A 192.0.2.1;"),
+        ("alias.z", rtype::CNAME, "NOERROR aa alias.z. CNAME a.ent.z.;"),
+        ("alias.z", rtype::ANY, "NOERROR aa alias.z. CNAME a.ent.z.;"),
+        ("nowhere.z", rtype::A, "NXDOMAIN aa nowhere.z. CNAME nothing.z.; !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("outside.z", rtype::A, "NOERROR aa outside.z. CNAME www.example.;"),
+        ("loop1.z", rtype::A, "NOERROR aa loop1.z. CNAME loop2.z.; loop2.z. CNAME loop1.z.;"),
+        ("self.z", rtype::A, "NOERROR aa self.z. CNAME self.z.;"),
+        ("x.e", rtype::A, "NOERROR aa x.e. CNAME alias.z.; alias.z. CNAME a.ent.z.; a.ent.z. A 192.0.2.1;"),
+        ("y.e", rtype::A, "NXDOMAIN aa y.e. CNAME gone.z.; !z. SOA ns. h. 1 30 60 2592000 30;"),
+        ("a.d.z", rtype::A, "NOERROR aa d.z. DNAME A2VudAF6AA==; a.d.z. CNAME a.ent.z.; a.ent.z. A 192.0.2.1;"),
+        ("a.d.z", rtype::CNAME, "NOERROR aa d.z. DNAME A2VudAF6AA==; a.d.z. CNAME a.ent.z.;"),
+        ("d.z", rtype::DNAME, "NOERROR aa d.z. DNAME A2VudAF6AA==;"),
+        ("d.z", rtype::A, "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;"),
+    ] {
+        assert_eq!(ask(&published, name, qtype), expected, "{name} {qtype}");
+    }
+}
+
+#[test]
+fn a_dname_that_makes_too_long_a_name_is_yxdomain() {
+    let target = format!("{0}.{0}.{0}.z.", "t".repeat(63));
+    let published = published(&[("z.", &format!("@ 30 SOA 1\nd 30 DNAME {target}"))]);
+    let answer = ask(&published, &format!("{}.d.z", "q".repeat(63)), rtype::A);
+    assert!(answer.starts_with("YXDOMAIN aa d.z. DNAME ") && answer.matches(';').count() == 1, "{answer}");
+}
+
+#[test]
+fn delegations_are_referred_with_glue() {
+    let published = published(&[("z.", ZONE)]);
+    let referral = "NOERROR !cut.z. NS ns.cut.z.; !cut.z. NS ns.other.; +ns.cut.z. A 192.0.2.99;";
+    for name in ["cut.z", "ns.cut.z", "deep.below.cut.z"] {
+        assert_eq!(ask(&published, name, rtype::A), referral, "{name}");
+    }
+    assert_eq!(ask(&published, "cut.z", rtype::DS), "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;");
+    assert_eq!(ask(&published, "x.cut.z", rtype::DS), referral);
+}
+
+#[test]
+fn ds_at_an_origin_is_the_parents() {
+    let published = published(&[("z.", "@ 30 SOA 1\nc 30 NS ns.c"), ("c.z.", "@ 30 SOA 2")]);
+    assert_eq!(ask(&published, "c.z", rtype::DS), "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;");
+    assert_eq!(ask(&published, "z", rtype::DS), "NOERROR aa !z. SOA ns. h. 1 30 60 2592000 30;");
+}
+
+#[test]
+fn any_gives_one_set_but_a_service_instance_whole() {
+    let published = published(&[("z.", ZONE)]);
+    assert_eq!(ask(&published, "ns.z", rtype::ANY), "NOERROR aa ns.z. A 192.0.2.53;");
+    let instance = ask(&published, "i._x._tcp.z", rtype::ANY);
+    assert_eq!(instance, "NOERROR aa i._x._tcp.z. TXT txtvers=1; i._x._tcp.z. SRV 0 10 80 ns.z.; +ns.z. A 192.0.2.53;");
+}
+
+#[test]
+fn zones_without_valid_data_are_servfail_with_the_reason() {
+    let origin = Name::parse("z").unwrap();
+    for (state, code) in [(State::NotReady, 14), (State::Expired, 24)] {
+        let zone = Some(Arc::new(zone("z.", ZONE)));
+        let published = Published::new(identity(), [Arc::new(Served { origin: origin.clone(), state, zone })], 1);
+        let (bytes, response) = raw(&published, &with_opt(question("a.z", rtype::A), 1232, 0, &[]), true).unwrap();
+        assert_eq!(response.rcode, rcode::SERVFAIL);
+        assert_eq!(bytes[bytes.len() - 6..], [0, 15, 0, 2, 0, code]);
+    }
+}
+
+#[test]
+fn odd_requests_get_the_error_that_fits() {
+    let published = published(&[("z.", ZONE)]);
+    let plain = question("a.ent.z", rtype::A);
+    let edit = |at: usize, value: u8| {
+        let mut request = plain.clone();
+        request[at] = value;
+        request
+    };
+    let opt = |payload, version, options: &[u8]| with_opt(plain.clone(), payload, version, options);
+    let mut two_opts = with_opt(opt(512, 0, &[]), 512, 0, &[]);
+    for (what, request, rcode) in [
+        ("opcode", edit(2, 5 << 3), rcode::NOTIMP),
+        ("no question", plain[..12].iter().map(|b| if *b == 1 { 0 } else { *b }).collect(), rcode::FORMERR),
+        ("two questions", edit(5, 2), rcode::FORMERR),
+        ("pointer", [&plain[..12], &[0xc0, 0x0c, 0, 1, 0, 1]].concat(), rcode::FORMERR),
+        ("long label", [&plain[..12], &[0x40], &plain[13..]].concat(), rcode::FORMERR),
+        ("class", edit(plain.len() - 1, 255), rcode::REFUSED),
+        ("bad version", opt(1232, 1, &[]), rcode::BADVERS),
+        ("bad option", opt(1232, 0, &[0, 10, 0, 8, 1]), rcode::FORMERR),
+        ("two OPT", two_opts.split_off(0), rcode::FORMERR),
+        ("missing record", edit(11, 1), rcode::FORMERR),
+        ("trailing bytes", [&plain[..], &[1, 2, 3]].concat(), rcode::NOERROR),
+        ("unknown option", opt(1232, 0, &[0, 99, 0, 1, 7]), rcode::NOERROR),
+        ("tiny payload", opt(0, 0, &[]), rcode::NOERROR),
+        ("all flags", edit(2, 0x87 & 0x7f | 0x07), rcode::NOERROR),
+    ] {
+        let (bytes, response) = raw(&published, &request, true).expect(what);
+        assert_eq!(response.rcode, rcode, "{what}");
+        let message = Message::from_vec(&bytes).expect(what);
+        assert_eq!(message.metadata.id, 0xabcd, "{what}");
+    }
+    assert!(raw(&published, &edit(2, 0x80), true).is_none());
+    assert!(raw(&published, &plain[..11], true).is_none());
+    let (unknown, _) = raw(&published, &edit(2, 15 << 3 | 1), true).unwrap();
+    assert_eq!(unknown[2..], [0xf8, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_whole() {
+    let addresses: String = (0..40).map(|i| format!("big 30 A 192.0.2.{i}\n")).collect();
+    let published = published(&[("z.", &format!("@ 30 SOA 1\n{addresses}\ns 30 SRV 80 big"))]);
+    let (bytes, response) = raw(&published, &question("big.z", rtype::A), true).unwrap();
+    assert!(response.truncated && bytes.len() < 100);
+    let (_, response) = raw(&published, &with_opt(question("big.z", rtype::A), 4096, 0, &[]), true).unwrap();
+    assert!(!response.truncated);
+    let (_, response) = raw(&published, &question("big.z", rtype::A), false).unwrap();
+    assert!(!response.truncated);
+    assert_eq!(ask(&published, "s.z", rtype::SRV), "NOERROR aa s.z. SRV 0 10 80 big.z.;");
+}
+
+#[test]
+fn required_glue_that_does_not_fit_sets_tc() {
+    let addresses: String = (0..40).map(|i| format!("ns.cut 30 A 192.0.2.{i}\n")).collect();
+    let published = published(&[("z.", &format!("@ 30 SOA 1\ncut 30 NS ns.cut\n{addresses}"))]);
+    assert_eq!(ask(&published, "x.cut.z", rtype::A), "NOERROR tc !cut.z. NS ns.cut.z.;");
+}
+
+#[test]
+fn the_spelling_of_the_question_and_nsid_come_back() {
+    let published = published(&[("z.", ZONE)]);
+    let request = with_opt(question("A.eNt.Z", rtype::A), 1232, 0, &[0, 3, 0, 0]);
+    let (bytes, _) = raw(&published, &request, true).unwrap();
+    assert_eq!(bytes[12..request.len() - 15], request[12..request.len() - 15]);
+    assert!(short(&bytes).contains("A.eNt.Z. A 192.0.2.1;"));
+    assert!(bytes.ends_with(b"\x00\x03\x00\x08ns1.test"));
+}
+
+#[test]
+fn the_server_tells_its_name_and_version() {
+    let published = published(&[]);
+    let mut request = question("Version.Bind", rtype::TXT);
+    *request.last_mut().unwrap() = 3;
+    let (bytes, _) = raw(&published, &request, true).unwrap();
+    assert_eq!(short(&bytes), "NOERROR aa Version.Bind. TXT aggregator 1;");
+}
+
+#[test]
+fn addresses_rotate_also_when_two_types_are_asked_in_turn() {
+    let published = published(&[("z.", "@ 30 SOA 1\nw 30 A 192.0.2.1\nw 30 A 192.0.2.2")]);
+    let mut out = [0; 512];
+    let mut first = |rotation| {
+        let request = question("w.z", rtype::A);
+        let response = answer(&published, &request, true, rotation, &mut out).unwrap();
+        let message = Message::from_vec(&out[..response.length]).unwrap();
+        assert_eq!(message.answers.len(), 2);
+        message.answers[0].data.to_string()
+    };
+    for step in [1, 2, 3] {
+        let led = (0..100).filter(|turn| first(turn * step) == "192.0.2.1").count();
+        assert!((30..=70).contains(&led), "step {step}: 192.0.2.1 came first {led} times of 100");
+    }
+}
+
+#[test]
+fn a_host_is_added_once_and_ds_stays_where_nothing_is_delegated() {
+    let published =
+        published(&[("z.", "@ 30 SOA 1\ns 30 SRV 80 n\ns 30 SRV 81 n\nn 30 A 192.0.2.1"), ("c.z.", "@ 30 SOA 2")]);
+    let answer = ask(&published, "s.z", rtype::SRV);
+    assert_eq!(answer, "NOERROR aa s.z. SRV 0 10 80 n.z.; s.z. SRV 0 10 81 n.z.; +n.z. A 192.0.2.1;");
+    assert_eq!(ask(&published, "c.z", rtype::DS), "NOERROR aa !c.z. SOA ns. h. 2 30 60 2592000 30;");
+}
+
+#[test]
+fn all_required_glue_goes_with_a_large_delegation() {
+    let text: String = (0..90).map(|i| format!("cut 30 NS n{i}.cut\nn{i}.cut 30 A 192.0.2.{i}\n")).collect();
+    let published = published(&[("z.", &format!("@ 30 SOA 1\n{text}"))]);
+    let (bytes, response) = raw(&published, &question("x.cut.z", rtype::A), false).unwrap();
+    let message = Message::from_vec(&bytes).unwrap();
+    assert_eq!((message.authorities.len(), message.additionals.len(), response.truncated), (90, 90, false));
+}
+
+#[test]
+fn an_answer_that_fits_to_the_octet_is_whole() {
+    // Header 12, question 7, record 12 and its RDATA, OPT 11.
+    let exact = 1232 - 12 - 7 - 12 - 11;
+    for (length, truncated) in [(exact, false), (exact + 1, true)] {
+        let apex = NameBuf::parse("z").unwrap();
+        let mut loader = Loader::new(apex.to_name());
+        let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
+        loader.push(&apex, rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
+        loader.push(&apex, 65280, 30, &vec![7; length]);
+        let zone = Some(Arc::new(loader.finish(None).unwrap().zone));
+        let served = Served { origin: apex.to_name(), state: State::Ok, zone };
+        let published = Published::new(identity(), [Arc::new(served)], 1);
+        let (bytes, response) = raw(&published, &with_opt(question("z", 65280), 4096, 0, &[]), true).unwrap();
+        assert_eq!(response.truncated, truncated, "{length}");
+        assert!(truncated || bytes.len() == 1232);
+    }
+}
+
+#[test]
+fn owners_beyond_the_reach_of_pointers_are_written_out() {
+    let text: String = (0..900).map(|i| format!("cut 30 NS n{i}.cut\nn{i}.cut 30 A 192.0.2.1\n")).collect();
+    let published = published(&[("z.", &format!("@ 30 SOA 1\n{text}"))]);
+    let (bytes, response) = raw(&published, &question("x.cut.z", rtype::A), false).unwrap();
+    let message = Message::from_vec(&bytes).unwrap();
+    assert!(bytes.len() > 0x4000 + 900 * 16);
+    assert_eq!((message.additionals.len(), response.truncated), (900, false));
+    assert!(message.additionals.iter().all(|glue| glue.name.to_string().ends_with(".cut.z.")));
+}
