@@ -11,10 +11,11 @@
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
-use crate::merge::{Members, OnExpire, Outcome, Place, Region, RegionPlan};
+use crate::merge::{Conflict, Members, OnExpire, Outcome, Place, Region, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Published, Publisher, Served, State};
+use crate::serial::Serial;
 use crate::source::{Change, Update};
 use crate::zone::Zone;
 use std::collections::{HashMap, VecDeque};
@@ -84,6 +85,8 @@ impl SourceZone {
 struct KeptRegion {
     region: Region,
     state: State,
+    /// Whether clients have had answers from it: then it stays in service, whatever its members do.
+    was_served: bool,
     /// When waiting for missing members began.
     waiting_since: Instant,
 }
@@ -101,6 +104,9 @@ pub struct Keeper {
     identity: Identity,
     sources: HashMap<Name, SourceZone>,
     regions: HashMap<Name, KeptRegion>,
+    /// The newest serial of each region that clients have seen, also of regions that are gone: one that comes back must
+    /// not fall behind what secondaries have.
+    seen_serials: HashMap<Name, Serial>,
     retired: VecDeque<(Instant, Arc<Published>)>,
     generation: u64,
 }
@@ -116,7 +122,14 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Handle {
     // Sources wait until an update is published, so the queue never holds more than one of each.
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
-    tokio::spawn(Keeper::new(publisher, metrics).run(waiting_updates, waiting_commands));
+    let keeper = Keeper::new(publisher, metrics).run(waiting_updates, waiting_commands);
+    tokio::spawn(async move {
+        if tokio::spawn(keeper).await.is_err_and(|error| error.is_panic()) {
+            // Without its one writer the server would go on with data that never changes or expires, looking healthy.
+            tracing::error!("the keeper has panicked; ending, so that the service manager starts anew");
+            std::process::abort();
+        }
+    });
     Handle { updates, commands }
 }
 
@@ -128,6 +141,7 @@ impl Keeper {
             identity: Identity::default(),
             sources: HashMap::new(),
             regions: HashMap::new(),
+            seen_serials: HashMap::new(),
             retired: VecDeque::new(),
             generation: 0,
         }
@@ -199,11 +213,12 @@ impl Keeper {
             }
             Change::Current => {}
             Change::Load { loaded, base } => {
-                let same_base = match (&source.zone, &base) {
-                    (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
+                // Only a difference from what the regions hold of the zone tells what to merge: nothing yet, or `base`.
+                let known = match (&source.zone, &base) {
+                    (Some(ours), Some(base)) => source.state == State::Ok && Arc::ptr_eq(ours, base),
+                    (None, None) => true,
                     _ => false,
                 };
-                let known = source.state == State::Ok && same_base;
                 source.state = State::Ok;
                 source.zone = Some(Arc::new(loaded.zone));
                 let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
@@ -237,15 +252,18 @@ impl Keeper {
             let kept = match old_regions.remove(&origin) {
                 Some(kept) if kept.region.plan == plan => kept,
                 Some(mut kept) => {
+                    if kept.region.plan.members != plan.members {
+                        kept.waiting_since = now;
+                    }
                     kept.region.set_plan(plan);
-                    kept.waiting_since = now;
                     changes.rebuilt.push(origin.clone());
                     self.merge_region(&mut kept, None);
                     kept
                 }
                 None => {
-                    let region = Region::new(plan);
-                    let mut new = KeptRegion { region, state: State::NotReady, waiting_since: now };
+                    let mut region = Region::new(plan);
+                    region.set_last_serial(self.seen_serials.get(&origin).copied());
+                    let mut new = KeptRegion { region, state: State::NotReady, was_served: false, waiting_since: now };
                     changes.added.push(origin.clone());
                     self.merge_region(&mut new, None);
                     new
@@ -254,6 +272,7 @@ impl Keeper {
             self.regions.insert(origin, kept);
         }
         changes.removed = old_sources.into_keys().chain(old_regions.into_keys()).collect();
+        changes.removed.sort_by(Name::canonical_cmp);
         changes.removed.iter().for_each(|zone| self.metrics.forget(&zone.to_string()));
         changes
     }
@@ -300,6 +319,8 @@ impl Keeper {
         let started = Instant::now();
         let members = self.members(&kept.region.plan);
         let before = kept.region.zone.clone();
+        let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
+        let without_address = kept.region.servers_without_address.clone();
         let outcome = match changed {
             Some(changed) => kept.region.merge_changed(&members, changed),
             None => kept.region.merge_all(&members),
@@ -318,6 +339,20 @@ impl Keeper {
                     );
                 }
                 log_conflicts(region, &conflicts);
+                let (name, now) = (&region.plan.origin, region.drift);
+                if now != 0 && now != drift {
+                    let offset = region.plan.serial_offset.wrapping_add(now);
+                    tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
+                         serial_offset = {offset} on all replicas aligns them again");
+                }
+                if region.ns_fallback && !fallback {
+                    tracing::warn!(region = %name, "the members' NS sets have nothing in common, so this server is \
+                         listed alone; set \"ns\" of the aggregation");
+                }
+                if !region.servers_without_address.is_empty() && region.servers_without_address != without_address {
+                    let servers = &region.servers_without_address;
+                    tracing::warn!(region = %name, ?servers, "name servers within the region have no address there");
+                }
                 true
             }
         }
@@ -340,14 +375,20 @@ impl Keeper {
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
             let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
             let waited = now.duration_since(kept.waiting_since) >= kept.region.plan.partial_after;
-            let state = match (&kept.region.zone, kept.state) {
-                (None, _) if missing == kept.region.plan.members.len() => State::NotReady,
-                (None, _) => State::Expired,
+            let state = match &kept.region.zone {
+                None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
+                None => State::NotReady,
                 // In service once, a region stays in service: a member added by a reload must not take it away.
-                (Some(_), State::Ok | State::Expired) => State::Ok,
-                (Some(_), State::NotReady) if missing == 0 || waited => State::Ok,
-                (Some(_), State::NotReady) => State::NotReady,
+                Some(_) if kept.was_served || missing == 0 || waited => State::Ok,
+                Some(_) => State::NotReady,
             };
+            kept.was_served |= state == State::Ok;
+            match &kept.region.zone {
+                Some(zone) if state == State::Ok => _ = self.seen_serials.insert(name.clone(), zone.soa.serial),
+                // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
+                _ if !kept.was_served => kept.region.set_last_serial(self.seen_serials.get(name).copied()),
+                _ => {}
+            }
             if state != kept.state {
                 tracing::info!(region = %name, state = state.label(), missing, "region changed its state");
                 kept.state = state;
@@ -396,9 +437,16 @@ impl Keeper {
             for state in State::ALL {
                 metrics.zone_state.with_label_values(&[region, state.label()]).set((state == kept.state).into());
             }
-            if let Some(data) = &kept.region.zone {
-                metrics.region_serial.with_label_values(&[region]).set(data.soa.serial.0.into());
-                metrics.zone_records.with_label_values(&[region]).set(data.records as i64);
+            match &kept.region.zone {
+                Some(data) => {
+                    metrics.region_serial.with_label_values(&[region]).set(data.soa.serial.0.into());
+                    metrics.zone_records.with_label_values(&[region]).set(data.records as i64);
+                }
+                // Never there, or gone: either way there is nothing to show.
+                None => {
+                    _ = metrics.region_serial.remove_label_values(&[region]);
+                    _ = metrics.zone_records.remove_label_values(&[region]);
+                }
             }
             metrics.region_serial_drift.with_label_values(&[region]).set(kept.region.drift.cast_signed().into());
             metrics.region_ns_fallback.with_label_values(&[region]).set(kept.region.ns_fallback.into());
@@ -415,9 +463,9 @@ impl Keeper {
 }
 
 /// Logs new conflicts, each once, up to a number that does not flood the log.
-fn log_conflicts(region: &Region, places: &[Place]) {
-    for place in places.iter().take(LOGGED_CONFLICTS) {
-        for conflict in region.conflicts.get(place).into_iter().flatten() {
+fn log_conflicts(region: &Region, places: &[(Place, Vec<Conflict>)]) {
+    for (place, conflicts) in places.iter().take(LOGGED_CONFLICTS) {
+        for conflict in conflicts {
             let member = &region.plan.members[conflict.member];
             tracing::warn!(
                 region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,

@@ -110,6 +110,8 @@ pub struct Region {
     pub drift: u32,
     /// The newest serial so far, also while no version exists.
     last: Option<Serial>,
+    /// Names of the NS set within the region that have no address there.
+    pub servers_without_address: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
     /// Whether the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
@@ -124,8 +126,8 @@ pub struct Region {
 pub enum Outcome {
     /// Neither content nor serial differ; nothing to publish.
     Same,
-    /// A new version, and where conflicts came or changed.
-    New { conflicts: Vec<Place> },
+    /// A new version, and the conflicts that were not there before.
+    New { conflicts: Vec<(Place, Vec<Conflict>)> },
     /// No member has a zone.
     Empty,
 }
@@ -138,6 +140,7 @@ impl Region {
             zone: None,
             drift: 0,
             last: None,
+            servers_without_address: Vec::new(),
             conflicts: HashMap::new(),
             ns_fallback: false,
             aliases: HashMap::new(),
@@ -149,6 +152,11 @@ impl Region {
     pub fn set_plan(&mut self, plan: RegionPlan) {
         debug_assert_eq!(plan.origin, self.plan.origin);
         self.plan = plan;
+    }
+
+    /// Goes on from a serial that clients have seen; none for a region that was never served.
+    pub fn set_last_serial(&mut self, last: Option<Serial>) {
+        (self.last, self.drift) = (last, 0);
     }
 
     /// Merges all names; shares what did not change with the present version.
@@ -164,7 +172,9 @@ impl Region {
         let names = present.iter().flat_map(|zone| zone.iter().map(|(name, _)| name.clone()));
         let mut outcome = self.update(members, names.collect(), changed);
         if let Outcome::New { conflicts } = &mut outcome {
-            conflicts.retain(|place| before.get(place) != self.conflicts.get(place));
+            let old = |place: &Place, conflict: &Conflict| before.get(place).is_some_and(|old| old.contains(conflict));
+            conflicts.iter_mut().for_each(|(place, new)| new.retain(|conflict| !old(place, conflict)));
+            conflicts.retain(|(_, new)| !new.is_empty());
         }
         outcome
     }
@@ -212,11 +222,16 @@ impl Region {
         if !content_changed && !moved {
             return Outcome::Same;
         }
-        let (serial, drift) = serial::region_serial(sum, self.last);
+        let (serial, drift) = match (&base, self.last) {
+            // Away for a while and back with the same members' versions: the same serial, as on replicas that stayed.
+            (None, Some(last)) if last == sum => (last, 0),
+            (_, last) => serial::region_serial(sum, last),
+        };
         self.last = Some(serial);
         editor.set(&origin, self.apex_rrsets(members, &apex.rrsets, serial), None);
         self.drift = drift;
         let zone = editor.finish().expect("the apex of a region has one SOA");
+        self.servers_without_address = servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported }
     }
@@ -295,8 +310,14 @@ impl Region {
         self.alias_targets.clear();
     }
 
-    /// Keeps the conflicts at a name and notes the name when they are new.
-    fn report(&mut self, member: Option<usize>, name: &Name, mut conflicts: Vec<Conflict>, reported: &mut Vec<Place>) {
+    /// Keeps the conflicts at a name and notes those that are new.
+    fn report(
+        &mut self,
+        member: Option<usize>,
+        name: &Name,
+        mut conflicts: Vec<Conflict>,
+        reported: &mut Vec<(Place, Vec<Conflict>)>,
+    ) {
         if conflicts.is_empty() && self.conflicts.is_empty() {
             return;
         }
@@ -304,14 +325,23 @@ impl Region {
         conflicts.sort_unstable();
         if conflicts.is_empty() {
             self.conflicts.remove(&place);
-        } else if self.conflicts.get(&place) != Some(&conflicts) {
-            self.conflicts.insert(place.clone(), conflicts);
-            reported.push(place);
+            return;
+        }
+        let old = self.conflicts.insert(place.clone(), conflicts.clone()).unwrap_or_default();
+        conflicts.retain(|conflict| !old.contains(conflict));
+        if !conflicts.is_empty() {
+            reported.push((place, conflicts));
         }
     }
 
     /// Reports a member's name that the region cannot have, or takes the report back when the name is gone.
-    fn report_too_long(&mut self, members: &Members, member: usize, name: &Name, reported: &mut Vec<Place>) {
+    fn report_too_long(
+        &mut self,
+        members: &Members,
+        member: usize,
+        name: &Name,
+        reported: &mut Vec<(Place, Vec<Conflict>)>,
+    ) {
         let node = members[member].as_ref().and_then(|zone| zone.get(name.as_wire()));
         let dropped = node.map_or(0, |node| zone::record_count(&node.rrsets) as u32);
         let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped };
@@ -376,15 +406,16 @@ impl Region {
         parts: &mut BTreeMap<u16, Vec<(usize, Arc<RRset>)>>,
         merged: &mut Merged,
     ) {
-        if parts.len() > 1
-            && let Some(aliases) = parts.remove(&rtype::CNAME)
-        {
-            aliases.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::AliasBesideData, *member, rrset));
-        }
         if nodes.iter().any(|(.., node)| node.below > 0)
             && let Some(dnames) = parts.remove(&rtype::DNAME)
         {
             dnames.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::DnameAboveData, *member, rrset));
+        }
+        // Only what stays counts as other data beside a CNAME.
+        if parts.len() > 1
+            && let Some(aliases) = parts.remove(&rtype::CNAME)
+        {
+            aliases.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::AliasBesideData, *member, rrset));
         }
         for rtype in [rtype::CNAME, rtype::DNAME] {
             keep_first(parts, rtype, ConflictKind::DifferentAliases, merged);
@@ -415,12 +446,19 @@ impl Region {
             return Some(first);
         }
         let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min()?;
-        let rdatas: Vec<&[u8]> = part.iter().flat_map(|(_, rrset)| rrset.rdatas()).collect();
-        let before = rdatas.len() as u32;
+        let rdatas = part.iter().flat_map(|(_, rrset)| rrset.rdatas()).collect();
         let united = RRset::build(rtype, ttl, rdatas)?;
-        if rtype == rtype::SRV && self.plan.rdata_names == RdataNames::Rewrite && united.count < before {
-            let (kind, dropped) = (ConflictKind::SameTarget, before - united.count);
-            merged.conflicts.push(Conflict { kind, member: part.last()?.0, dropped });
+        if rtype == rtype::SRV && self.plan.rdata_names == RdataNames::Rewrite {
+            // Targets outside the members' zones were the same before and are no loss.
+            let moved = |rrset: &RRset| {
+                let origin = Move { from: &self.plan.origin, to: &self.plan.origin, policy: RdataNames::Rewrite };
+                origin.targets(rrset).count() as u32
+            };
+            let dropped = part.iter().map(|(_, rrset)| moved(rrset)).sum::<u32>() - moved(&united);
+            if dropped > 0 {
+                let (kind, member) = (ConflictKind::SameTarget, part.last()?.0);
+                merged.conflicts.push(Conflict { kind, member, dropped });
+            }
         }
         Some(Arc::new(united))
     }
@@ -487,6 +525,17 @@ impl Region {
         }
         chosen
     }
+}
+
+/// The names of a zone's NS set that lie within the zone and have no address in it.
+fn servers_without_address(zone: &Zone) -> Vec<Name> {
+    let servers = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
+    let names = servers.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name());
+    let has_address = |name: &Name| {
+        let node = zone.get(name.as_wire());
+        node.is_some_and(|node| node.get(rtype::A).or(node.get(rtype::AAAA)).is_some())
+    };
+    names.filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
 }
 
 /// The outcome for one name.

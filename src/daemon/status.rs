@@ -67,6 +67,12 @@ impl Report {
             if region.drift != 0 {
                 _ = write!(remarks, ", drift {}", region.drift);
             }
+            if region.ns_fallback {
+                remarks.push_str(", NS: this server alone");
+            }
+            if !region.servers_without_address.is_empty() {
+                remarks.push_str(", NS without address");
+            }
             let (name, state) = (region.region.to_string(), region.state.label().to_owned());
             rows.push([name, state, serial(region.serial), region.records.to_string(), "".into(), "".into(), remarks]);
         }
@@ -145,6 +151,9 @@ fn write_region(text: &mut String, region: &RegionStatus) {
     }
     if region.ns_fallback {
         _ = writeln!(text, "  the members' NS sets have nothing in common: this server is listed alone; set \"ns\"");
+    }
+    for server in &region.servers_without_address {
+        _ = writeln!(text, "  name server {server} has no address in the region");
     }
     _ = writeln!(text, "  {} names with conflicts", region.conflict_names);
     for (name, conflicts) in &region.conflicts {

@@ -45,6 +45,8 @@ pub struct RegionStatus {
     pub records: u64,
     pub names: usize,
     pub ns_fallback: bool,
+    /// Names of its NS set within the region that have no address there.
+    pub servers_without_address: Vec<Name>,
     pub members: Vec<MemberStatus>,
     /// Names with conflicts.
     pub conflict_names: usize,
@@ -95,6 +97,7 @@ impl Keeper {
                 records: kept.region.zone.as_ref().map_or(0, |zone| zone.records),
                 names: kept.region.zone.as_ref().map_or(0, |zone| zone.names()),
                 ns_fallback: kept.region.ns_fallback,
+                servers_without_address: kept.region.servers_without_address.clone(),
                 members: self.member_statuses(&kept.region.plan, now),
                 conflict_names: kept.region.conflicts.len(),
                 conflicts: list_conflicts(&kept.region),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::merge::{NsPolicy, RdataNames, SoaPlan};
+use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
 
@@ -130,6 +131,49 @@ fn an_expired_member_leaves_and_comes_back() {
     assert_eq!((bench.ask("web.w2.x"), bench.ask("web.w.x")), ((0, 1), (0, 1)));
     bench.load("w1.x.", "@ 30 SOA 2\nweb 30 A 192.0.2.3\nnew 30 A 192.0.2.3", ZERO);
     assert_eq!((bench.ask("web.w.x"), bench.ask("new.w.x")), ((0, 2), (0, 1)));
+}
+
+#[test]
+fn the_order_of_arrival_leaves_no_trace_in_the_serial() {
+    let serial_after = |order: [usize; 3]| {
+        let zones = ["w1.x", "w2.x", "w3.x"];
+        let mut bench = Bench::new(&zones, vec![region("w.x", &zones)]);
+        for index in order {
+            // Serials by date: the sum of three passes 2^31 more than once.
+            bench.load(&format!("{}.", zones[index]), "@ 30 SOA 2026010101\na 30 A 192.0.2.1", ZERO);
+        }
+        let kept = &bench.keeper.regions[&name("w.x")].region;
+        (kept.zone.as_ref().unwrap().soa.serial, kept.drift)
+    };
+    let sum = serial::region_sum(0, [Serial(2_026_010_101); 3]);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        assert_eq!(serial_after(order), (sum, 0));
+    }
+}
+
+#[test]
+fn a_region_that_was_never_served_waits_on_whatever_expires() {
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    bench.update("w1.x", Change::Current, Duration::from_secs(2_592_001));
+    assert_eq!((bench.state("w1.x"), bench.state("w.x")), (State::Expired, State::NotReady));
+    bench.update("w1.x", Change::Current, ZERO);
+    assert_eq!((bench.state("w1.x"), bench.state("w.x")), (State::Ok, State::NotReady));
+    bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
+    assert_eq!(bench.ask("web.w.x"), (0, 2));
+}
+
+#[test]
+fn a_region_that_comes_back_does_not_fall_behind_itself() {
+    let plan = || vec![region("w.x", &["w1.x"])];
+    let mut bench = Bench::new(&["w1.x"], plan());
+    bench.load("w1.x.", "@ 30 SOA 7\nweb 30 A 192.0.2.1", ZERO);
+    bench.load("w1.x.", "@ 30 SOA 7\nweb 30 A 192.0.2.2", ZERO);
+    let serial = |bench: &Bench| bench.publisher.load().get(&name("w.x")).unwrap().zone.as_ref().unwrap().soa.serial;
+    assert_eq!(serial(&bench), Serial(8));
+    bench.plan(&["w1.x"], Vec::new());
+    bench.plan(&["w1.x"], plan());
+    assert!(serial(&bench).newer_than(Serial(8)));
 }
 
 #[test]

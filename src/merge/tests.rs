@@ -109,6 +109,13 @@ fn delegations_and_dnames_against_data_of_others() {
     assert_eq!(conflicts, [ConflictKind::HiddenByDelegation]);
     let (records, conflicts) = merged(|_| (), "sub 30 DNAME a", "x.sub 30 A 192.0.2.2");
     assert_eq!((records, conflicts), (vec!["x.sub.w.x. 30 IN A 192.0.2.2".into()], vec![ConflictKind::DnameAboveData]));
+    // The DNAME that gives way is no data that the CNAME would have to give way to.
+    let (records, conflicts) = merged(|_| (), "x 30 CNAME a", "x 30 DNAME b\ny.x 30 A 192.0.2.1");
+    assert_eq!(records, ["x.w.x. 30 IN CNAME a.w1.x.", "y.x.w.x. 30 IN A 192.0.2.1"]);
+    assert_eq!(conflicts, [ConflictKind::DnameAboveData]);
+    let (records, conflicts) = merged(|_| (), "x 30 CNAME a", "x 30 NS ns.y.");
+    assert_eq!(records, ["x.w.x. 30 IN NS ns.y."]);
+    assert_eq!(conflicts, [ConflictKind::AliasBesideData, ConflictKind::HiddenByDelegation]);
     let (records, _) = merged(|_| (), "sub 30 DNAME a", "y 30 A 192.0.2.2");
     assert_eq!(records, ["sub.w.x. 30 IN DNAME a.w1.x.", "y.w.x. 30 IN A 192.0.2.2"]);
 }
@@ -130,6 +137,8 @@ fn rewritten_targets_can_coincide_and_that_is_told() {
     let rewrite = |plan: &mut RegionPlan| plan.rdata_names = RdataNames::Rewrite;
     let (records, conflicts) = merged(rewrite, "s 30 SRV 80 a", "s 30 SRV 80 a");
     assert_eq!((records, conflicts), (vec!["s.w.x. 30 IN SRV 0 10 80 a.w.x.".into()], vec![ConflictKind::SameTarget]));
+    let (records, conflicts) = merged(rewrite, "s 30 SRV 80 a.y.", "s 30 SRV 80 A.Y.");
+    assert_eq!((records, conflicts), (vec!["s.w.x. 30 IN SRV 0 10 80 A.Y.".into()], vec![]));
     let (records, _) = merged(rewrite, "c 30 CNAME gone\nd 30 CNAME a", "a 30 A 192.0.2.1");
     assert_eq!(records, ["a.w.x. 30 IN A 192.0.2.1", "c.w.x. 30 IN CNAME gone.w1.x.", "d.w.x. 30 IN CNAME a.w.x."]);
 }
@@ -189,6 +198,59 @@ fn soa_fields_can_be_set_but_not_the_negative_ttl_raised() {
 }
 
 #[test]
+fn soa_fields_default_to_the_smallest_and_names_to_ours() {
+    let timers = |origin: &str, refresh, retry, expire, minimum, ttl| {
+        let mut loader = Loader::new(name(origin));
+        let soa = Soa { serial: Serial(1), refresh, retry, expire, minimum };
+        let rname = NameBuf::parse(&format!("h.{origin}")).unwrap();
+        let apex = NameBuf::parse(origin).unwrap();
+        loader.push(&apex, rtype::SOA, ttl, &soa.to_rdata(&[0], rname.as_wire()));
+        Some(Arc::new(loader.finish(None).unwrap().zone))
+    };
+    let members = [timers("w1.x", 30, 90, 500, 40, 20), timers("w2.x", 40, 60, 400, 50, 10)];
+    let soa = |ns: NsPolicy| {
+        let mut plan = plan(&["w1.x", "w2.x"]);
+        plan.ns = ns;
+        let mut region = Region::new(plan);
+        region.merge_all(&members);
+        format!("{:?}", region.zone.unwrap().soa_rrset())
+    };
+    assert_eq!(soa(NsPolicy::Listed(vec![name("n.x")])), "10 SOA [n.x. h.w1.x. 2 30 60 400 40]");
+    assert_eq!(soa(NsPolicy::Union), "10 SOA [me.x. h.w1.x. 2 30 60 400 40]");
+}
+
+#[test]
+fn no_type_of_dnssec_comes_along_but_ds_at_a_delegation() {
+    let mut loader = Loader::new(name("w1.x"));
+    let apex = NameBuf::parse("w1.x").unwrap();
+    let sub = NameBuf::parse("sub.w1.x").unwrap();
+    let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
+    loader.push(&apex, rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
+    for rtype in [rtype::DNSKEY, rtype::NSEC3PARAM, rtype::CDS, rtype::CDNSKEY, rtype::ZONEMD, rtype::DS] {
+        loader.push(&apex, rtype, 30, &[1, 2, 3, 4]);
+        loader.push(&sub, rtype, 30, &[1, 2, 3, 4]);
+    }
+    loader.push(&sub, rtype::NSEC, 30, &[0, 0, 1, 64]);
+    loader.push(&sub, rtype::NSEC3, 30, &[1, 2, 3, 4]);
+    loader.push(&sub, rtype::NS, 30, &[0]);
+    let mut region = Region::new(plan(&["w1.x"]));
+    region.merge_all(&[Some(Arc::new(loader.finish(None).unwrap().zone))]);
+    let zone = region.zone.unwrap();
+    let types = |name: &Name| zone.get(name.as_wire()).unwrap().rrsets.iter().map(|set| set.rtype).collect::<Vec<_>>();
+    assert_eq!(types(&name("w.x")), [rtype::NS, rtype::SOA]);
+    assert_eq!(types(&name("sub.w.x")), [rtype::NS, rtype::DS]);
+}
+
+#[test]
+fn a_listed_server_within_the_region_needs_an_address() {
+    let mut plan = plan(&["w1.x"]);
+    plan.ns = NsPolicy::Listed(vec![name("ns1.w.x"), name("ns2.w.x"), name("ns.y")]);
+    let mut region = Region::new(plan);
+    region.merge_all(&[member("w1.x.", 1, "ns2 30 A 192.0.2.1")]);
+    assert_eq!(region.servers_without_address, [name("ns1.w.x")]);
+}
+
+#[test]
 fn the_serial_is_the_sum_and_always_rises() {
     let mut region = Region::new(plan(&["w1.x", "w2.x"]));
     let serial = |region: &Region| (region.zone.as_ref().unwrap().soa.serial.0, region.drift);
@@ -207,6 +269,9 @@ fn the_serial_is_the_sum_and_always_rises() {
     assert_eq!(region.merge_all(&[None, None]), Outcome::Empty);
     region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (33, 23));
+    region.merge_all(&[None, None]);
+    region.merge_all(&[member("w1.x.", 33, "a 30 A 192.0.2.9"), None]);
+    assert_eq!(serial(&region), (33, 0));
     region.merge_all(&[member("w1.x.", 40, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (40, 0));
     // A member's serial moves without a change in content: replicas must agree, so the region's moves, too.
