@@ -34,6 +34,7 @@ use crate::transfer::ZonePlan;
 use error::Source;
 use read::{Fields, Reader};
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -117,6 +118,12 @@ impl Config {
     pub fn listen_position(&self, address: SocketAddr) -> Option<String> {
         let found = self.listen_positions.iter().find(|(listen, _)| *listen == address);
         found.map(|(_, position)| position.clone())
+    }
+
+    /// Whether a listen address that failed was only a default whose family this machine does not have.
+    pub fn is_optional(&self, address: SocketAddr, error: &io::Error) -> bool {
+        let no_family = matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL));
+        no_family && self.listen_position(address).is_none()
     }
 
     /// Where a listen address comes from: its position, or the file for a default.

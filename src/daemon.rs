@@ -17,6 +17,7 @@ use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Publisher};
 use crate::schedule::{self, Schedule};
+use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
 use crate::transfer::{self, Source};
 use listeners::Listeners;
@@ -29,7 +30,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 /// Why the server cannot start.
@@ -60,6 +61,7 @@ pub struct Daemon {
     commands: mpsc::Receiver<control::Command>,
     command_sender: mpsc::Sender<control::Command>,
     log: Option<LogHandle>,
+    hangup: Option<Signal>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -99,8 +101,13 @@ pub fn end_signal() -> io::Result<impl Future<Output = ()>> {
 impl Daemon {
     /// Starts a server; it answers when this returns, from its zones as soon as they are transferred.
     pub async fn start(config: Config, log: Option<LogHandle>) -> Result<Daemon, RunError> {
+        // First of all: until someone listens for it, this signal ends the process.
+        let hangup = signal(SignalKind::hangup()).ok();
+        raise_file_limit();
         let publisher = Arc::new(Publisher::default());
         let metrics = Arc::new(Metrics::new());
+        // A counter that begins at its first failure hides that failure from `increase()`.
+        ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let mut listeners = Listeners::new(&config, publisher.clone(), metrics.clone());
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
@@ -128,6 +135,7 @@ impl Daemon {
             commands,
             command_sender,
             log,
+            hangup,
         };
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.zones.len(), daemon.config.regions.len());
@@ -148,10 +156,9 @@ impl Daemon {
     /// Serves until `end` is ready or an operator says stop.
     pub async fn run_until(mut self, end: impl Future<Output = ()>) {
         tokio::pin!(end);
-        let mut hangup = signal(SignalKind::hangup()).ok();
         let stop = loop {
             let hung_up = async {
-                match &mut hangup {
+                match &mut self.hangup {
                     Some(hangup) => hangup.recv().await,
                     None => std::future::pending().await,
                 }
@@ -174,6 +181,13 @@ impl Daemon {
         self.schedule.stop();
         self.lock_sources().clear();
         tokio::task::block_in_place(|| drop(self.listeners));
+        // Connections are answered a little longer; none is worth more than that.
+        let all_closed = async {
+            while self.metrics.tcp_connections.get() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        _ = tokio::time::timeout(DRAIN, all_closed).await;
         drop(self.control);
         tracing::info!("stopped");
     }
@@ -231,21 +245,25 @@ impl Daemon {
         let loaded = tokio::task::block_in_place(|| Config::load(&path));
         let mut config = loaded.map_err(|errors| errors.to_string())?;
         let bound = self.listeners.bind(&config).map_err(|errors| errors.join("\n"))?;
-        let control = if config.control.socket == self.config.control.socket {
-            None
-        } else {
-            let path = config.control.socket.clone();
-            let failed = |error| RunError::Control(path.clone(), error).to_string();
-            Some(control::bind(&path).map_err(failed)?.start(self.command_sender.clone()).map_err(failed)?)
-        };
+        let control =
+            if config.control.socket == self.config.control.socket && control::is_answering(&config.control.socket) {
+                None
+            } else {
+                let path = config.control.socket.clone();
+                let failed = |error| RunError::Control(path.clone(), error).to_string();
+                Some(control::bind(&path).map_err(failed)?.start(self.command_sender.clone()).map_err(failed)?)
+            };
         let schedule = start_schedule(&config, &self.sources).await?;
         if let Some(log) = &self.log {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
         let plan = publish_plan(&self.keeper, &config).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges { plan, ..ReloadChanges::default() };
-        changes.listeners_added = added(&config.listen.dns, |address| self.listeners.contains(address));
-        changes.listeners_removed = added(&self.config.listen.dns, |address| config.listen.dns.contains(&address));
+        let (before, after) = (listen_addresses(&self.config), listen_addresses(&config));
+        changes.listeners_added = missing_from(&before, &after);
+        changes.listeners_removed = missing_from(&after, &before);
+        changes.control = control.is_some().then(|| config.control.socket.clone());
+        changes.log_format = config.log.format != self.config.log.format;
         changes.primaries_changed = {
             let sources = self.lock_sources();
             let changed = |plan: &&transfer::ZonePlan| sources.get(&plan.zone).is_some_and(|old| old.plan() != *plan);
@@ -315,7 +333,8 @@ impl Daemon {
             };
             let (mut text, mut ok, mut data) = (String::new(), true, serde_json::Map::new());
             for (name, done) in waiting {
-                let result = done.await.unwrap_or_else(|_| Err("the zone was taken away".into()));
+                let result = done.await;
+                let result = result.unwrap_or_else(|_| Err("a reload changed the zone meanwhile; ask again".into()));
                 ok &= result.is_ok();
                 let (Ok(line) | Err(line)) = &result;
                 text.push_str(&format!("{name} {line}\n"));
@@ -366,6 +385,22 @@ impl Daemon {
                 Err(error) => Reply::failure(format!("{error}\n")),
             }
         }
+    }
+}
+
+/// Allows as many open files as the system permits: every connection is one, and the customary 1,024 are fewer than the
+/// connections that a configuration may allow.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls take a pointer to this structure, which outlives them.
+    let raised = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0
+        }
+    };
+    if !raised {
+        tracing::warn!("cannot raise the limit on open files");
     }
 }
 
@@ -430,11 +465,21 @@ struct ReloadChanges {
     primaries_changed: Vec<Name>,
     listeners_added: Vec<SocketAddr>,
     listeners_removed: Vec<SocketAddr>,
+    /// The new control socket.
+    control: Option<PathBuf>,
+    /// Whether the log's format changed, which only a new start can obey.
+    log_format: bool,
 }
 
-/// The addresses that are not there already.
-fn added(addresses: &[SocketAddr], there: impl Fn(SocketAddr) -> bool) -> Vec<SocketAddr> {
-    addresses.iter().copied().filter(|address| !there(*address)).collect()
+/// All addresses that a configuration listens on, for whatever.
+fn listen_addresses(config: &Config) -> Vec<SocketAddr> {
+    let tls = config.listen.tls.iter().flat_map(|tls| &tls.listen);
+    config.listen.dns.iter().chain(tls).chain(&config.metrics.listen).copied().collect()
+}
+
+/// The addresses of the second list that the first does not have.
+fn missing_from(list: &[SocketAddr], addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    addresses.iter().copied().filter(|address| !list.contains(address)).collect()
 }
 
 /// The changes in words, one fact a line.
@@ -446,9 +491,14 @@ fn describe_changes(changes: &ReloadChanges) -> String {
         ("transfers changed", names(&changes.primaries_changed)),
         ("listening on", names(&changes.listeners_added)),
         ("no longer listening on", names(&changes.listeners_removed)),
+        ("control socket is now", changes.control.iter().map(|path| path.display().to_string()).collect()),
+        ("the log keeps its format until the next start", if changes.log_format { " ".into() } else { "".into() }),
     ];
-    let lines: String =
-        lists.iter().filter(|(_, list)| !list.is_empty()).map(|(what, list)| format!("{what} {list}\n")).collect();
+    let mut lines = String::new();
+    for (what, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+        lines.push_str(format!("{what} {list}").trim_end());
+        lines.push('\n');
+    }
     if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
 }
 

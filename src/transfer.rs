@@ -32,11 +32,15 @@ use crate::publish::Publisher;
 use crate::source::{Update, Wake, WakeKind};
 use refresh::Task;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Requests that may wait for an answer at a time; more are turned away.
 const MOST_WAITING: usize = 64;
+
+/// Pause before a task that panicked runs again.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// The answer to whoever sent a wake.
 type Answer = oneshot::Sender<Result<String, String>>;
@@ -57,9 +61,29 @@ pub fn start(
 ) -> Source {
     let shared =
         Arc::new(Shared { requests: Mutex::default(), bell: Notify::new(), status: Mutex::new(Status::new(&plan)) });
-    let task = Task::new(plan.clone(), updates, publisher, metrics, shared.clone());
-    let task = tokio::spawn(task.run()).abort_handle();
+    let again = {
+        let (plan, shared) = (plan.clone(), shared.clone());
+        move || Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone())
+    };
+    let task = tokio::spawn(keep_running(again)).abort_handle();
     Source { plan, shared, task }
+}
+
+/// Runs the task, and once more if it panics: a zone must not silently stay as it is for ever. Who waits for an answer
+/// waits for the next one.
+async fn keep_running(task: impl Fn() -> Task) {
+    loop {
+        // The set ends its task when this one is ended.
+        let mut running = JoinSet::new();
+        running.spawn(task().run());
+        match running.join_next().await {
+            Some(Err(error)) if error.is_panic() => {
+                tracing::error!("a zone's task has panicked and is started again; please report what the log says");
+                tokio::time::sleep(PAUSE_AFTER_PANIC).await;
+            }
+            _ => return,
+        }
+    }
 }
 
 impl Source {

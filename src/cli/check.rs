@@ -74,6 +74,10 @@ fn examine(config: &Config) -> Findings {
             held.push(error.address.to_string());
             continue;
         }
+        if config.is_optional(error.address, &error.error) {
+            findings.notes.push(format!("{error}; the server goes on without this default address"));
+            continue;
+        }
         findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
     }
     if !held.is_empty() {

@@ -104,10 +104,11 @@ impl Context<'_> {
         }
         if !ns_given {
             let (own, place) = (self.server_name, self.place());
+            let found = if own.label_count() < 2 { ", a name that nobody can find," } else { "" };
             reader.warn(
                 self.entry.key_at,
                 format!(
-                    "{place} has no \"ns\"; the name servers that all members list are used, {own} when there is none; \
+                    "{place} has no \"ns\"; the name servers that all members list are used, {own}{found} when there is none; \
                      better list those that the region is delegated to"
                 ),
             );

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// The sockets in service, by the address that the configuration names.
@@ -27,6 +28,8 @@ pub struct Listeners {
     metrics: Arc<Metrics>,
     streams: Arc<StreamContext>,
     udp_threads: usize,
+    /// The idle timeout that DNS over TLS was started with.
+    tls_idle: Option<Duration>,
     /// What clients ask for, and so what readiness depends on.
     regions: Arc<ArcSwap<Vec<Name>>>,
     sockets: Sockets,
@@ -50,7 +53,15 @@ impl Listeners {
     /// Starts without any socket.
     pub fn new(config: &Config, publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Listeners {
         let streams = StreamContext::new(&config.listen, publisher.clone(), metrics.clone());
-        Listeners { publisher, metrics, streams, udp_threads: 0, regions: Arc::default(), sockets: Sockets::default() }
+        Listeners {
+            publisher,
+            metrics,
+            streams,
+            udp_threads: 0,
+            tls_idle: None,
+            regions: Arc::default(),
+            sockets: Sockets::default(),
+        }
     }
 
     /// Binds every address of a configuration that is not in service yet. All failures are told at once.
@@ -70,7 +81,7 @@ impl Listeners {
         for &address in config.listen.dns.iter().filter(|address| !self.sockets.dns.contains_key(address)) {
             match bind_dns(address) {
                 Ok(pair) => _ = sockets.dns.insert(address, pair),
-                Err(error) if is_optional(config, address, &error) => {
+                Err(error) if config.is_optional(address, &error) => {
                     tracing::warn!(%address, %error, "this machine cannot listen on a default address; going on without");
                 }
                 Err(error) => failed(address, error),
@@ -111,24 +122,32 @@ impl Listeners {
         dns.chain(self.sockets.tls.keys()).chain(self.sockets.http.keys()).copied().find(overlaps)
     }
 
-    /// Puts bound sockets into service and ends those that the configuration no longer has.
+    /// Puts bound sockets into service and ends those that the configuration no longer has. Goes through all of it even
+    /// if something fails; the first error is told.
     pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
         self.streams.set_limits(&config.listen);
         self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
+        let mut result = Ok(());
         for (address, (mut udp, mut stream)) in bound.sockets.dns {
-            udp.start(config.listen.udp_threads, &self.publisher, &self.metrics)?;
-            stream.start(&self.streams)?;
+            result = result.and(udp.start(config.listen.udp_threads, &self.publisher, &self.metrics));
+            result = result.and(stream.start(&self.streams));
             self.sockets.dns.insert(address, (udp, stream));
         }
+        let idle = config.listen.tcp_idle_timeout;
+        if self.tls_idle.is_some_and(|before| before != idle) && !self.sockets.tls.is_empty() {
+            tracing::warn!("DNS over TLS keeps its idle timeout until the server is started again");
+        }
+        self.tls_idle.get_or_insert(idle);
         for (address, mut listener) in bound.sockets.tls {
             if let Some(identity) = &bound.identity {
-                listener.start(identity, config.listen.tcp_idle_timeout, &self.publisher, &self.metrics)?;
+                result = result.and(listener.start(identity, idle, &self.publisher, &self.metrics));
                 self.sockets.tls.insert(address, listener);
             }
         }
         for (address, mut listener) in bound.sockets.http {
             let (publisher, regions) = (self.publisher.clone(), self.regions.clone());
-            listener.start(self.metrics.clone(), move || readiness(&publisher.load(), &regions.load()))?;
+            let ready = move || readiness(&publisher.load(), &regions.load());
+            result = result.and(listener.start(self.metrics.clone(), ready));
             self.sockets.http.insert(address, listener);
         }
         self.end_removed(config);
@@ -137,10 +156,10 @@ impl Listeners {
             bound.identity.iter().for_each(|identity| listener.set_identity(identity));
         }
         if self.udp_threads != config.listen.udp_threads && self.udp_threads != 0 {
-            self.restart_udp(config.listen.udp_threads)?;
+            result = result.and(self.restart_udp(config.listen.udp_threads));
         }
         self.udp_threads = config.listen.udp_threads;
-        Ok(())
+        result
     }
 
     /// Ends the sockets that a configuration does not have.
@@ -159,26 +178,23 @@ impl Listeners {
         sockets.http.retain(|address, _| config.metrics.listen.contains(address));
     }
 
-    /// Gives each UDP socket another number of threads; what arrives meanwhile waits in the socket.
+    /// Gives each UDP socket another number of threads; what arrives meanwhile waits in the socket. Every socket stays,
+    /// also if the system denies a thread, which the first error tells.
     fn restart_udp(&mut self, threads: usize) -> io::Result<()> {
         tokio::task::block_in_place(|| {
+            let mut result = Ok(());
             for (address, (udp, stream)) in std::mem::take(&mut self.sockets.dns) {
                 let mut udp = udp.restart();
-                udp.start(threads, &self.publisher, &self.metrics)?;
+                result = result.and(udp.start(threads, &self.publisher, &self.metrics));
                 self.sockets.dns.insert(address, (udp, stream));
             }
-            Ok(())
+            result
         })
     }
 
     /// The bound DNS addresses, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.dns.values().map(|(udp, _)| udp.address()).collect()
-    }
-
-    /// Whether an address is in service.
-    pub fn contains(&self, address: SocketAddr) -> bool {
-        self.sockets.dns.contains_key(&address)
     }
 }
 
@@ -187,10 +203,4 @@ fn bind_dns(address: SocketAddr) -> io::Result<(UdpListener, StreamListener)> {
     let udp = UdpListener::bind(address)?;
     let stream = StreamListener::bind(udp.address())?;
     Ok((udp, stream))
-}
-
-/// Whether an address was only a default and its family does not exist here.
-fn is_optional(config: &Config, address: SocketAddr, error: &io::Error) -> bool {
-    let no_family = matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL));
-    config.listen_position(address).is_none() && no_family
 }

@@ -51,8 +51,23 @@ pub struct StreamContext {
     metrics: Arc<Metrics>,
     counters: Arc<QueryCounters>,
     limits: ArcSwap<Limits>,
-    open: Mutex<HashMap<IpAddr, usize>>,
+    open: Mutex<Open>,
     rotation: AtomicU32,
+}
+
+/// Connections that are counted in.
+#[derive(Default)]
+struct Open {
+    total: usize,
+    by_client: HashMap<IpAddr, usize>,
+}
+
+/// What counts as one client: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+    }
 }
 
 /// Limits on connections.
@@ -63,6 +78,7 @@ struct Limits {
 }
 
 impl Limits {
+    /// The limits of a plan.
     fn from_plan(plan: &ListenPlan) -> Arc<Limits> {
         Arc::new(Limits {
             connections: plan.tcp_connections,
@@ -91,12 +107,13 @@ impl StreamContext {
     }
 
     /// Counts a connection in, unless a limit is reached.
-    fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Admission> {
+    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Admission> {
+        let client = client_of(address);
         let limits = self.limits.load();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let reached = if open.values().sum::<usize>() >= limits.connections {
+        let reached = if open.total >= limits.connections {
             Some("total")
-        } else if open.get(&client).is_some_and(|count| *count >= limits.per_client) {
+        } else if open.by_client.get(&client).is_some_and(|count| *count >= limits.per_client) {
             Some("client")
         } else {
             None
@@ -105,7 +122,8 @@ impl StreamContext {
             self.metrics.tcp_rejected.with_label_values(&[limit]).inc();
             return None;
         }
-        *open.entry(client).or_default() += 1;
+        open.total += 1;
+        *open.by_client.entry(client).or_default() += 1;
         self.metrics.tcp_connections.inc();
         Some(Admission { context: self.clone(), client })
     }
@@ -120,10 +138,11 @@ struct Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         let mut open = self.context.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.client) {
+        open.total -= 1;
+        if let Some(count) = open.by_client.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.client);
+                open.by_client.remove(&self.client);
             }
         }
         self.context.metrics.tcp_connections.dec();
@@ -207,16 +226,21 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
     let _ = stream.set_nodelay(true);
     let mut input = Vec::with_capacity(READ_BYTES);
     let mut leave_by = None;
+    // Silence is time without a whole request: octets now and then must not hold a connection.
+    let mut last_request = Instant::now();
     loop {
         let idle = context.limits.load().idle;
-        let output = answer_frames(&mut input, context);
+        let (output, complete) = answer_frames(&mut input, context);
+        if complete {
+            last_request = Instant::now();
+        }
         if !output.is_empty() {
             match timeout(idle, stream.write_all(&output)).await {
                 Ok(Ok(())) => continue,
                 _ => return,
             }
         }
-        let silent_until = Instant::now() + idle;
+        let silent_until = last_request + idle;
         let until = leave_by.map_or(silent_until, |at| silent_until.min(at));
         let read = tokio::select! {
             read = timeout_at(until, stream.read_buf(&mut input)) => read,
@@ -232,8 +256,9 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
     }
 }
 
-/// Answers the complete frames in `input`, up to a burst's worth, and removes them.
-fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> Vec<u8> {
+/// Answers the complete frames in `input`, up to a burst's worth, and removes them. Returns the answers and whether
+/// there was a complete frame.
+fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> (Vec<u8>, bool) {
     let mut output = Vec::new();
     let mut scratch = Vec::new();
     let mut start = 0;
@@ -255,5 +280,9 @@ fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> Vec<u8> {
         start += 2 + length;
     }
     input.drain(..start);
-    output
+    if input.is_empty() {
+        // One long frame must not hold its room for the rest of the connection.
+        input.shrink_to(READ_BYTES);
+    }
+    (output, start > 0)
 }

@@ -18,13 +18,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Requests taken at once: with 8 or more the system calls' share stops falling, and 16 keep a batch short.
 const BATCH: usize = 16;
-/// Requests longer than this are cut off and so answered with FORMERR; no sane question comes near it.
+/// Requests longer than this are cut off, and answered with FORMERR if that cuts a record; no sane question comes near.
 const REQUEST_BYTES: usize = 4096;
 /// Room for one address in control messages, both families (`in6_pktinfo` is 20 octets, headers 16).
 const CONTROL_BYTES: usize = 64;
@@ -61,7 +62,11 @@ impl UdpListener {
         // Smaller buffers than asked for are the system's choice and no reason not to serve.
         let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
         let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-        request_destination(&socket, address)?;
+        set_option(&socket, address, (libc::IP_PKTINFO, 1), (libc::IPV6_RECVPKTINFO, 1))?;
+        // Packets too big for the path are not fragmented by us but by nobody: with what an attacker says of the path the
+        // system would fragment (RFC 9715 section 3.1). Responses of 1232 octets fit everywhere.
+        let (v4, v6) = (libc::IP_PMTUDISC_OMIT, libc::IPV6_PMTUDISC_OMIT);
+        set_option(&socket, address, (libc::IP_MTU_DISCOVER, v4), (libc::IPV6_MTU_DISCOVER, v6))?;
         socket.bind(&address.into())?;
         socket.set_read_timeout(Some(POLL))?;
         let socket = UdpSocket::from(socket);
@@ -84,7 +89,7 @@ impl UdpListener {
                 counters: metrics.query_counters(),
             };
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
-            self.threads.push(thread.spawn(move || worker.run())?);
+            self.threads.push(thread.spawn(move || worker.run_always())?);
         }
         Ok(())
     }
@@ -96,12 +101,12 @@ impl UdpListener {
         UdpListener { address, socket, leave_by: Arc::default(), threads: Vec::new() }
     }
 
+    /// Tells the threads until when to answer, and waits for them.
     fn end(&mut self, leave_by: Instant) {
         self.leave_by.get_or_init(|| leave_by);
         for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!(address = %self.address, "a UDP thread had panicked");
-            }
+            // A worker catches its own panics.
+            let _ = thread.join();
         }
     }
 }
@@ -121,7 +126,15 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(self) {
+    /// Answers until told to end. A request that makes the program panic costs its batch and a log line, not the thread.
+    fn run_always(self) {
+        while catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            tracing::error!("a UDP thread has panicked and goes on; please report what the log says before this");
+        }
+    }
+
+    /// Answers until told to end.
+    fn run(&self) {
         let mut batch = Batch::new();
         let pointer: &ArcSwap<_> = self.publisher.pointer();
         let mut cache = Cache::new(pointer);
@@ -167,16 +180,20 @@ fn is_idle(error: &io::Error) -> bool {
 
 //--- System calls ---
 
-/// Asks the kernel to tell each request's destination, so that the reply can leave from there.
-fn request_destination(socket: &Socket, address: SocketAddr) -> io::Result<()> {
-    let (level, option) = match address {
-        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
-        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+/// Sets the option that has the address's family, with its value.
+fn set_option(
+    socket: &Socket,
+    address: SocketAddr,
+    (v4, v4_value): (libc::c_int, libc::c_int),
+    (v6, v6_value): (libc::c_int, libc::c_int),
+) -> io::Result<()> {
+    let (level, option, value) = match address {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, v4, v4_value),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, v6, v6_value),
     };
-    let on: libc::c_int = 1;
-    let size = size_of_val(&on) as libc::socklen_t;
-    // SAFETY: the option takes an int, and `on` outlives the call.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), size) };
+    let size = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: these options take an int, and `value` outlives the call.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -202,6 +219,7 @@ struct Batch {
 }
 
 impl Batch {
+    /// Buffers for a batch.
     fn new() -> Batch {
         // SAFETY: all of these are plain C structures and byte arrays, for which zeroes are valid.
         unsafe {
@@ -256,6 +274,8 @@ impl Batch {
             let header = &mut self.messages[count].msg_hdr;
             *header = received;
             header.msg_iov = &raw mut self.vectors[count];
+            header.msg_name = (&raw mut slot.peer).cast();
+            header.msg_control = slot.control.0.as_mut_ptr().cast();
             header.msg_flags = 0;
             // The destination of the request becomes the source of the reply; a link-local one keeps its interface.
             forget_interface(header);

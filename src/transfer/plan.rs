@@ -63,8 +63,9 @@ impl Default for Limits {
             message_timeout: Duration::from_secs(15),
             total_timeout: Duration::from_secs(600),
             min_rate_bytes: 1024,
-            max_bytes: 1 << 30,
-            max_records: 10_000_000,
+            // Five times a zone of a million records of CNS; what fifty hostile primaries send must still fit.
+            max_bytes: 256 << 20,
+            max_records: 5_000_000,
             max_messages: 1_000_000,
             shrink_share: 0.5,
             confirm_after: Duration::from_secs(10),

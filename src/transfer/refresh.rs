@@ -30,6 +30,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
+/// Every how many refreshes the primaries are gone through in their order, whichever was good last.
+const ROUNDS_WITH_THE_SAME: u32 = 16;
 /// Refreshes in a row that must show an older serial before the zone goes back.
 const OLDER_BEFORE_ADOPTING: u32 = 3;
 
@@ -51,6 +53,8 @@ pub(super) struct Task {
     guard: Guard,
     /// The primary that was good last.
     good: usize,
+    /// Counts refreshes.
+    rounds: u32,
     /// Refreshes in a row that failed at every primary.
     failures: u32,
     /// Refreshes in a row in which every answer was older.
@@ -105,6 +109,7 @@ impl Task {
             shared,
             guard: Guard::default(),
             good: 0,
+            rounds: 0,
             failures: 0,
             older: 0,
         }
@@ -129,7 +134,10 @@ impl Task {
                 Err(_) => {
                     self.failures = self.failures.saturating_add(1);
                     let ours = self.ours().base;
-                    timers::after_failure(ours.as_deref().map(|zone| &zone.soa), self.failures, &self.plan.timers)
+                    {
+                        let soa = ours.as_deref().map(|zone| &zone.soa);
+                        timers::after_failure(&self.plan.zone, soa, self.failures, &self.plan.timers)
+                    }
                 }
             };
             let now = Instant::now();
@@ -173,7 +181,11 @@ impl Task {
         let mut problems = Vec::new();
         let mut answers = Answers::default();
         let mut order: Vec<usize> = (0..self.plan.primaries.len()).collect();
-        order.sort_by_key(|index| *index != self.good);
+        // A primary further down is kept while it is good, but the order means something: now and then it is followed.
+        self.rounds = self.rounds.wrapping_add(1);
+        if !self.rounds.is_multiple_of(ROUNDS_WITH_THE_SAME) {
+            order.sort_by_key(|index| *index != self.good);
+        }
         for index in order {
             match self.try_primary(index, kind, &mut answers).await {
                 Ok(outcome) => {
@@ -475,7 +487,7 @@ fn tell(answers: Vec<Answer>, result: &Result<Outcome, String>) {
         Ok(Outcome::Current(serial)) => Ok(format!("serial {serial}, current")),
         Ok(Outcome::Adopted(text)) => Ok(text.clone()),
         Ok(Outcome::Held(text)) => Err(text.clone()),
-        Ok(Outcome::Ended) => Err("the program is stopping".to_owned()),
+        Ok(Outcome::Ended) => Err("the zone was taken away or the program is stopping".to_owned()),
         Err(problems) => Err(problems.clone()),
     };
     for done in answers {
