@@ -1,6 +1,8 @@
 # The commands of the README. Only Rust is needed to build and for the demo; tests install Debian packages.
 
 CARGO ?= cargo
+# Shown in the metric build_info.
+export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 .PHONY: help build demo test lint fuzz clean
 

@@ -32,6 +32,9 @@ pub enum Transport {
 /// Transports in the order of their counters.
 const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 
+/// Why a message gets no response: shorter than a header, or a response itself.
+const DROPPED: [&str; 2] = ["short", "response"];
+
 //--- Query counters ---
 
 /// Counters of queries. Any thread may read them.
@@ -40,7 +43,7 @@ pub struct QueryCounters {
     queries: [AtomicU64; TRANSPORTS.len()],
     responses: [AtomicU64; RCODES.len()],
     truncated: AtomicU64,
-    dropped: AtomicU64,
+    dropped: [AtomicU64; DROPPED.len()],
 }
 
 impl QueryCounters {
@@ -50,8 +53,8 @@ impl QueryCounters {
     }
 
     /// Counts a message that gets no response; for the thread that owns the block.
-    pub fn count_dropped(&self) {
-        add(&self.dropped, 1);
+    pub fn count_dropped(&self, request: &[u8]) {
+        add(self.dropped_as(request), 1);
     }
 
     /// Counts a query and its response in a block that several threads share.
@@ -62,8 +65,13 @@ impl QueryCounters {
     }
 
     /// Counts a message that gets no response in a block that several threads share.
-    pub fn count_dropped_shared(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+    pub fn count_dropped_shared(&self, request: &[u8]) {
+        self.dropped_as(request).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counter for a message that gets no response: shorter than a header, or itself a response.
+    fn dropped_as(&self, request: &[u8]) -> &AtomicU64 {
+        &self.dropped[usize::from(request.len() >= 12)]
     }
 
     /// The counters that one query moves.
@@ -75,7 +83,7 @@ impl QueryCounters {
     /// Pairs every counter of two blocks.
     fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
         let all = |block: &'a QueryCounters| {
-            block.queries.iter().chain(&block.responses).chain([&block.truncated, &block.dropped])
+            block.queries.iter().chain(&block.responses).chain(&block.dropped).chain([&block.truncated])
         };
         all(self).zip(all(other))
     }
@@ -93,7 +101,7 @@ struct QueryCollector {
     queries: IntCounterVec,
     responses: IntCounterVec,
     truncated: IntCounter,
-    dropped: IntCounter,
+    dropped: IntCounterVec,
 }
 
 impl QueryCollector {
@@ -133,7 +141,9 @@ impl Collector for QueryCollector {
             set(self.responses.with_label_values(&[label]), value);
         }
         set(self.truncated.clone(), &total.truncated);
-        set(self.dropped.clone(), &total.dropped);
+        for (label, value) in DROPPED.iter().zip(&total.dropped) {
+            set(self.dropped.with_label_values(&[label]), value);
+        }
         let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
         families.iter().flat_map(|family| family.collect()).collect()
     }
@@ -210,11 +220,12 @@ impl Metrics {
             queries: counters("queries_total", "Queries that got a response.", "transport"),
             responses: counters("responses_total", "Responses by response code.", "rcode"),
             truncated: counter("truncated_total", "Responses sent with the TC bit."),
-            dropped: counter("dropped_total", "Messages that got no response: too short, or themselves responses."),
+            dropped: counters("dropped_total", "Messages that got no response, by reason.", "reason"),
         };
         make.add(Ok(queries.clone()));
-        let build = make.gauges("build_info", "Always 1; the label tells the version.", &["version"]);
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let build = make.gauges("build_info", "Always 1; the labels tell what was built.", &["version", "commit"]);
+        let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
         Metrics {
             queries,
             tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP connections from clients.")),

@@ -275,7 +275,7 @@ fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> (Vec<u8>, bool
                 output.extend_from_slice(&(response.length as u16).to_be_bytes());
                 output.extend_from_slice(&scratch[..response.length]);
             }
-            None => context.counters.count_dropped_shared(),
+            None => context.counters.count_dropped_shared(request),
         }
         start += 2 + length;
     }

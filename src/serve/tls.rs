@@ -186,7 +186,7 @@ impl Handler {
         let rotation = self.rotation.fetch_add(1, Ordering::Relaxed);
         let Some(response) = answer(&self.publisher.load(), request, false, rotation, &mut buffer) else {
             // hickory has dropped responses and stumps already.
-            self.counters.count_dropped_shared();
+            self.counters.count_dropped_shared(request);
             return None;
         };
         match Message::from_vec(&buffer[..response.length]) {

@@ -162,11 +162,14 @@ impl Worker {
             let published = cache.load();
             for index in 0..received {
                 rotation = rotation.wrapping_add(1);
-                let response = batch.exchange(index, |request, out| answer(published, request, true, rotation, out));
-                match response {
-                    Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),
-                    None => self.counters.count_dropped(),
-                }
+                batch.exchange(index, |request, out| {
+                    let response = answer(published, request, true, rotation, out);
+                    match response {
+                        Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),
+                        None => self.counters.count_dropped(request),
+                    }
+                    response
+                });
             }
             batch.send(&self.socket);
         }
@@ -248,16 +251,11 @@ impl Batch {
     }
 
     /// Lets `answer` turn a request into a reply.
-    fn exchange(
-        &mut self,
-        index: usize,
-        answer: impl FnOnce(&[u8], &mut [u8]) -> Option<Response>,
-    ) -> Option<Response> {
+    fn exchange(&mut self, index: usize, answer: impl FnOnce(&[u8], &mut [u8]) -> Option<Response>) {
         let slot = &mut self.slots[index];
         let length = (self.messages[index].msg_len as usize).min(REQUEST_BYTES);
         let response = answer(&slot.request[..length], &mut slot.reply);
         slot.length = response.map_or(0, |response| response.length);
-        response
     }
 
     /// Sends the replies of the slots that have one, packed to the front of the kernel's view.
