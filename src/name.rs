@@ -20,6 +20,9 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// The longest label (RFC 1035 section 2.3.4).
 pub const MAX_LABEL_BYTES: usize = 63;
 
+/// The most pointers one name may lead through: one for each label that fits into 255 octets, and the root.
+const MAX_POINTERS: usize = 128;
+
 /// Why bytes or text are not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -185,13 +188,14 @@ impl NameBuf {
     /// Reads a name from a message, following compression pointers (RFC 1035 section 4.1.4).
     ///
     /// Returns the name and the position after it. Every pointer must point before the place where the name part
-    /// that holds it began, so a loop is impossible; and it must lead to a label or the root, so the cost stays
-    /// below 255 octets: only a message made to cost time strings pointers together.
+    /// that holds it began, so a loop is impossible; and there may be only as many as a name can have labels, since only
+    /// a message made to cost time strings more together. So the cost is below 255 octets and 128 pointers.
     pub fn read(message: &[u8], start: usize) -> Result<(NameBuf, usize), NameError> {
         let mut name = NameBuf::root();
         let mut length = 0;
         let mut position = start;
         let mut barrier = start;
+        let mut pointers = 0;
         let mut end = None;
         loop {
             let octet = *message.get(position).ok_or(NameError::Truncated)?;
@@ -216,7 +220,8 @@ impl NameBuf {
                 0xc0..=0xff => {
                     let low = *message.get(position + 1).ok_or(NameError::Truncated)?;
                     let target = usize::from(octet & 0x3f) << 8 | usize::from(low);
-                    if target >= barrier || message[target] >= 0xc0 {
+                    pointers += 1;
+                    if target >= barrier || pointers > MAX_POINTERS {
                         return Err(NameError::BadPointer);
                     }
                     end.get_or_insert(position + 2);
@@ -534,7 +539,13 @@ mod tests {
         assert_eq!(NameBuf::read(&message, 2).unwrap_err(), NameError::BadPointer);
         assert_eq!(NameBuf::read(&message, 6).unwrap_err(), NameError::BadPointer);
         let to_pointer = [1, b'a', 0, 0xc0, 0, 1, b'b', 0xc0, 3];
-        assert_eq!(NameBuf::read(&to_pointer, 5).unwrap_err(), NameError::BadPointer);
+        assert_eq!(NameBuf::read(&to_pointer, 5).unwrap().0.to_string(), "b.a.");
+        let mut chain = vec![0];
+        for at in 0..200u16 {
+            chain.extend_from_slice(&(0xc000 | at.saturating_sub(1) * 2 + at.min(1)).to_be_bytes());
+        }
+        assert!(NameBuf::read(&chain, 1 + 2 * 127).is_ok());
+        assert_eq!(NameBuf::read(&chain, 1 + 2 * 128).unwrap_err(), NameError::BadPointer);
         let good = [1, b'c', 0, 1, b'B', 0xc0, 0];
         let (name, end) = NameBuf::read(&good, 3).unwrap();
         assert_eq!((name.as_wire(), end), ([1, b'B', 1, b'c', 0].as_slice(), 7));
