@@ -192,6 +192,7 @@ impl Daemon {
         tracing::info!("stopped");
     }
 
+    /// The sources, for a moment.
     fn lock_sources(&self) -> std::sync::MutexGuard<'_, HashMap<Name, Source>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,6 +241,7 @@ impl Daemon {
         }
     }
 
+    /// The steps of a reload; whatever fails before the publication has changed nothing.
     async fn try_reload(&mut self) -> Result<ReloadChanges, String> {
         let path = self.config.path.clone();
         let loaded = tokio::task::block_in_place(|| Config::load(&path));
@@ -344,6 +346,7 @@ impl Daemon {
         }
     }
 
+    /// Wakes the sources that a request means, and gives what each will answer.
     fn send_wakes(&self, zone: Option<&str>, kind: WakeKind) -> Result<Vec<(Name, WakeResult)>, String> {
         let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
         let region = self.config.regions.iter().find(|region| Some(&region.origin) == name.as_ref());
@@ -502,6 +505,7 @@ fn describe_changes(changes: &ReloadChanges) -> String {
     if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
 }
 
+/// Items in a row.
 fn names<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -134,6 +134,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Handle {
 }
 
 impl Keeper {
+    /// A keeper of nothing yet.
     fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Keeper {
         Keeper {
             publisher,
@@ -147,6 +148,7 @@ impl Keeper {
         }
     }
 
+    /// Handles what comes, in batches, until the daemon lets go.
     async fn run(mut self, mut updates: mpsc::Receiver<Update>, mut commands: mpsc::Receiver<Command>) {
         loop {
             let mut batch = (Vec::new(), Vec::new());

@@ -305,6 +305,7 @@ impl Region {
         }
     }
 
+    /// Empties the index of aliases.
     fn forget_aliases(&mut self) {
         self.aliases.clear();
         self.alias_targets.clear();
@@ -547,6 +548,7 @@ struct Merged {
 }
 
 impl Merged {
+    /// Reports an RRset that is left out.
     fn drop(&mut self, kind: ConflictKind, member: usize, rrset: &RRset) {
         self.conflicts.push(Conflict { kind, member, dropped: rrset.count });
     }
@@ -557,6 +559,7 @@ fn is_dropped(rtype: u16, apex: bool) -> bool {
     rr::is_dnssec(rtype) || rtype == rtype::SOA || apex && matches!(rtype, rtype::NS | rtype::DS)
 }
 
+/// Whether names below depend on this one.
 fn has_cut(rrsets: &[Arc<RRset>]) -> bool {
     zone::get(rrsets, rtype::NS).is_some() || zone::get(rrsets, rtype::DNAME).is_some()
 }

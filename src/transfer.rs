@@ -135,10 +135,12 @@ struct Shared {
 }
 
 impl Shared {
+    /// The waiting requests, for a moment.
     fn requests(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The status, for a moment.
     fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -117,6 +117,7 @@ fn remarks(source: &SourceStatus) -> String {
     remarks.join("; ")
 }
 
+/// Writes everything about a source zone.
 fn write_zone(text: &mut String, report: &ZoneReport) {
     let kept = &report.kept;
     _ = writeln!(text, "zone {}", kept.zone);
@@ -141,6 +142,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     }
 }
 
+/// Writes everything about a region.
 fn write_region(text: &mut String, region: &RegionStatus) {
     _ = writeln!(text, "region {}", region.region);
     let (state, drift) = (region.state.label(), region.drift);
@@ -165,6 +167,7 @@ fn write_region(text: &mut String, region: &RegionStatus) {
     }
 }
 
+/// A serial, or a dash.
 fn serial(serial: Option<Serial>) -> String {
     serial.map_or("-".into(), |serial| serial.to_string())
 }

@@ -82,6 +82,7 @@ impl Picture<'_> {
         lines.iter().map(|line| render(line, width, color)).collect()
     }
 
+    /// The head of the picture.
     fn title(&self) -> Vec<(Style, String)> {
         let time = match self.limit {
             Some(limit) => format!("{} s of {} s", self.elapsed.as_secs(), limit.as_secs_f64()),
@@ -90,6 +91,7 @@ impl Picture<'_> {
         vec![(Style::Bold, "aggregator demo".to_string()), (Style::Plain, format!("  {time}"))]
     }
 
+    /// The lines of the region and its service.
     fn draw_region(&self) -> Vec<(Style, String)> {
         let serial = self.region_serial.map_or("-".to_string(), |serial| serial.to_string());
         let (made, followed) = self.counts;
@@ -126,6 +128,7 @@ impl Picture<'_> {
     }
 }
 
+/// The line of one datacenter.
 fn draw_site(site: &SiteRow) -> Vec<(Style, String)> {
     let served = site.served.map_or("-".to_string(), |serial| serial.to_string());
     let cells = row([&site.label, &site.address.to_string(), &site.serial.to_string(), &served]);

@@ -45,6 +45,7 @@ struct Service {
     size: usize,
 }
 
+/// The customer whose services change.
 const ACME: Account = Account { login: "acme", uuid: "3c1f64d8-52f7-4b0e-9a0f-6d6f0c7ad1e4" };
 /// Its services also appear directly below the apex.
 const ADMIN: Account = Account { login: "admin", uuid: "930896af-bf8c-48d4-885c-6573a94b1853" };

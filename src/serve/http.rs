@@ -185,6 +185,7 @@ impl Response {
         Response { status, content_type, field: "", body: body.into(), without_body: false }
     }
 
+    /// The response as it is sent.
     fn into_bytes(self) -> Vec<u8> {
         let Response { status, content_type, field, body, .. } = &self;
         let length = body.len();

@@ -39,11 +39,17 @@ pub enum ExtendedError {
     InvalidData = 24,
 }
 
+/// Header flags (RFC 1035 section 4.1.1): response,
 const FLAG_QR: u16 = 0x8000;
+/// authoritative answer,
 const FLAG_AA: u16 = 0x0400;
+/// truncation,
 const FLAG_TC: u16 = 0x0200;
+/// recursion desired.
 const FLAG_RD: u16 = 0x0100;
+/// EDNS option NSID (RFC 5001).
 const OPTION_NSID: u16 = 3;
+/// EDNS option Extended DNS Error (RFC 8914).
 const OPTION_EDE: u16 = 15;
 /// An OPT record without options.
 const OPT_BYTES: usize = 11;

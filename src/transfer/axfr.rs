@@ -90,6 +90,7 @@ impl AxfrReader {
         }
     }
 
+    /// Checks one message and takes its records.
     fn read_message(&mut self, message: &[u8]) -> Result<Progress, TransferError> {
         if matches!(self.stage, Stage::Failed | Stage::Complete(_)) {
             return Err(TransferError::Closed);

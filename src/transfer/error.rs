@@ -118,6 +118,7 @@ impl TransferError {
     }
 }
 
+/// What did not happen in time.
 fn timeout_text(phase: Phase) -> &'static str {
     match phase {
         Phase::Connect => "no connection within connect_timeout",

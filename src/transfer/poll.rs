@@ -47,6 +47,7 @@ fn hickory_name(zone: &Name) -> hickory_proto::rr::Name {
     name
 }
 
+/// The SOA question.
 fn request(owner: &hickory_proto::rr::Name) -> DnsRequest {
     let mut options = DnsRequestOptions::default();
     options.use_edns = false;
@@ -54,6 +55,7 @@ fn request(owner: &hickory_proto::rr::Name) -> DnsRequest {
     DnsRequest::from_query(Query::query(owner.clone(), RecordType::SOA), options)
 }
 
+/// Asks over UDP.
 async fn ask_udp(
     owner: &hickory_proto::rr::Name,
     primary: &PrimaryPlan,
@@ -66,6 +68,7 @@ async fn ask_udp(
     exchange.send(request(owner)).first_answer().await
 }
 
+/// Asks over TCP.
 async fn ask_tcp(
     owner: &hickory_proto::rr::Name,
     primary: &PrimaryPlan,

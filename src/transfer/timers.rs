@@ -32,6 +32,7 @@ pub fn after_failure(zone: &Name, soa: Option<&Soa>, failures: u32, bounds: &Tim
     early(zone, pause).max(LEAST_PAUSE)
 }
 
+/// Seconds of an SOA field.
 fn seconds(number: u32) -> Duration {
     Duration::from_secs(u64::from(number))
 }

@@ -45,6 +45,7 @@ pub async fn fetch(zone: &Name, primary: &PrimaryPlan, limits: &Limits) -> Resul
     exchange(stream, AxfrReader::new(zone.clone(), id), &write_query(zone, id), limits, begun).await
 }
 
+/// Opens the connection, from the source address if there is one.
 async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
     let socket = if primary.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(TransferError::Connect)?;
@@ -92,6 +93,7 @@ async fn exchange(
 struct Discard(Option<AxfrReader>);
 
 impl Discard {
+    /// The reader, while the transfer runs.
     fn get(&mut self) -> &mut AxfrReader {
         self.0.as_mut().expect("taken only when the transfer is complete")
     }
