@@ -542,7 +542,7 @@ mod tests {
         assert_eq!(NameBuf::read(&to_pointer, 5).unwrap().0.to_string(), "b.a.");
         let mut chain = vec![0];
         for at in 0..200u16 {
-            chain.extend_from_slice(&(0xc000 | at.saturating_sub(1) * 2 + at.min(1)).to_be_bytes());
+            chain.extend_from_slice(&(0xc000 | (at.saturating_sub(1) * 2 + at.min(1))).to_be_bytes());
         }
         assert!(NameBuf::read(&chain, 1 + 2 * 127).is_ok());
         assert_eq!(NameBuf::read(&chain, 1 + 2 * 128).unwrap_err(), NameError::BadPointer);

@@ -35,8 +35,9 @@ const ROUNDS_WITH_THE_SAME: u32 = 16;
 /// Refreshes in a row that must show an older serial before the zone goes back.
 const OLDER_BEFORE_ADOPTING: u32 = 3;
 
-/// The kinds of attempts, as labels.
+/// The label of polls.
 const SOA: &str = "soa";
+/// The label of zone transfers.
 const AXFR: &str = "axfr";
 
 /// The task and what it remembers.
