@@ -87,6 +87,8 @@ struct KeptRegion {
     state: State,
     /// Whether clients have had answers from it: then it stays in service, whatever its members do.
     was_served: bool,
+    /// Which members contributed to the present version.
+    contributing: Vec<bool>,
     /// When waiting for missing members began.
     waiting_since: Instant,
 }
@@ -265,7 +267,13 @@ impl Keeper {
                 None => {
                     let mut region = Region::new(plan);
                     region.set_last_serial(self.seen_serials.get(&origin).copied());
-                    let mut new = KeptRegion { region, state: State::NotReady, was_served: false, waiting_since: now };
+                    let mut new = KeptRegion {
+                        region,
+                        state: State::NotReady,
+                        was_served: false,
+                        contributing: Vec::new(),
+                        waiting_since: now,
+                    };
                     changes.added.push(origin.clone());
                     self.merge_region(&mut new, None);
                     new
@@ -298,10 +306,11 @@ impl Keeper {
             let members = kept.region.plan.members.iter().enumerate();
             let affected: Vec<(usize, &Touched)> =
                 members.filter_map(|(index, member)| Some((index, touched.get(member)?))).collect();
-            if affected.is_empty() {
+            let same_members = kept.contributing == self.contributing(&kept.region.plan);
+            if affected.is_empty() && same_members {
                 continue;
             }
-            let mut names = Some(Vec::new());
+            let mut names = same_members.then(Vec::new);
             for (index, touched) in affected {
                 match (touched, &mut names) {
                     (Touched::Names(touched), Some(names)) => {
@@ -319,6 +328,7 @@ impl Keeper {
     /// Makes a region's next version out of the names that changed, or of all.
     fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
+        kept.contributing = self.contributing(&kept.region.plan);
         let members = self.members(&kept.region.plan);
         let before = kept.region.zone.clone();
         let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
@@ -362,12 +372,21 @@ impl Keeper {
 
     /// What the members of a region contribute.
     fn members(&self, plan: &RegionPlan) -> Box<Members> {
-        let contribution = |member: &Name| {
-            let source = self.sources.get(member)?;
+        let contributing = self.contributing(plan);
+        let zone = |member: &Name| self.sources.get(member)?.zone.clone();
+        plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect()
+    }
+
+    /// Which members of a region contribute: those with a zone that has neither expired nor been without contact for
+    /// longer than the region wants.
+    fn contributing(&self, plan: &RegionPlan) -> Vec<bool> {
+        let contributes = |source: &SourceZone| {
             let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;
-            source.zone.clone().filter(|_| !expired)
+            let age = source.refreshed.map(|at| at.elapsed());
+            let too_old = plan.expire_after.is_some_and(|limit| age.is_none_or(|age| age > limit));
+            source.zone.is_some() && !expired && !too_old
         };
-        plan.members.iter().map(contribution).collect()
+        plan.members.iter().map(|member| self.sources.get(member).is_some_and(contributes)).collect()
     }
 
     /// Sets the states of the regions; returns whether any changed.

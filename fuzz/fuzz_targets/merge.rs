@@ -67,6 +67,7 @@ fuzz_target!(|input: &[u8]| {
         exclude: Vec::new(),
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
+        expire_after: None,
     };
     let mut region = Region::new(plan.clone());
     let mut records = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];

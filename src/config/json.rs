@@ -89,6 +89,7 @@ fn describe_region(region: &RegionPlan) -> Value {
         "exclude": region.exclude.iter().map(describe_pattern).collect::<Vec<_>>(),
         "partial_after": seconds(region.partial_after),
         "on_expire": region.on_expire,
+        "expire_after": region.expire_after.map(seconds),
     })
 }
 

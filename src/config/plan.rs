@@ -128,7 +128,11 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
         OnExpire::Keep => "kept",
     };
     let wait = format_duration(region.partial_after);
-    writeln!(out, "    names in RDATA {names}, expired members {expired}, missing members awaited for {wait}")
+    writeln!(out, "    names in RDATA {names}, expired members {expired}, missing members awaited for {wait}")?;
+    match region.expire_after {
+        Some(after) => writeln!(out, "    members withdrawn after {} without contact", format_duration(after)),
+        None => Ok(()),
+    }
 }
 
 /// A pattern as it is written in the file.

@@ -90,6 +90,7 @@ impl Context<'_> {
             exclude: Vec::new(),
             partial_after: Duration::from_secs(600),
             on_expire: OnExpire::Withdraw,
+            expire_after: None,
         };
         let node = &self.entry.node;
         let mut ns_given = false;
@@ -158,6 +159,7 @@ impl Context<'_> {
         if let Some(choice) = fields.read(reader, "on_expire", |r, key, node| r.choice(key, node, &on_expire)) {
             plan.on_expire = choice;
         }
+        plan.expire_after = fields.read(reader, "expire_after", Reader::duration);
     }
 
     //--- Members ---

@@ -127,6 +127,7 @@ pub const AGGREGATION: Table = Table {
         key("exclude", "owner patterns", "[]", "owner names, relative to the zone, that are left out"),
         key("partial_after", "duration", r#""10m""#, "how long to wait for members never transferred"),
         key("on_expire", "\"withdraw\" or \"keep\"", r#""withdraw""#, "what becomes of an expired member's records"),
+        key("expire_after", "duration", "", "when they leave even before their zone expires; default: with the zone"),
     ],
 };
 

@@ -109,11 +109,11 @@ impl Keeper {
 
     /// The states of a region's members.
     pub(super) fn member_statuses(&self, plan: &RegionPlan, now: Instant) -> Vec<MemberStatus> {
-        let status = |member: &Name| {
+        let status = |(member, contributes): (&Name, bool)| {
             let source = self.sources.get(member);
             let zone = source.and_then(|source| source.zone.as_ref());
             let state = match (source, zone) {
-                (Some(source), Some(zone)) if source.state == State::Ok => {
+                (Some(source), Some(zone)) if source.state == State::Ok && contributes => {
                     // Two failed tries after a missed refresh are no accident any more.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
                     let age = source.refreshed.map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
@@ -124,7 +124,7 @@ impl Keeper {
             };
             MemberStatus { zone: member.clone(), state, serial: zone.map(|zone| zone.soa.serial) }
         };
-        plan.members.iter().map(status).collect()
+        plan.members.iter().zip(self.contributing(plan)).map(status).collect()
     }
 }
 

@@ -25,6 +25,7 @@ fn region(origin: &str, members: &[&str]) -> RegionPlan {
         exclude: Vec::new(),
         partial_after: Duration::from_secs(600),
         on_expire: OnExpire::Withdraw,
+        expire_after: None,
     }
 }
 
@@ -174,6 +175,20 @@ fn a_region_that_comes_back_does_not_fall_behind_itself() {
     bench.plan(&["w1.x"], Vec::new());
     bench.plan(&["w1.x"], plan());
     assert!(serial(&bench).newer_than(Serial(8)));
+}
+
+#[test]
+fn a_region_can_let_go_of_a_silent_member_before_its_zone_expires() {
+    let mut plan = region("w.x", &["w1.x", "w2.x"]);
+    plan.expire_after = Some(Duration::from_secs(3600));
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![plan]);
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
+    assert_eq!(bench.ask("web.w.x"), (0, 2));
+    bench.update("w2.x", Change::Current, Duration::from_secs(3601));
+    assert_eq!((bench.ask("web.w2.x"), bench.ask("web.w.x")), ((0, 1), (0, 1)));
+    bench.load("w2.x.", "@ 30 SOA 2\nweb 30 A 192.0.2.2\nnew 30 A 192.0.2.2", ZERO);
+    assert_eq!((bench.ask("web.w.x"), bench.ask("new.w.x")), ((0, 2), (0, 1)));
 }
 
 #[test]

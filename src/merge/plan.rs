@@ -69,6 +69,8 @@ pub struct RegionPlan {
     /// How long a region waits for a member that never was transferred before it is served without it.
     pub partial_after: Duration,
     pub on_expire: OnExpire,
+    /// How long without contact a member's records stay, where that is shorter than its zone's expire time.
+    pub expire_after: Option<Duration>,
 }
 
 impl RegionPlan {

@@ -25,6 +25,7 @@ fn plan(members: &[&str]) -> RegionPlan {
         exclude: Vec::new(),
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
+        expire_after: None,
     }
 }
 
