@@ -17,6 +17,7 @@ use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Publisher};
 use crate::schedule::{self, Schedule};
+use crate::serve::notify::{Announcers, Reception};
 use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
 use crate::transfer::{self, Source};
@@ -62,6 +63,9 @@ pub struct Daemon {
     command_sender: mpsc::Sender<control::Command>,
     log: Option<LogHandle>,
     hangup: Option<Signal>,
+    notify: Arc<Reception>,
+    /// Zones that a primary has announced a change of.
+    changed: mpsc::Receiver<Name>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -108,7 +112,9 @@ impl Daemon {
         let metrics = Arc::new(Metrics::new());
         // A counter that begins at its first failure hides that failure from `increase()`.
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
-        let mut listeners = Listeners::new(&config, publisher.clone(), metrics.clone());
+        let (notify, changed) = Reception::new(metrics.clone());
+        notify.set_announcers(announcers(&config));
+        let mut listeners = Listeners::new(&config, publisher.clone(), notify.clone(), metrics.clone());
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -136,6 +142,8 @@ impl Daemon {
             command_sender,
             log,
             hangup,
+            notify,
+            changed,
         };
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.zones.len(), daemon.config.regions.len());
@@ -166,6 +174,11 @@ impl Daemon {
             tokio::select! {
                 () = &mut end => break None,
                 Some(()) = hung_up => drop(self.reload().await),
+                Some(zone) = self.changed.recv() => {
+                    if let Some(source) = self.lock_sources().get(&zone) {
+                        source.wake(Wake { kind: WakeKind::Refresh, done: None });
+                    }
+                }
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
                     Request::Reload => drop(command.reply.send(self.reload().await)),
@@ -272,6 +285,7 @@ impl Daemon {
             config.zones.iter().filter(changed).map(|plan| plan.zone.clone()).collect()
         };
         std::mem::swap(&mut self.config, &mut config);
+        self.notify.set_announcers(announcers(&self.config));
         self.replace_sources();
         self.schedule = schedule;
         if let Some(control) = control {
@@ -409,6 +423,15 @@ fn raise_file_limit() {
 
 /// What a source says to whoever woke it.
 type WakeResult = oneshot::Receiver<Result<String, String>>;
+
+/// Who may announce changes of which zone: its primaries, and what the configuration adds.
+fn announcers(config: &Config) -> Announcers {
+    let addresses = |plan: &transfer::ZonePlan| {
+        let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
+        primaries.chain(plan.notify_from.iter().copied()).collect()
+    };
+    config.zones.iter().map(|plan| (plan.zone.clone(), addresses(plan))).collect()
+}
 
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
 async fn publish_plan(keeper: &keeper::Handle, config: &Config) -> Option<PlanChanges> {

@@ -24,7 +24,7 @@
 //! changed, with the same result.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, without any I/O.
+//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements; no sockets.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. They meet only in messages.

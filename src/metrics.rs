@@ -165,6 +165,7 @@ pub struct Metrics {
     pub transfer_held: IntGaugeVec,
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
+    pub notify_received: IntCounterVec,
     pub zone_serial: IntGaugeVec,
     pub zone_primary_serial: IntGaugeVec,
     pub zone_records: IntGaugeVec,
@@ -266,6 +267,11 @@ impl Metrics {
                 "Names that a full audit found different although the serial was the same.",
                 &["zone"],
             ),
+            notify_received: make.counters(
+                "notify_received_total",
+                "NOTIFY requests for a source zone: accepted, or refused for their address.",
+                &["zone", "result"],
+            ),
             zone_serial: make.gauges("zone_serial", "Serial of the zone as it is served.", &["zone"]),
             zone_primary_serial: make.gauges(
                 "zone_primary_serial",
@@ -335,6 +341,7 @@ impl Metrics {
             &self.transfer_bytes,
             &self.transfer_anomalies,
             &self.audit_drift,
+            &self.notify_received,
         ] {
             forget_in(family, zone, |_| true);
         }

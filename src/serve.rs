@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod http;
 pub mod message;
+pub mod notify;
 pub mod stream;
 pub mod tls;
 pub mod udp;

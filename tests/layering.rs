@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 12] = [
     &["zone"],
     &["rewrite", "publish"],
     &["merge", "merge/*"],
-    &["source", "state", "notify", "serve/answer", "serve/message", "serve/xfr"],
+    &["source", "state", "notify", "serve/answer", "serve/message", "serve/notify", "serve/xfr"],
     &["keeper", "keeper/*", "transfer", "transfer/*"],
     &["serve", "serve/udp", "serve/stream", "serve/tls", "serve/http", "control", "schedule", "config", "config/*"],
     &["daemon", "daemon/*"],

@@ -53,6 +53,7 @@ fn describe_zone(zone: &ZonePlan) -> Value {
     json!({
         "zone": zone.zone,
         "primaries": primaries.collect::<Vec<_>>(),
+        "notify_from": zone.notify_from,
         "refresh_min": seconds(timers.refresh_min),
         "refresh_max": seconds(timers.refresh_max),
         "retry_min": seconds(timers.retry_min),

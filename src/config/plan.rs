@@ -78,6 +78,9 @@ fn write_zone(zone: &ZonePlan, out: &mut impl Write) -> fmt::Result {
             None => writeln!(out, "    primary {}", primary.address)?,
         }
     }
+    if !zone.notify_from.is_empty() {
+        writeln!(out, "    NOTIFY also from {}", join(&zone.notify_from))?;
+    }
     writeln!(out, "    {}", describe_timers(&zone.timers))
 }
 

@@ -274,16 +274,18 @@ impl<'t> Reader<'t> {
 
     /// Reads an address of this machine that connections are to come from.
     pub fn source_address(&mut self, key: &str, node: &Node) -> Option<IpAddr> {
+        self.bare_address(key, node, "an address of this machine, or leave the key out")
+    }
+
+    /// Reads the address of one host without a port; `wanted` is what to write instead of an address of none.
+    pub fn bare_address(&mut self, key: &str, node: &Node, wanted: &str) -> Option<IpAddr> {
         let text = self.text(key, node, "an address without a port")?;
         let Ok(address) = text.parse::<IpAddr>() else {
             self.error(node.at, format!("\"{}\" is no address; write an address without a port", shorten(text)));
             return None;
         };
         if address.is_unspecified() || address.is_multicast() {
-            self.error(
-                node.at,
-                format!("\"{key}\" cannot be {address}; write an address of this machine, or leave the key out"),
-            );
+            self.error(node.at, format!("\"{key}\" cannot be {address}; write {wanted}"));
             return None;
         }
         self.plain_address(node.at, address).then_some(address)

@@ -88,6 +88,7 @@ pub const ZONE: Table = Table {
     keys: &[
         key("primaries", "addresses", "", "primaries in order of preference"),
         key("source_address", "address", "", "local address that polls and transfers come from"),
+        key("notify_from", "addresses", "[]", "who may send NOTIFY besides the primaries"),
         key("refresh_min", "duration", "", "default: that of [transfer]"),
         key("refresh_max", "duration", "", "default: that of [transfer]"),
         key("retry_min", "duration", "", "default: that of [transfer]"),

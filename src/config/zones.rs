@@ -183,11 +183,17 @@ const NO_ZONES_ADVICE: &str = "write [zones] and below it for each zone \"ZONE\"
 fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, transfer: &TransferSection) -> Option<ZonePlan> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let (mut timers, limits) = (transfer.timers, transfer.limits);
+    let mut notify_from = Vec::new();
     let primaries = match &entry.node.value {
         Value::Table(_) => {
             let fields = Fields::new(reader, &entry.node, &schema::ZONE, &place)?;
             timers = read_timers(reader, &fields, timers, &place);
             let source = fields.read(reader, "source_address", Reader::source_address);
+            let wanted = "a list of addresses such as [\"192.0.2.1\"]";
+            let host =
+                |r: &mut Reader<'_>, key: &str, node: &Node| r.bare_address(key, node, "the address of one host");
+            let hosts = fields.read(reader, "notify_from", |r, key, node| r.list(key, node, wanted, host));
+            notify_from = hosts.unwrap_or_default();
             if fields.lacks("primaries") {
                 reader.error(entry.key_at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
             }
@@ -195,7 +201,7 @@ fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, transfer: &Tran
         }
         _ => read_primaries(reader, &place, &entry.key, &entry.node, None),
     }?;
-    Some(ZonePlan { zone, primaries, timers, limits })
+    Some(ZonePlan { zone, primaries, notify_from, timers, limits })
 }
 
 /// Reads one primary or a list of them.

@@ -16,7 +16,7 @@
 use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State};
 use crate::rr::{self, RRset, rtype};
-use crate::serve::message::{ExtendedError, HEADER_BYTES, Placed, Request, Section, Writer, rcode};
+use crate::serve::message::{ExtendedError, HEADER_BYTES, OPCODE_QUERY, Placed, Request, Section, Writer, rcode};
 use crate::zone::{Node, Zone};
 use std::sync::Arc;
 
@@ -43,7 +43,11 @@ pub fn answer(
     rotation: u32,
     out: &mut [u8],
 ) -> Option<Response> {
-    let request = Request::parse(request)?;
+    let mut request = Request::parse(request)?;
+    if request.opcode != OPCODE_QUERY && request.rcode == rcode::NOERROR {
+        // NOTIFY, which transports that take it have handed elsewhere.
+        (request.rcode, request.question, request.edns) = (rcode::NOTIMP, None, None);
+    }
     let nsid = published.identity.nsid();
     let writer = Writer::new(out, &request, request.limit(datagram), nsid);
     // Clients ask for A and AAAA in turn, so neighbouring numbers must not stand for neighbouring records.

@@ -28,6 +28,7 @@ pub mod rcode {
     pub const NOTIMP: u16 = 4;
     pub const REFUSED: u16 = 5;
     pub const YXDOMAIN: u16 = 6;
+    pub const NOTAUTH: u16 = 9;
     pub const BADVERS: u16 = 16;
 }
 
@@ -47,6 +48,10 @@ const FLAG_AA: u16 = 0x0400;
 const FLAG_TC: u16 = 0x0200;
 /// recursion desired.
 const FLAG_RD: u16 = 0x0100;
+/// A question (RFC 1035 section 4.1.1).
+pub const OPCODE_QUERY: u8 = 0;
+/// The announcement of a change (RFC 1996 section 3.1).
+pub const OPCODE_NOTIFY: u8 = 4;
 /// EDNS option NSID (RFC 5001).
 const OPTION_NSID: u16 = 3;
 /// EDNS option Extended DNS Error (RFC 8914).
@@ -105,11 +110,11 @@ impl Request {
             edns: None,
             rcode: rcode::NOERROR,
         };
-        if request.opcode != 0 {
+        if !matches!(request.opcode, OPCODE_QUERY | OPCODE_NOTIFY) {
             request.rcode = rcode::NOTIMP;
             return Some(request);
         }
-        // RFC 9619: a query has exactly one question.
+        // RFC 9619: a query has exactly one question; RFC 1996 section 3.7: so has a NOTIFY that means something.
         let read = if field(4) == 1 { request.read_sections(message, field(6), field(8), field(10)) } else { None };
         if read.is_none() {
             request.rcode = rcode::FORMERR;
@@ -371,7 +376,7 @@ impl<'a> Writer<'a> {
         flags |= if self.authoritative { FLAG_AA } else { 0 };
         flags |= if self.truncated { FLAG_TC } else { 0 };
         // RFC 8906 section 3.1.4: with an unknown opcode no flag has a known meaning.
-        flags |= if request.recursion_desired && request.opcode == 0 { FLAG_RD } else { 0 };
+        flags |= if request.recursion_desired && request.opcode == OPCODE_QUERY { FLAG_RD } else { 0 };
         let questions = u16::from(request.question.is_some());
         let header = [request.id, flags, questions, self.counts[0], self.counts[1], additional];
         for (index, field) in header.iter().enumerate() {

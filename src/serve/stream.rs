@@ -12,6 +12,7 @@ use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
 use crate::serve::answer::answer;
+use crate::serve::notify::{Reception, is_notify};
 use crate::serve::udp::{DRAIN, new_socket};
 use arc_swap::ArcSwap;
 use socket2::{Protocol, Type};
@@ -48,6 +49,7 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// What all connections share.
 pub struct StreamContext {
     publisher: Arc<Publisher>,
+    notify: Arc<Reception>,
     metrics: Arc<Metrics>,
     counters: Arc<QueryCounters>,
     limits: ArcSwap<Limits>,
@@ -90,9 +92,15 @@ impl Limits {
 
 impl StreamContext {
     /// Takes the limits from a plan.
-    pub fn new(plan: &ListenPlan, publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Arc<StreamContext> {
+    pub fn new(
+        plan: &ListenPlan,
+        publisher: Arc<Publisher>,
+        notify: Arc<Reception>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<StreamContext> {
         Arc::new(StreamContext {
             publisher,
+            notify,
             counters: metrics.query_counters(),
             metrics,
             limits: ArcSwap::new(Limits::from_plan(plan)),
@@ -125,13 +133,15 @@ impl StreamContext {
         open.total += 1;
         *open.by_client.entry(client).or_default() += 1;
         self.metrics.tcp_connections.inc();
-        Some(Admission { context: self.clone(), client })
+        Some(Admission { context: self.clone(), address, client })
     }
 }
 
 /// A counted connection; dropping it counts it out.
 struct Admission {
     context: Arc<StreamContext>,
+    address: IpAddr,
+    /// What the address counts as.
     client: IpAddr,
 }
 
@@ -230,7 +240,7 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
     let mut last_request = Instant::now();
     loop {
         let idle = context.limits.load().idle;
-        let (output, complete) = answer_frames(&mut input, context);
+        let (output, complete) = answer_frames(&mut input, context, admission.address);
         if complete {
             last_request = Instant::now();
         }
@@ -258,7 +268,7 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
 
 /// Answers the complete frames in `input`, up to a burst's worth, and removes them. Returns the answers and whether
 /// there was a complete frame.
-fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> (Vec<u8>, bool) {
+fn answer_frames(input: &mut Vec<u8>, context: &StreamContext, peer: IpAddr) -> (Vec<u8>, bool) {
     let mut output = Vec::new();
     let mut scratch = Vec::new();
     let mut start = 0;
@@ -269,7 +279,12 @@ fn answer_frames(input: &mut Vec<u8>, context: &StreamContext) -> (Vec<u8>, bool
     {
         scratch.resize(usize::from(u16::MAX), 0);
         let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
-        match answer(&context.publisher.load(), request, false, rotation, &mut scratch) {
+        let response = if is_notify(request) {
+            context.notify.receive(request, peer, &mut scratch)
+        } else {
+            answer(&context.publisher.load(), request, false, rotation, &mut scratch)
+        };
+        match response {
             Some(response) => {
                 context.counters.count_shared(Transport::Tcp, response.rcode, response.truncated);
                 output.extend_from_slice(&(response.length as u16).to_be_bytes());

@@ -13,10 +13,11 @@ use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::answer::{Response, answer};
 use crate::serve::message::MAX_UDP_BYTES;
+use crate::serve::notify::{Reception, is_notify};
 use arc_swap::{ArcSwap, Cache};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -80,12 +81,19 @@ impl UdpListener {
     }
 
     /// Starts answering with a number of threads.
-    pub fn start(&mut self, threads: usize, publisher: &Arc<Publisher>, metrics: &Metrics) -> io::Result<()> {
+    pub fn start(
+        &mut self,
+        threads: usize,
+        publisher: &Arc<Publisher>,
+        notify: &Arc<Reception>,
+        metrics: &Metrics,
+    ) -> io::Result<()> {
         for index in 0..threads {
             let worker = Worker {
                 socket: self.socket.clone(),
                 leave_by: self.leave_by.clone(),
                 publisher: publisher.clone(),
+                notify: notify.clone(),
                 counters: metrics.query_counters(),
             };
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
@@ -122,6 +130,7 @@ struct Worker {
     socket: Arc<UdpSocket>,
     leave_by: Arc<OnceLock<Instant>>,
     publisher: Arc<Publisher>,
+    notify: Arc<Reception>,
     counters: Arc<QueryCounters>,
 }
 
@@ -162,8 +171,12 @@ impl Worker {
             let published = cache.load();
             for index in 0..received {
                 rotation = rotation.wrapping_add(1);
-                batch.exchange(index, |request, out| {
-                    let response = answer(published, request, true, rotation, out);
+                batch.exchange(index, |request, peer, out| {
+                    let announcer = is_notify(request).then(|| address_of(peer)).flatten();
+                    let response = match announcer {
+                        Some(announcer) => self.notify.receive(request, announcer, out),
+                        None => answer(published, request, true, rotation, out),
+                    };
                     match response {
                         Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),
                         None => self.counters.count_dropped(request),
@@ -251,10 +264,14 @@ impl Batch {
     }
 
     /// Lets `answer` turn a request into a reply.
-    fn exchange(&mut self, index: usize, answer: impl FnOnce(&[u8], &mut [u8]) -> Option<Response>) {
+    fn exchange(
+        &mut self,
+        index: usize,
+        answer: impl FnOnce(&[u8], &libc::sockaddr_storage, &mut [u8]) -> Option<Response>,
+    ) {
         let slot = &mut self.slots[index];
         let length = (self.messages[index].msg_len as usize).min(REQUEST_BYTES);
-        let response = answer(&slot.request[..length], &mut slot.reply);
+        let response = answer(&slot.request[..length], &slot.peer, &mut slot.reply);
         slot.length = response.map_or(0, |response| response.length);
     }
 
@@ -290,6 +307,19 @@ impl Batch {
                 Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => sent += 1,
             }
+        }
+    }
+}
+
+/// The address in a socket address that the kernel wrote.
+fn address_of(peer: &libc::sockaddr_storage) -> Option<IpAddr> {
+    // SAFETY: the family tells which structure it is, and the storage has room and alignment for each.
+    unsafe {
+        let peer = std::ptr::from_ref(peer);
+        match libc::c_int::from((*peer).ss_family) {
+            libc::AF_INET => Some(IpAddr::from((*peer.cast::<libc::sockaddr_in>()).sin_addr.s_addr.to_ne_bytes())),
+            libc::AF_INET6 => Some(IpAddr::from((*peer.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr)),
+            _ => None,
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct ZonePlan {
     pub zone: Name,
     /// In order of preference; never empty.
     pub primaries: Vec<PrimaryPlan>,
+    /// Addresses besides the primaries' that may announce changes.
+    pub notify_from: Vec<IpAddr>,
     pub timers: TimerBounds,
     pub limits: Limits,
 }
