@@ -104,7 +104,7 @@ fn replies_echo_the_question_and_say_no_to_others() {
     // A flood costs the primary a poll now and then.
     let polls = || {
         let metrics = daemon.metrics();
-        let line = metrics.lines().find(|line| line.contains("transfer_attempts_total") && line.contains("soa"));
+        let line = metrics.lines().find(|line| line.contains("transfer_attempts_total{") && line.contains("soa"));
         line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
     };
     let before = polls();

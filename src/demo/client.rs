@@ -74,6 +74,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// The server's address.
+    pub fn server(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
     /// Makes a client for the server at an address.
     pub async fn connect(server: SocketAddr) -> io::Result<Client> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;

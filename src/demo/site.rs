@@ -89,6 +89,11 @@ impl Site {
         self.kept.as_ref().unwrap_or(&self.published)
     }
 
+    /// Announces the present version as CNS does. A datacenter that is away says nothing.
+    pub async fn announce(&self, secondary: SocketAddr) -> io::Result<()> {
+        self.primary.notify(self.datacenter.origin(), secondary).await
+    }
+
     /// Carries out a change and tells what it was, with names.
     pub fn apply(&mut self, change: Change) -> String {
         let now = SystemTime::now();

@@ -82,6 +82,10 @@ impl Stage {
             let now = self.began.elapsed();
             if now >= due && !self.ledger.is_open() && self.change(view)? {
                 due = now + self.pace();
+                // CNS repeats its announcements; here the poll of every second stands in for one that gets lost.
+                for site in &self.sites {
+                    site.announce(self.client.server()?).await?;
+                }
             }
             // A run too short for a change has to show one all the same.
             let is_over = self.limit.is_some_and(|limit| now >= limit) && self.ledger.counts().0 > 0;
