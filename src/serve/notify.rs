@@ -6,7 +6,7 @@
 //! than ten polls a second. The reply echoes the question: CNS ignores one without (`cns.md` section 8), and counts a
 //! secondary that fails to reply five times as one that wants no more.
 //!
-//! Invariants: no lock and no waiting on the receiving threads; a serial in the message is not believed.
+//! Invariants: the receiving threads never wait for the daemon; a serial in the message is not believed.
 //! Cost: O(message), one lookup of the zone.
 
 use crate::metrics::Metrics;
