@@ -23,6 +23,8 @@ pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
 
 /// Something did not work.
 const FAILED: u8 = 1;
+/// The command line makes no sense.
+const MISUSE: u8 = 2;
 /// There is no server to talk to.
 const NOT_RUNNING: u8 = 3;
 
@@ -42,6 +44,24 @@ struct Arguments {
     json: bool,
     #[command(subcommand)]
     verb: Verb,
+}
+
+impl Arguments {
+    /// An option that was given and that the verb would ignore.
+    fn unused_option(&self) -> Option<&'static str> {
+        let local = matches!(self.verb, Verb::Run | Verb::Check | Verb::Demo { .. } | Verb::Version);
+        let without_json = matches!(self.verb, Verb::Run | Verb::Demo { .. });
+        let without_config = matches!(self.verb, Verb::Demo { .. } | Verb::Version);
+        if local && self.socket.is_some() {
+            Some("--socket")
+        } else if without_json && self.json {
+            Some("--json")
+        } else if without_config && self.config.is_some() {
+            Some("--config")
+        } else {
+            None
+        }
+    }
 }
 
 /// What to do.
@@ -97,6 +117,9 @@ pub fn run_main(
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }
     };
+    if let Some(option) = arguments.unused_option() {
+        return misuse(&format!("{option} means nothing to this verb; see aggregator --help"));
+    }
     let config_path = || arguments.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
     let request = match arguments.verb {
         Verb::Run => {
@@ -146,7 +169,7 @@ fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
         Err(error) => return fail(&format!("cannot start: {error}")),
     };
     match runtime.block_on(control::call(socket, request)) {
-        Ok(reply) => print_reply(reply, json),
+        Ok(reply) => print_reply(reply, json, matches!(request, Request::Dump { .. })),
         Err(error) => {
             let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
             print_problem(&error.to_string());
@@ -156,11 +179,17 @@ fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
 }
 
 /// Prints what the server said.
-fn print_reply(reply: Reply, json: bool) -> ExitCode {
+fn print_reply(reply: Reply, json: bool, with_text: bool) -> ExitCode {
     let Reply { ok, text, data } = reply;
     match (ok, json) {
         (true, false) => print(&text),
         (true, true) if data.is_null() => print_json(&json!({ "text": text })),
+        (true, true) if with_text => {
+            // A zone has no better form for programs than the text that every name server reads.
+            let mut data = data;
+            data["text"] = text.into();
+            print_json(&data)
+        }
         (true, true) => print_json(&data),
         (false, false) => fail(&text),
         (false, true) => {
@@ -194,6 +223,12 @@ fn print(text: &str) -> ExitCode {
 fn print_problem(text: &str) {
     // There is nowhere left to complain about a closed standard error.
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+}
+
+/// Prints what was wrong with the command line; the exit code that goes with it.
+fn misuse(text: &str) -> ExitCode {
+    print_problem(text);
+    ExitCode::from(MISUSE)
 }
 
 /// Prints a problem; the exit code that goes with it.

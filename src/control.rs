@@ -154,24 +154,48 @@ impl ControlListener {
     /// Starts to serve clients; their requests arrive as commands.
     pub fn start(self, commands: mpsc::Sender<Command>) -> io::Result<ControlServer> {
         let listener = UnixListener::from_std(self.listener)?;
-        let stop = watch::Sender::new(false);
+        let stop = watch::Sender::new(End::NotYet);
         tokio::spawn(accept(listener, commands, self.patience, stop.subscribe()));
         Ok(ControlServer { file: Some(self.file), stop })
     }
+}
+
+/// When clients that asked for the end see it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    Now,
+    WithProcess,
 }
 
 /// A control socket in service. Dropping it stops accepting, removes the socket, and lets clients go that wait for the
 /// end; replies on their way are finished.
 pub struct ControlServer {
     file: Option<SocketFile>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<End>,
+}
+
+impl ControlServer {
+    /// Ends the service like a drop, but clients that asked for the end see it only when the whole process has ended: its
+    /// ports are free then, and another server can start.
+    pub async fn end_with_process(mut self) {
+        self.file.take();
+        self.stop.send_replace(End::WithProcess);
+        let tasks_done = async {
+            while self.stop.receiver_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // A client that does not take its reply must not keep the server from ending.
+        _ = timeout(Duration::from_millis(500), tasks_done).await;
+    }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
         // First the file: a client that sees its connection end must not find the socket.
         self.file.take();
-        self.stop.send_replace(true);
+        self.stop.send_if_modified(|end| std::mem::replace(end, End::Now) == End::NotYet);
     }
 }
 
@@ -180,13 +204,13 @@ async fn accept(
     listener: UnixListener,
     commands: mpsc::Sender<Command>,
     patience: Duration,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<End>,
 ) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|end| *end != End::NotYet) => return,
         };
         match accepted {
             // A client too many is closed at once and says so itself.
@@ -214,12 +238,12 @@ async fn serve(
     mut stream: UnixStream,
     commands: mpsc::Sender<Command>,
     patience: Duration,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<End>,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let line = tokio::select! {
         line = timeout(patience, read_line(reader, MAX_REQUEST_BYTES)) => line??,
-        _ = stop.wait_for(|stop| *stop) => return Ok(()),
+        _ = stop.wait_for(|end| *end != End::NotYet) => return Ok(()),
     };
     let mut ending = false;
     let reply = match line {
@@ -241,7 +265,11 @@ async fn serve(
     }
     if ending {
         // An error means that the server is gone already, which is as good.
-        let _ = stop.wait_for(|stop| *stop).await;
+        let end = stop.wait_for(|end| *end != End::NotYet).await.map_or(End::Now, |end| *end);
+        if end == End::WithProcess {
+            // Never closed by us: the system does it when nothing of the process is left.
+            std::mem::forget(stream.into_std()?);
+        }
     }
     Ok(())
 }
@@ -274,10 +302,20 @@ pub enum CallError {
     Denied(PathBuf),
     #[error("cannot use {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+    #[error("the server at {} does not reply; it hangs or is stopped", .0.display())]
+    Silent(PathBuf),
     #[error("the server closed the connection without a complete reply")]
     Lost,
     #[error("the reply is not understood, which happens when program and server differ in version: {0}")]
     Malformed(serde_json::Error),
+}
+
+/// How long the reply to a request may take: as long as a transfer where one is waited for.
+fn patience_with(request: &Request) -> Duration {
+    match request {
+        Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),
+        Request::Reload | Request::Status { .. } | Request::Dump { .. } | Request::Stop => Duration::from_secs(60),
+    }
 }
 
 /// Sends one request and waits for the reply; after [`Request::Stop`] also for the end of the server.
@@ -288,13 +326,16 @@ pub async fn call(path: &Path, request: &Request) -> Result<Reply, CallError> {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => CallError::Lost,
         _ => CallError::Io { path: path.to_path_buf(), error },
     };
-    let stream = UnixStream::connect(path).await.map_err(failed)?;
+    let silent = || CallError::Silent(path.to_path_buf());
+    let stream = timeout(PATIENCE, UnixStream::connect(path)).await.map_err(|_| silent())?.map_err(failed)?;
     let mut stream = BufReader::new(stream);
     let mut line = serde_json::to_vec(request).expect("a request is representable in JSON");
     line.push(b'\n');
     stream.write_all(&line).await.map_err(failed)?;
     let mut head = Vec::new();
-    (&mut stream).take(MAX_HEAD_BYTES).read_until(b'\n', &mut head).await.map_err(failed)?;
+    let mut limited = (&mut stream).take(MAX_HEAD_BYTES);
+    let reading = limited.read_until(b'\n', &mut head);
+    timeout(patience_with(request), reading).await.map_err(|_| silent())?.map_err(failed)?;
     if head.last() != Some(&b'\n') {
         return Err(CallError::Lost);
     }

@@ -39,7 +39,7 @@ use tokio::sync::{mpsc, oneshot};
 pub enum RunError {
     #[error("{}", .0.join("\n"))]
     Listen(Vec<String>),
-    #[error("cannot use control socket {0}: {1}")]
+    #[error("cannot use control socket {0}: {1}; choose another in [control]")]
     Control(PathBuf, io::Error),
     #[error("cannot start: {0}")]
     Start(String),
@@ -201,8 +201,8 @@ impl Daemon {
             }
         };
         _ = tokio::time::timeout(DRAIN, all_closed).await;
-        drop(self.control);
         tracing::info!("stopped");
+        self.control.end_with_process().await;
     }
 
     /// The sources, for a moment.
@@ -242,7 +242,7 @@ impl Daemon {
             Ok(changes) => {
                 self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = describe_changes(&changes);
-                tracing::info!(changes = text.trim_end(), "configuration reloaded");
+                tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
                 Reply { ok: true, text, data: serde_json::json!(changes) }
             }
             Err(text) => {
@@ -268,7 +268,9 @@ impl Daemon {
                 let failed = |error| RunError::Control(path.clone(), error).to_string();
                 Some(control::bind(&path).map_err(failed)?.start(self.command_sender.clone()).map_err(failed)?)
             };
-        let schedule = start_schedule(&config, &self.sources).await?;
+        // A running schedule is kept while it is the same: the scheduler's library gives not all of its memory back.
+        let same_schedule = (&config.audit, &config.server_name) == (&self.config.audit, &self.config.server_name);
+        let schedule = if same_schedule { None } else { Some(start_schedule(&config, &self.sources).await?) };
         if let Some(log) = &self.log {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
@@ -278,6 +280,10 @@ impl Daemon {
         changes.listeners_added = missing_from(&before, &after);
         changes.listeners_removed = missing_from(&after, &before);
         changes.control = control.is_some().then(|| config.control.socket.clone());
+        let audit_changed = config.audit != self.config.audit;
+        changes.audit = audit_changed.then(|| config.audit.clone().unwrap_or_else(|| "never".to_owned()));
+        changes.log_level = (config.log.level != self.config.log.level).then(|| config.log.level.clone());
+        changes.certificate_read = config.listen.tls.is_some();
         changes.log_format = config.log.format != self.config.log.format;
         changes.primaries_changed = {
             let sources = self.lock_sources();
@@ -287,7 +293,9 @@ impl Daemon {
         std::mem::swap(&mut self.config, &mut config);
         self.notify.set_announcers(announcers(&self.config));
         self.replace_sources();
-        self.schedule = schedule;
+        if let Some(schedule) = schedule {
+            self.schedule = schedule;
+        }
         if let Some(control) = control {
             self.control = control;
         }
@@ -493,6 +501,12 @@ struct ReloadChanges {
     listeners_removed: Vec<SocketAddr>,
     /// The new control socket.
     control: Option<PathBuf>,
+    /// The new schedule of audits, "never" for none.
+    audit: Option<String>,
+    /// The new log level.
+    log_level: Option<String>,
+    /// Certificates are read at every reload.
+    certificate_read: bool,
     /// Whether the log's format changed, which only a new start can obey.
     log_format: bool,
 }
@@ -518,6 +532,9 @@ fn describe_changes(changes: &ReloadChanges) -> String {
         ("listening on", names(&changes.listeners_added)),
         ("no longer listening on", names(&changes.listeners_removed)),
         ("control socket is now", changes.control.iter().map(|path| path.display().to_string()).collect()),
+        ("audits are now", changes.audit.clone().unwrap_or_default()),
+        ("the log level is now", changes.log_level.clone().unwrap_or_default()),
+        ("the certificate has been read again", if changes.certificate_read { " ".into() } else { "".into() }),
         ("the log keeps its format until the next start", if changes.log_format { " ".into() } else { "".into() }),
     ];
     let mut lines = String::new();

@@ -352,7 +352,7 @@ impl Keeper {
                 }
                 log_conflicts(region, &conflicts);
                 let (name, now) = (&region.plan.origin, region.drift);
-                if now != 0 && now != drift {
+                if kept.was_served && now != 0 && now != drift {
                     let offset = region.plan.serial_offset.wrapping_add(now);
                     tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
                          serial_offset = {offset} on all replicas aligns them again");
@@ -405,13 +405,22 @@ impl Keeper {
             };
             kept.was_served |= state == State::Ok;
             match &kept.region.zone {
-                Some(zone) if state == State::Ok => _ = self.seen_serials.insert(name.clone(), zone.soa.serial),
+                Some(zone) if state == State::Ok => {
+                    self.seen_serials.insert(name.clone(), zone.soa.serial);
+                    kept.region.set_seen();
+                }
                 // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
                 _ if !kept.was_served => kept.region.set_last_serial(self.seen_serials.get(name).copied()),
                 _ => {}
             }
             if state != kept.state {
-                tracing::info!(region = %name, state = state.label(), missing, "region changed its state");
+                if state == State::Ok && missing > 0 {
+                    let members = kept.region.plan.members.iter();
+                    let without: Vec<_> = members.filter(|member| !loaded(member)).collect();
+                    tracing::warn!(region = %name, ?without, "region is served without members that never were transferred");
+                } else {
+                    tracing::info!(region = %name, state = state.label(), missing, "region changed its state");
+                }
                 kept.state = state;
                 changed = true;
             }

@@ -110,6 +110,8 @@ pub struct Region {
     pub drift: u32,
     /// The newest serial so far, also while no version exists.
     last: Option<Serial>,
+    /// Whether clients see the versions that are made.
+    seen: bool,
     /// Names of the NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
@@ -140,6 +142,7 @@ impl Region {
             zone: None,
             drift: 0,
             last: None,
+            seen: true,
             servers_without_address: Vec::new(),
             conflicts: HashMap::new(),
             ns_fallback: false,
@@ -156,7 +159,12 @@ impl Region {
 
     /// Goes on from a serial that clients have seen; none for a region that was never served.
     pub fn set_last_serial(&mut self, last: Option<Serial>) {
-        (self.last, self.drift) = (last, 0);
+        (self.last, self.drift, self.seen) = (last, 0, false);
+    }
+
+    /// Tells that clients see the present version.
+    pub fn set_seen(&mut self) {
+        self.seen = true;
     }
 
     /// Merges all names; shares what did not change with the present version.
@@ -222,10 +230,10 @@ impl Region {
         if !content_changed && !moved {
             return Outcome::Same;
         }
-        let (serial, drift) = match (&base, self.last) {
+        let (serial, drift) = match self.last {
             // Away for a while and back with the same members' versions: the same serial, as on replicas that stayed.
-            (None, Some(last)) if last == sum => (last, 0),
-            (_, last) => serial::region_serial(sum, last),
+            Some(last) if last == sum && (base.is_none() || !self.seen) => (last, 0),
+            last => serial::region_serial(sum, last),
         };
         self.last = Some(serial);
         editor.set(&origin, self.apex_rrsets(members, &apex.rrsets, serial), None);

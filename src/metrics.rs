@@ -162,6 +162,7 @@ pub struct Metrics {
     pub transfer_duration: HistogramVec,
     pub transfer_bytes: IntCounterVec,
     pub transfer_success: IntGaugeVec,
+    pub primary_failures: IntGaugeVec,
     pub transfer_held: IntGaugeVec,
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
@@ -251,6 +252,11 @@ impl Metrics {
                 "transfer_success_timestamp_seconds",
                 "When a poll or zone transfer last succeeded, Unix time.",
                 &primary,
+            ),
+            primary_failures: make.gauges(
+                "primary_failures",
+                "Polls and zone transfers that have failed in a row; 0 while the primary does what is asked of it.",
+                &["zone", "primary"],
             ),
             transfer_held: make.gauges(
                 "transfer_held",
@@ -348,6 +354,7 @@ impl Metrics {
         forget_in(&self.transfer_duration, zone, |_| true);
         for family in [
             &self.transfer_success,
+            &self.primary_failures,
             &self.transfer_held,
             &self.zone_serial,
             &self.zone_primary_serial,
@@ -372,7 +379,7 @@ impl Metrics {
         for family in [&self.transfer_attempts, &self.transfer_failures] {
             forget_in(family, zone, gone);
         }
-        for family in [&self.transfer_success, &self.zone_primary_serial] {
+        for family in [&self.transfer_success, &self.primary_failures, &self.zone_primary_serial] {
             forget_in(family, zone, gone);
         }
     }

@@ -155,7 +155,9 @@ impl Zone {
         for (name, node) in self.sorted() {
             let mut owner = String::new();
             name::fmt_wire(node.spelled.as_deref().unwrap_or(name.as_wire()), &mut owner)?;
-            for rrset in node.rrsets.iter() {
+            // Zone files begin with the SOA (RFC 1035 section 5.2).
+            let (soa, others): (Vec<_>, Vec<_>) = node.rrsets.iter().partition(|rrset| rrset.rtype == rtype::SOA);
+            for rrset in soa.into_iter().chain(others) {
                 for rdata in rrset.rdatas() {
                     let (ttl, rtype) = (rrset.ttl, rr::TypeName(rrset.rtype));
                     writeln!(out, "{owner} {ttl} IN {rtype} {}", rr::RdataText(rrset.rtype, rdata))?;
@@ -310,6 +312,9 @@ fn is_wildcard(name: &Name) -> bool {
 
 //--- Loader ---
 
+/// What a response over TCP has room for beside its header and the longest question.
+const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
+
 /// What a primary sent that a zone cannot hold or that should not be there; all of it is counted, none of it is fatal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Anomalies {
@@ -321,6 +326,8 @@ pub struct Anomalies {
     pub aliases: u64,
     /// SOA records below the apex, dropped.
     pub inner_soa: u64,
+    /// RRsets that no response can hold: questions for them get TC and nothing else.
+    pub oversized: u64,
 }
 
 /// The records of a full transfer, in any order.
@@ -412,6 +419,7 @@ fn assemble(mut records: Vec<(u16, u32, Box<[u8]>)>, anomalies: &mut Anomalies) 
         anomalies.mixed_ttls += u64::from(group.iter().any(|record| record.1 != ttl));
         let rrset = RRset::build(rtype, ttl, group.iter().map(|record| &record.2).collect());
         let Some(rrset) = rrset else { continue };
+        anomalies.oversized += u64::from(rrset.wire().len() > MAX_ANSWER_BYTES);
         anomalies.duplicates += group.len() as u64 - u64::from(rrset.count);
         rrsets.push(Arc::new(rrset));
     }
@@ -516,7 +524,10 @@ pub mod tests {
              s 4294967295 A 192.0.2.9",
             None,
         );
-        assert_eq!(loaded.anomalies, Anomalies { duplicates: 2, mixed_ttls: 1, aliases: 2, inner_soa: 1 });
+        assert_eq!(
+            loaded.anomalies,
+            Anomalies { duplicates: 2, mixed_ttls: 1, aliases: 2, inner_soa: 1, oversized: 0 }
+        );
         let zone = loaded.zone;
         assert_eq!(format!("{:?}", zone.get(name("x.z").as_wire()).unwrap().rrsets), "[30 A [192.0.2.1] [192.0.2.2]]");
         assert_eq!(format!("{:?}", zone.get(name("w.z").as_wire()).unwrap().rrsets), "[30 CNAME [a.z.]]");

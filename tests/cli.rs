@@ -79,6 +79,10 @@ fn wrong_usage_is_2() {
         &["dump"],
         &["check", "--frequently"],
         &["demo", "--for", "soon"],
+        &["demo", "--json"],
+        &["run", "--json"],
+        &["run", "-s", "/nowhere"],
+        &["check", "-s", "/nowhere"],
         &["check", "-c"],
     ] {
         let (code, output, problem) = run(arguments);

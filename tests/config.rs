@@ -210,6 +210,10 @@ fn each_mistake_has_its_words() {
             "c.toml:1:15: aggregation \"r.example\" has no members; write",
         ),
         (
+            "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\nexclude = [\"cloudapi*\"]\n",
+            "\"cloudapi*\" is no owner pattern; write a whole name such as \"cloudapi\", or \"*.cmon\" for all below one",
+        ),
+        (
             "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\nexclude = [\"r.example\"]\n",
             "write a name below it",
         ),

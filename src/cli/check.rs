@@ -80,8 +80,18 @@ fn examine(config: &Config) -> Findings {
         }
         findings.errors.push(format!("{}: {error}", config.place_of(error.address)));
     }
+    let socket = config.control.socket.display();
+    let place = config.path.display();
+    if running && held.is_empty() && config.listen.dns.iter().any(|address| address.port() != 0) {
+        findings
+            .errors
+            .push(format!("{place}: another server has the control socket {socket}; choose another in [control]"));
+    } else if !running && let Err(error) = control::bind(&config.control.socket) {
+        findings
+            .errors
+            .push(format!("{place}: cannot use control socket {socket}: {error}; choose another in [control]"));
+    }
     if !held.is_empty() {
-        let socket = config.control.socket.display();
         findings.notes.push(format!(
             "a server runs with the control socket {socket} and is taken to be the one that listens on {}",
             held.join(", ")

@@ -109,6 +109,18 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
         }
         NsPolicy::Union => writeln!(out, "    name servers that any member lists, TTL {}", region.ns_ttl)?,
     }
+    let soa = &region.soa;
+    let fields = [
+        ("TTL", soa.ttl),
+        ("refresh", soa.refresh),
+        ("retry", soa.retry),
+        ("expire", soa.expire),
+        ("minimum", soa.minimum),
+    ];
+    let set: Vec<String> = fields.iter().filter_map(|(field, value)| Some(format!("{field} {}", (*value)?))).collect();
+    if !set.is_empty() {
+        writeln!(out, "    SOA {}", join(&set))?;
+    }
     if let Some(mname) = &region.mname {
         writeln!(out, "    SOA primary {mname}")?;
     }

@@ -274,6 +274,14 @@ impl Context<'_> {
             Some(rest) => (true, rest),
             None => (false, text),
         };
+        if relative.contains(['*', '?']) {
+            let text = shorten(text);
+            let message = format!(
+                "\"{text}\" is no owner pattern; write a whole name such as \"cloudapi\", or \"*.cmon\" for all below one"
+            );
+            reader.error(node.at, message);
+            return None;
+        }
         let name = reader.parse_name(node.at, relative)?;
         let full = members.iter().chain([&self.origin]).find(|origin| name.is_within(origin));
         if let Some(origin) = full {

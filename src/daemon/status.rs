@@ -113,6 +113,8 @@ fn remarks(source: &SourceStatus) -> String {
         let failed = source.primaries.iter().find(|primary| primary.failures > 0);
         let result = failed.map_or("", |primary| &primary.result);
         remarks.push(format!("{} refreshes failed: {result}", source.failures));
+    } else if let failing @ 1.. = source.primaries.iter().filter(|primary| primary.failures > 0).count() {
+        remarks.push(format!("{failing} of {} primaries fail", source.primaries.len()));
     }
     remarks.join("; ")
 }

@@ -345,6 +345,7 @@ impl Task {
         info!(
             zone = %self.zone, primary = %self.labels[index], kind = AXFR, serial = %format_args!("{from}->{theirs}"),
             records, touched, bytes = summary.bytes, messages = summary.messages, ms = elapsed.as_millis() as u64,
+            "zone transferred"
         );
         if drift {
             warn!(zone = %self.zone, serial = %theirs, names = touched, ?kind, "content differed under the same serial");
@@ -399,6 +400,7 @@ impl Task {
                 let reason = error.reason();
                 self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
                 status.failures = status.failures.saturating_add(1);
+                self.metrics.primary_failures.with_label_values(&[zone, primary]).set(status.failures.into());
                 status.result = error.to_string();
                 if status.reason == Some(reason) {
                     debug!(%zone, %primary, kind, reason, "{error}");
@@ -426,15 +428,25 @@ impl Task {
             let (zone, primary) = (&self.zone, &self.labels[index]);
             info!(%zone, %primary, failures = status.failures, "the primary is well again: {result}");
         }
+        let labels = [self.zone.as_str(), self.labels[index].as_str()];
+        self.metrics.primary_failures.with_label_values(&labels).set(0);
         status.success = Some(unix_seconds(SystemTime::now()));
         (status.failures, status.reason, status.result) = (0, None, result);
     }
 
     /// Counts what a version brought.
     fn count_adopted(&self, anomalies: Anomalies, drift: usize) {
-        let Anomalies { duplicates, mixed_ttls, aliases, inner_soa } = anomalies;
-        let kinds =
-            [("duplicate", duplicates), ("mixed_ttl", mixed_ttls), ("alias", aliases), ("inner_soa", inner_soa)];
+        let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized } = anomalies;
+        if oversized > 0 {
+            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; questions for them cannot be answered");
+        }
+        let kinds = [
+            ("duplicate", duplicates),
+            ("mixed_ttl", mixed_ttls),
+            ("alias", aliases),
+            ("inner_soa", inner_soa),
+            ("oversized", oversized),
+        ];
         for (kind, count) in kinds {
             self.metrics.transfer_anomalies.with_label_values(&[self.zone.as_str(), kind]).inc_by(count);
         }
