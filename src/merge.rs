@@ -609,4 +609,4 @@ fn is_service_text(rrset: &RRset) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -1,7 +1,7 @@
 //! The keeper's states, without sources or sockets.
 
 use super::*;
-use crate::merge::{NsPolicy, RdataNames, SoaPlan};
+use crate::merge::tests::plan;
 use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
@@ -11,22 +11,7 @@ fn name(text: &str) -> Name {
 }
 
 fn region(origin: &str, members: &[&str]) -> RegionPlan {
-    RegionPlan {
-        origin: name(origin),
-        members: members.iter().map(|member| name(member)).collect(),
-        ns: NsPolicy::Listed(vec![name("ns.x")]),
-        ns_ttl: 3600,
-        soa: SoaPlan::default(),
-        mname: None,
-        rname: None,
-        server_name: name("me.x"),
-        serial_offset: 0,
-        rdata_names: RdataNames::Keep,
-        exclude: Vec::new(),
-        partial_after: Duration::from_secs(600),
-        on_expire: OnExpire::Withdraw,
-        expire_after: None,
-    }
+    RegionPlan { origin: name(origin), partial_after: Duration::from_secs(600), ..plan(members) }
 }
 
 struct Bench {

@@ -10,7 +10,8 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-fn plan(members: &[&str]) -> RegionPlan {
+/// A plan for the region w.x with nothing special.
+pub fn plan(members: &[&str]) -> RegionPlan {
     RegionPlan {
         origin: name("w.x"),
         members: members.iter().map(|member| name(member)).collect(),
