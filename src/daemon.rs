@@ -216,9 +216,13 @@ impl Daemon {
         let mut old = std::mem::take(&mut *sources);
         for plan in &self.config.zones {
             let previous = old.remove(&plan.zone);
+            let was_there = previous.is_some();
+            // The old source is gone before its series are, so that it cannot bring them back.
             let source = previous.filter(|source| source.plan() == plan).unwrap_or_else(|| {
-                let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
-                self.metrics.keep_primaries(&plan.zone.to_string(), &primaries);
+                if was_there {
+                    let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
+                    self.metrics.keep_primaries(&plan.zone.to_string(), &primaries);
+                }
                 let (updates, publisher) = (self.keeper.updates.clone(), self.publisher.clone());
                 transfer::start(plan.clone(), updates, publisher, self.metrics.clone())
             });

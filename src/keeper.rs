@@ -31,6 +31,9 @@ mod status;
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
 /// How often states and gauges are looked at when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
+/// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than the
+/// batch itself.
+const FEW_ZONES: usize = 200;
 /// Conflicts logged one by one after an update; the rest is a number.
 const LOGGED_CONFLICTS: usize = 20;
 
@@ -111,6 +114,8 @@ pub struct Keeper {
     seen_serials: HashMap<Name, Serial>,
     retired: VecDeque<(Instant, Arc<Published>)>,
     generation: u64,
+    /// When the gauges were set.
+    shown: Option<Instant>,
 }
 
 /// The ways to a running keeper: for sources, and for the daemon.
@@ -147,6 +152,7 @@ impl Keeper {
             seen_serials: HashMap::new(),
             retired: VecDeque::new(),
             generation: 0,
+            shown: None,
         }
     }
 
@@ -199,7 +205,10 @@ impl Keeper {
         waiting.into_iter().for_each(|done| _ = done.send(()));
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         statuses.into_iter().for_each(|reply| _ = reply.send(self.snapshot(started)));
-        self.show(started);
+        if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
+            self.show(started);
+            self.shown = Some(started);
+        }
         while self.retired.front().is_some_and(|(since, _)| since.elapsed() > RETIRE_AFTER) {
             self.retired.pop_front();
         }
