@@ -12,7 +12,7 @@
 //! Prometheus names, [`log`] the set-up of log lines. None of them knows anything else here.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets as the bytes of an answer. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region.
+//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, and
 //! the loader that turns a transfer into one.
@@ -35,6 +35,7 @@
 //! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`demo`] runs it
 //! beside primaries that exist only in the process. [`cli`] is the command line.
 
+pub mod access;
 pub mod cli;
 pub mod config;
 pub mod control;

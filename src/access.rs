@@ -1,0 +1,171 @@
+//! Who may have what: rules of address prefixes and TSIG keys.
+//!
+//! An [`Access`] is a list of rules; a client is allowed when any rule is met in all its parts. Without rules nobody is
+//! allowed. Addresses mapped from IPv4 into IPv6 count as the IPv4 address that they stand for.
+//!
+//! Cost: O(rules) for each question.
+
+use crate::name::Name;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// An address prefix such as `192.0.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+/// Why a text is no prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    #[error("no address")]
+    Address,
+    #[error("the prefix length is no number up to {0}")]
+    Length(u8),
+    #[error("bits are set behind the prefix length")]
+    HostBits,
+}
+
+impl Prefix {
+    /// Every address of both families: these two together.
+    pub const EVERYTHING: [Prefix; 2] = [
+        Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 },
+        Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 },
+    ];
+
+    /// One single address.
+    pub fn host(address: IpAddr) -> Prefix {
+        let address = address.to_canonical();
+        Prefix { address, length: bits(address) }
+    }
+
+    /// Whether an address begins with the prefix.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let shift = u32::from(bits(self.address) - self.length);
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                (u32::from(ours) ^ u32::from(theirs)).checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                (u128::from(ours) ^ u128::from(theirs)).checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Bits of an address of the same family.
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    /// Reads `address` or `address/length`.
+    fn from_str(text: &str) -> Result<Prefix, PrefixError> {
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address: IpAddr = address.parse().map_err(|_| PrefixError::Address)?;
+        let Some(length) = length else { return Ok(Prefix::host(address)) };
+        let most = bits(address);
+        let decimal = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+        let length = length.parse().ok().filter(|length| decimal && *length <= most);
+        let prefix = Prefix { address, length: length.ok_or(PrefixError::Length(most))? };
+        let host_bits = match address {
+            IpAddr::V4(address) => u32::from(address).checked_shl(prefix.length.into()).unwrap_or(0) != 0,
+            IpAddr::V6(address) => u128::from(address).checked_shl(prefix.length.into()).unwrap_or(0) != 0,
+        };
+        if host_bits { Err(PrefixError::HostBits) } else { Ok(prefix) }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.length == bits(self.address) {
+            self.address.fmt(f)
+        } else {
+            write!(f, "{}/{}", self.address, self.length)
+        }
+    }
+}
+
+/// One way to be allowed: every part that is there must be met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub prefix: Option<Prefix>,
+    /// The TSIG key that the request must be signed with.
+    pub key: Option<Name>,
+}
+
+/// Who is allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    pub rules: Vec<Rule>,
+}
+
+impl Access {
+    /// Whether a client is allowed, which comes from an address and has signed with a key, if with any.
+    pub fn allows(&self, address: IpAddr, key: Option<&Name>) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.prefix.is_none_or(|prefix| prefix.contains(address))
+                && rule.key.as_ref().is_none_or(|needed| key == Some(needed))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn prefixes_are_read_and_written() {
+        for text in ["192.0.2.0/24", "192.0.2.1", "0.0.0.0/0", "2001:db8::/32", "::/0", "2001:db8::1"] {
+            assert_eq!(prefix(text).to_string(), text);
+        }
+        let error = |text: &str| text.parse::<Prefix>().unwrap_err();
+        assert_eq!(error("192.0.2"), PrefixError::Address);
+        assert_eq!(error("192.0.2.0/33"), PrefixError::Length(32));
+        assert_eq!(error("192.0.2.0/+8"), PrefixError::Length(32));
+        assert_eq!(error("192.0.2.0/"), PrefixError::Length(32));
+        assert_eq!(error("192.0.2.1/24"), PrefixError::HostBits);
+        assert_eq!(error("2001:db8::1/64"), PrefixError::HostBits);
+    }
+
+    #[test]
+    fn prefixes_hold_their_family_only() {
+        let holds = |text: &str, address: &str| prefix(text).contains(address.parse().unwrap());
+        assert!(holds("192.0.2.0/24", "192.0.2.255"));
+        assert!(!holds("192.0.2.0/24", "192.0.3.0"));
+        assert!(holds("192.0.2.0/24", "::ffff:192.0.2.7"));
+        assert!(holds("0.0.0.0/0", "255.255.255.255"));
+        assert!(!holds("0.0.0.0/0", "::1"));
+        assert!(holds("::/0", "2001:db8::1"));
+        assert!(holds("::1", "::1"));
+        assert!(!holds("::1", "::2"));
+    }
+
+    #[test]
+    fn a_rule_must_be_met_in_all_its_parts() {
+        let key = |text: &str| Some(Name::parse(text).unwrap());
+        let access = Access {
+            rules: vec![
+                Rule { prefix: Some(prefix("192.0.2.0/24")), key: key("k.example") },
+                Rule { prefix: Some(prefix("198.51.100.1")), key: None },
+                Rule { prefix: None, key: key("other.example") },
+            ],
+        };
+        let allows = |address: &str, name: Option<Name>| access.allows(address.parse().unwrap(), name.as_ref());
+        assert!(allows("192.0.2.1", key("K.example")));
+        assert!(!allows("192.0.2.1", None));
+        assert!(!allows("203.0.113.1", key("k.example")));
+        assert!(allows("198.51.100.1", None));
+        assert!(allows("203.0.113.1", key("other.example")));
+        assert!(!Access::default().allows("127.0.0.1".parse().unwrap(), None));
+    }
+}
