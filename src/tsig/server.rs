@@ -179,8 +179,13 @@ impl Rejection {
             Verdict::Time { signer, time, fudge, now } => {
                 // RFC 8945 section 5.2.3: the client's time and fudge, so that it accepts the MAC; ours beside it.
                 let ours = record::time_octets(*now);
-                let stamp =
-                    Stamp { time: *time, fudge: *fudge, original_id: *original_id, error: code::BADTIME, other: &ours };
+                let stamp = Stamp {
+                    time: *time,
+                    fudge: *fudge,
+                    original_id: signer.original_id,
+                    error: code::BADTIME,
+                    other: &ours,
+                };
                 (**signer).clone().seal(out, length, &stamp)
             }
         }
