@@ -36,6 +36,7 @@
 //! beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
+pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod control;
