@@ -59,7 +59,7 @@ pub fn build(plan: &CatalogPlan, members: &[Name], serial: Serial, base: Option<
     let soa = Soa { serial, refresh: REFRESH, retry: RETRY, expire: EXPIRE, minimum: TTL };
     let apex = buffer(&plan.origin);
     loader.push(&apex, rtype::SOA, TTL, &soa.to_rdata(plan.server_name.as_wire(), invalid.as_wire()));
-    // RFC 9432 section 4.1: nobody asks a catalog's name servers; one that cannot exist is what it recommends.
+    // RFC 9432 section 4: nobody asks a catalog's name servers; one that cannot exist is what it recommends.
     loader.push(&apex, rtype::NS, TTL, invalid.as_wire());
     // RFC 9432 section 4.2.1.
     if let Ok(version) = plan.origin.prepend(b"version") {

@@ -47,6 +47,7 @@ pub mod log;
 pub mod merge;
 pub mod metrics;
 pub mod name;
+pub mod notify;
 pub mod publish;
 pub mod rewrite;
 pub mod rr;
