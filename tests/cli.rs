@@ -32,7 +32,7 @@ impl Fixture {
     fn new(listen: &str, metrics: &str) -> Fixture {
         let fixture = Fixture(tempfile::tempdir().unwrap());
         fixture.write(&format!(
-            "[server]\nlisten = \"{listen}\"\n[metrics]\nlisten = {metrics}\n[control]\nsocket = \"c.sock\"\n\
+            "[server]\nlisten = \"{listen}\"\n[state]\nfolder = false\n[metrics]\nlisten = {metrics}\n[control]\nsocket = \"c.sock\"\n\
              [zones]\n\"a.example\" = \"192.0.2.1\"\n"
         ));
         fixture
