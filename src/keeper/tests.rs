@@ -22,7 +22,7 @@ struct Bench {
 impl Bench {
     fn new(zones: &[&str], regions: Vec<RegionPlan>) -> Bench {
         let publisher = Arc::new(Publisher::default());
-        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new())), publisher };
+        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None), publisher };
         bench.plan(zones, regions);
         bench
     }
@@ -31,7 +31,7 @@ impl Bench {
         let (sender, mut changes) = oneshot::channel();
         let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
         let zones = zones.iter().map(|zone| (name(zone), lifetime)).collect();
-        let plan = Plan { identity: Identity::default(), zones, regions };
+        let plan = Box::new(Plan { zones, regions, ..Plan::default() });
         self.keeper.handle(Vec::new(), vec![Command::Plan(plan, sender)]);
         changes.try_recv().unwrap()
     }
