@@ -167,6 +167,7 @@ pub struct Metrics {
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
     pub notify_received: IntCounterVec,
+    pub notify_sent: IntCounterVec,
     pub zone_serial: IntGaugeVec,
     pub zone_primary_serial: IntGaugeVec,
     pub zone_records: IntGaugeVec,
@@ -278,6 +279,12 @@ impl Metrics {
                 "NOTIFY requests for a source zone: accepted, or refused for their address.",
                 &["zone", "result"],
             ),
+            notify_sent: make.counters(
+                "notify_sent_total",
+                "Announcements of a zone to its secondaries, by what came of them: acknowledged, timeout, a response code, \
+                 tsig, error.",
+                &["zone", "result"],
+            ),
             zone_serial: make.gauges("zone_serial", "Serial of the zone as it is served.", &["zone"]),
             zone_primary_serial: make.gauges(
                 "zone_primary_serial",
@@ -348,6 +355,7 @@ impl Metrics {
             &self.transfer_anomalies,
             &self.audit_drift,
             &self.notify_received,
+            &self.notify_sent,
         ] {
             forget_in(family, zone, |_| true);
         }
