@@ -5,12 +5,12 @@
 //! Cost: O(zones + regions).
 
 use crate::access::Rule;
-use crate::config::interim::Key;
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
 use crate::merge::{NsPolicy, RegionPlan};
 use crate::name::Name;
 use crate::transfer::ZonePlan;
+use crate::tsig::Key;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -8,12 +8,12 @@
 //!
 //! RFCs: 8945 (TSIG; section 6 has the algorithms), 4648 section 4 (base64).
 
-use crate::config::interim::{Algorithm, Key, Keyring};
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::zones::{report_twice, report_unquoted, unquoted_names};
 use crate::name::Name;
+use crate::tsig::{Algorithm, Key, Keyring};
 use data_encoding::BASE64;
 use std::cell::Cell;
 use std::fs;
@@ -21,15 +21,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// All algorithms by the names that a file may have; those that are not outdated first.
-const ALGORITHMS: [(&str, Algorithm); 5] = [
-    ("hmac-sha256", Algorithm::Sha256),
-    ("hmac-sha384", Algorithm::Sha384),
-    ("hmac-sha512", Algorithm::Sha512),
-    ("hmac-sha1", Algorithm::Sha1),
-    ("hmac-md5", Algorithm::Md5),
-];
 
 /// More octets than any secret in base64 needs.
 const MAX_SECRET_FILE_BYTES: u64 = 4096;
@@ -185,9 +176,10 @@ fn read_key(
 /// Reads the name of an algorithm.
 fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool) -> Option<Algorithm> {
     let text = reader.text(key, node, "\"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"")?;
-    let Some((_, algorithm)) = ALGORITHMS.into_iter().find(|(name, _)| *name == text) else {
-        let offered = ALGORITHMS.iter().filter(|(_, algorithm)| legacy || !algorithm.is_legacy());
-        let advice = match schema::suggest(text, offered.map(|(name, _)| *name)) {
+    let Ok(algorithm) = text.parse::<Algorithm>() else {
+        let offered = Algorithm::ALL.into_iter().filter(|algorithm| legacy || !algorithm.is_legacy());
+        let offered: Vec<String> = offered.map(|algorithm| algorithm.to_string()).collect();
+        let advice = match schema::suggest(text, offered.iter().map(String::as_str)) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => "write \"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"".to_string(),
         };

@@ -5,11 +5,11 @@
 //!
 //! Cost: O(text) for each peer.
 
-use crate::config::interim::Key;
 use crate::config::keys::Keys;
 use crate::config::read::{Fields, Reader};
 use crate::config::schema::Table;
 use crate::config::tree::{Node, Value};
+use crate::tsig::Key;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

@@ -4,11 +4,12 @@
 
 use crate::access::Rule;
 use crate::config::Config;
-use crate::config::interim::{Key, Target};
+use crate::config::interim::Target;
 use crate::config::units::{format_duration, format_size};
 use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::name::Name;
 use crate::transfer::{TimerBounds, ZonePlan};
+use crate::tsig::Key;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
