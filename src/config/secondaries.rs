@@ -9,7 +9,7 @@
 //! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9432 (catalog zones).
 
 use crate::access::{Access, Prefix, PrefixError, Rule};
-use crate::config::interim::{CatalogPlan, Outgoing, Target, Targets};
+use crate::catalog::CatalogPlan;
 use crate::config::keys::Keys;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::read::{Fields, Reader, shorten};
@@ -17,6 +17,9 @@ use crate::config::schema;
 use crate::config::tree::{Node, Value};
 use crate::config::zones::Declared;
 use crate::name::Name;
+use crate::publish::Outgoing;
+use crate::notify::Target;
+use crate::notify::Targets;
 use crate::zone::HistoryLimits;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::merge::tests::plan;
+use crate::merge::{OnExpire, RegionPlan};
 use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
