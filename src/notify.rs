@@ -24,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serial::Serial;
+use crate::tsig::Key;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
@@ -44,6 +45,8 @@ const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     pub address: SocketAddr,
+    /// Signs the announcements, and must have signed the replies (RFC 8945).
+    pub key: Option<Arc<Key>>,
     /// The address to send from; the system's choice if there is none.
     pub source: Option<IpAddr>,
 }
@@ -147,7 +150,9 @@ async fn keep_running(shared: Arc<Shared>, publisher: Arc<Publisher>) {
         running.spawn(run(shared.clone(), publisher.clone()));
         match running.join_next().await {
             Some(Err(error)) if error.is_panic() => {
-                tracing::error!("the task of NOTIFY has panicked and is started again; please report what the log says");
+                tracing::error!(
+                    "the task of NOTIFY has panicked and is started again; please report what the log says"
+                );
                 sleep(PAUSE_AFTER_PANIC).await;
             }
             _ => return,
@@ -176,7 +181,7 @@ async fn run(shared: Arc<Shared>, publisher: Arc<Publisher>) {
         };
         for datagram in datagrams {
             if let Err(error) = sockets.send(&datagram.target, &datagram.bytes).await {
-                shared.table().note_failure(datagram.key, &error);
+                shared.table().note_failure(datagram.number, &error);
             }
         }
         look = tokio::select! {

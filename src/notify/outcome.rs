@@ -2,6 +2,8 @@
 //!
 //! Invariant: every outcome has exactly one label.
 
+use crate::tsig::TsigError;
+
 /// How an exchange ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Outcome {
@@ -11,6 +13,8 @@ pub enum Outcome {
     Timeout,
     #[error("cannot send: {0}")]
     Failed(String),
+    #[error("no reply with a valid signature: {0}")]
+    Signature(TsigError),
     #[error("{}", code_text(*.0))]
     Code(u8),
 }
@@ -27,6 +31,7 @@ impl Outcome {
             Outcome::Acknowledged => "acknowledged",
             Outcome::Timeout => "timeout",
             Outcome::Failed(_) => "error",
+            Outcome::Signature(_) => "tsig",
             Outcome::Code(1) => "formerr",
             Outcome::Code(2) => "servfail",
             Outcome::Code(4) => "notimp",
@@ -48,7 +53,8 @@ fn code_text(code: u8) -> String {
         1 => "the secondary answered FORMERR: it cannot read the message".to_owned(),
         2 => "the secondary answered SERVFAIL".to_owned(),
         4 => "the secondary answered NOTIMP: it does not take announcements".to_owned(),
-        5 => "the secondary answered REFUSED: it takes no announcements from this address, or needs another key".to_owned(),
+        5 => "the secondary answered REFUSED: it takes no announcements from this address, or needs another key"
+            .to_owned(),
         9 => "the secondary answered NOTAUTH: it does not serve the zone, or does not know the key".to_owned(),
         other => format!("the secondary answered with response code {other}"),
     }
