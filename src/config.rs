@@ -32,14 +32,16 @@ pub use error::{ConfigError, ConfigErrors};
 pub use server::DEFAULT_SOCKET;
 pub use units::{format_duration, format_size, parse_duration, parse_size};
 
+use crate::catalog::CatalogPlan;
 use crate::merge::RegionPlan;
 use crate::name::Name;
+use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
 use error::Source;
-use interim::{CatalogPlan, Outgoing, Targets};
+use interim::Targets;
 use keys::Keys;
 use read::{Fields, Reader};
 use secondaries::Secondaries;

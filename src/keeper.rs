@@ -183,7 +183,8 @@ impl Keeper {
         loop {
             let mut commanded = Vec::new();
             let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
-            let pause = if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
+            let pause =
+                if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.push(update),
                 command = commands.recv() => match command {
@@ -421,7 +422,8 @@ impl Keeper {
             Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin) })
         };
         let sources = self.sources.iter();
-        let sources = sources.map(|(origin, source)| serve(origin, source.state, source.zone.as_ref(), &source.history));
+        let sources =
+            sources.map(|(origin, source)| serve(origin, source.state, source.zone.as_ref(), &source.history));
         let regions = self.regions.iter();
         let regions = regions.map(|(origin, kept)| serve(origin, kept.state, kept.region.zone.as_ref(), &kept.history));
         let catalog = self.catalog.iter();

@@ -260,8 +260,7 @@ impl Region {
         if touched.is_empty() && !moved && !goes_on {
             return Outcome::Same;
         }
-        let member_serials: Vec<_> =
-            members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
+        let member_serials: Vec<_> = members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
         let long = base.is_some() && self.seen && serial::is_long_way(&self.member_serials, &member_serials);
         let (serial, drift) = match self.last {
             Some(last) if long || self.half_way => {

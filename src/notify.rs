@@ -147,7 +147,9 @@ async fn keep_running(shared: Arc<Shared>, publisher: Arc<Publisher>) {
         running.spawn(run(shared.clone(), publisher.clone()));
         match running.join_next().await {
             Some(Err(error)) if error.is_panic() => {
-                tracing::error!("the task of NOTIFY has panicked and is started again; please report what the log says");
+                tracing::error!(
+                    "the task of NOTIFY has panicked and is started again; please report what the log says"
+                );
                 sleep(PAUSE_AFTER_PANIC).await;
             }
             _ => return,

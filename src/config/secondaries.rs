@@ -9,7 +9,8 @@
 //! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9432 (catalog zones).
 
 use crate::access::{Access, Prefix, PrefixError, Rule};
-use crate::config::interim::{CatalogPlan, Outgoing, Target, Targets};
+use crate::catalog::CatalogPlan;
+use crate::config::interim::{Target, Targets};
 use crate::config::keys::Keys;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::read::{Fields, Reader, shorten};
@@ -17,6 +18,7 @@ use crate::config::schema;
 use crate::config::tree::{Node, Value};
 use crate::config::zones::Declared;
 use crate::name::Name;
+use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -117,7 +119,14 @@ impl<'k> Secondaries<'k> {
         }
         // Each replica writes its own name into the SOA, so that a difference is never taken for another's.
         self.admit(reader, &origin, None, "", true);
-        Some(CatalogPlan { origin, server_name: server_name.clone() })
+        let plan = CatalogPlan { origin, server_name: server_name.clone() };
+        if !plan.has_room() {
+            reader.error(
+                at,
+                format!("below catalog {} its members' names have no room; write a shorter one", plan.origin),
+            );
+        }
+        Some(plan)
     }
 
     /// Reads the two lists that a zone may have of its own; what is absent is inherited.

@@ -2,8 +2,8 @@
 //!
 //! Cost: O(zones + conflicts); set once for each batch, or in a tick where there are many zones.
 
-use super::{Keeper, status};
 use super::status::MemberStatus;
+use super::{Keeper, status};
 use crate::metrics::unix_seconds;
 use crate::publish::State;
 use std::time::{Instant, SystemTime};

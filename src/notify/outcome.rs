@@ -48,7 +48,8 @@ fn code_text(code: u8) -> String {
         1 => "the secondary answered FORMERR: it cannot read the message".to_owned(),
         2 => "the secondary answered SERVFAIL".to_owned(),
         4 => "the secondary answered NOTIMP: it does not take announcements".to_owned(),
-        5 => "the secondary answered REFUSED: it takes no announcements from this address, or needs another key".to_owned(),
+        5 => "the secondary answered REFUSED: it takes no announcements from this address, or needs another key"
+            .to_owned(),
         9 => "the secondary answered NOTAUTH: it does not serve the zone, or does not know the key".to_owned(),
         other => format!("the secondary answered with response code {other}"),
     }
