@@ -6,6 +6,7 @@
 //!
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
 
+mod diff;
 mod listeners;
 mod restore;
 mod status;
@@ -19,6 +20,7 @@ use crate::name::Name;
 use crate::notify::{self, Notifier};
 use crate::publish::{Identity, Published, Publisher};
 use crate::schedule::{self, Schedule};
+use crate::serial::Serial;
 use crate::serve::notify::{Announcers, Reception};
 use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
@@ -337,6 +339,11 @@ impl Daemon {
             Request::Refresh { zone } => Box::pin(self.wake(zone, WakeKind::Refresh)),
             Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
             Request::Dump { zone } => Box::pin(self.dump(zone)),
+            Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
+            Request::Notify { zone } => {
+                let reply = self.notify_secondaries(zone.as_deref());
+                Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
+            }
             // The loop that calls this takes these two itself.
             Request::Reload | Request::Stop => return,
         };
@@ -409,6 +416,39 @@ impl Daemon {
             Ok((name, result))
         };
         names.into_iter().map(wake).collect()
+    }
+
+    /// Announces zones to their secondaries, whether they have changed or not.
+    fn notify_secondaries(&self, zone: Option<&str>) -> Result<Reply, String> {
+        let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
+        if let Some(name) = name.as_ref().filter(|name| self.publisher.load().get(name).is_none()) {
+            return Err(format!("zone {name} is not configured"));
+        }
+        let sent = self.notifier.notify_now(name.as_ref());
+        if sent == 0 {
+            let what = name.map_or("no zone".to_owned(), |name| format!("zone {name}"));
+            let verb = if zone.is_some() { "has no" } else { "has" };
+            return Err(format!("{what} {verb} secondaries to tell; set \"notify\" in the configuration"));
+        }
+        let text = format!("announcements on their way: {sent}; \"aggregator status ZONE\" shows what comes back\n");
+        Ok(Reply { ok: true, text, data: serde_json::json!({ "announcements": sent }) })
+    }
+
+    /// Prints what changed in a zone.
+    fn diff(&self, zone: String, from: Option<Serial>) -> impl Future<Output = Reply> + Send + use<> {
+        let published = self.publisher.load();
+        async move {
+            let described = tokio::task::spawn_blocking(move || {
+                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
+                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                diff::describe(served, from).map_err(|error| error.to_string())
+            });
+            match described.await {
+                Ok(Ok((text, data))) => Reply { ok: true, text, data },
+                Ok(Err(error)) => Reply::failure(error + "\n"),
+                Err(error) => Reply::failure(format!("{error}\n")),
+            }
+        }
     }
 
     /// Prints a zone as a zone file.
