@@ -7,6 +7,7 @@ pub mod notify;
 pub mod stream;
 pub mod tls;
 pub mod udp;
+pub mod xfr;
 
 use std::fmt;
 use std::io::{self, ErrorKind};

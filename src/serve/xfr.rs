@@ -17,7 +17,6 @@
 //!
 //! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
 
-use crate::access::Access;
 use crate::name::{self, Name};
 use crate::publish::{Published, Served, State};
 use crate::rr::{self, CLASS_IN, RRset, rtype};
@@ -25,13 +24,13 @@ use crate::serial::Serial;
 use crate::serve::message::{
     ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, Question, Request, ResponseFlags, rcode,
 };
-use crate::zone::delta::{Delta, Record};
-use crate::zone::{Soa, Zone};
-use compress::{Compressor, Cursor};
+use crate::zone::{Delta, Record, Soa, Zone};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 mod compress;
+
+use compress::{Compressor, Cursor};
 
 /// The longest message but for single records that are longer: compression pointers reach no further.
 pub const MESSAGE_BYTES: usize = 16 << 10;
@@ -142,8 +141,7 @@ pub fn decide(published: &Published, request: Request, message: &[u8], client: &
     let Some(served) = served else { return Verdict::Refuse(Refusal::NotAuthoritative, None) };
     let refuse = |refusal| Verdict::Refuse(refusal, Some(served.origin.clone()));
     let incremental = question.rtype == rtype::IXFR;
-    let access: &Access = &served.outgoing.access;
-    if !access.allows(client.address, client.key) {
+    if !served.outgoing.access.allows(client.address, client.key) {
         return refuse(Refusal::Prohibited);
     }
     let theirs = if incremental { read_soa(message, lower.as_wire()) } else { None };
@@ -172,7 +170,7 @@ pub fn decide(published: &Published, request: Request, message: &[u8], client: &
 /// The differences from the version that a client has, if it is one of ours and they are worth while.
 fn differences(served: &Served, zone: &Zone, theirs: &[u8]) -> Option<Vec<Arc<Delta>>> {
     let deltas = served.outgoing.ixfr.then(|| served.history.since(theirs))??;
-    let arrives = deltas.last().is_some_and(|delta| delta.to_serial() == zone.soa.serial);
+    let arrives = deltas.last().is_some_and(|delta| &delta.to == zone.soa_rrset());
     let size = |delta: &Arc<Delta>| 2 + u64::from(delta.removed.records()) + u64::from(delta.added.records());
     // RFC 1995 section 4 leaves the choice; the shorter is the better one.
     let worth_while = deltas.iter().map(size).sum::<u64>() <= zone.records;
