@@ -12,7 +12,8 @@
 //! Prometheus names, [`log`] the set-up of log lines. None of them knows anything else here.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets as the bytes of an answer. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key.
+//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key, and
+//! [`tsig`] whether a message was signed with a key.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, the
 //! loader and the patcher that turn transfers into one, differences of versions, and their history.
@@ -54,4 +55,5 @@ pub mod serial;
 pub mod serve;
 pub mod source;
 pub mod transfer;
+pub mod tsig;
 pub mod zone;
