@@ -9,6 +9,7 @@
 mod listeners;
 mod status;
 
+use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};
@@ -18,6 +19,7 @@ use crate::name::Name;
 use crate::publish::{Identity, Publisher};
 use crate::schedule::{self, Schedule};
 use crate::serve::notify::{Announcers, Reception};
+use crate::serve::respond::Responder;
 use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
 use crate::transfer::{self, Source};
@@ -114,7 +116,9 @@ impl Daemon {
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, changed) = Reception::new(metrics.clone());
         notify.set_announcers(announcers(&config));
-        let mut listeners = Listeners::new(&config, publisher.clone(), notify.clone(), metrics.clone());
+        let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
+        let responder = Responder::new(notify.clone(), metrics.clone(), clock);
+        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone());
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -438,11 +442,12 @@ type WakeResult = oneshot::Receiver<Result<String, String>>;
 
 /// Who may announce changes of which zone: its primaries, and what the configuration adds.
 fn announcers(config: &Config) -> Announcers {
-    let addresses = |plan: &transfer::ZonePlan| {
+    let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
-        primaries.chain(plan.notify_from.iter().copied()).collect()
+        let all = primaries.chain(plan.notify_from.iter().copied());
+        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
     };
-    config.zones.iter().map(|plan| (plan.zone.clone(), addresses(plan))).collect()
+    config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }
 
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.

@@ -83,6 +83,7 @@ pub struct Edns {
 }
 
 /// A request as far as it could be read.
+#[derive(Clone)]
 pub struct Request {
     pub id: u16,
     pub opcode: u8,

@@ -111,7 +111,7 @@ pub enum Verdict {
         zone: Arc<Zone>,
         truncated: bool,
     },
-    Stream(Transfer),
+    Stream(Box<Transfer>),
 }
 
 /// Who asks.
@@ -133,7 +133,7 @@ pub fn is_transfer(request: &Request, datagram: bool) -> bool {
 }
 
 /// Decides what a request for a transfer gets, which `message` holds in whole.
-pub fn decide(published: &Published, request: Request, message: &[u8], client: &Client<'_>) -> Verdict {
+pub fn decide(published: &Published, request: &Request, message: &[u8], client: &Client<'_>) -> Verdict {
     let Some(question) = &request.question else { return Verdict::Refuse(Refusal::Malformed, None) };
     let lower = question.name.to_lowercase();
     // A zone is transferred by its own name, not by one within it.
@@ -164,7 +164,7 @@ pub fn decide(published: &Published, request: Request, message: &[u8], client: &
         },
         _ => (Kind::Axfr, Vec::new()),
     };
-    Verdict::Stream(Transfer { kind, from, zone, deltas, request })
+    Verdict::Stream(Box::new(Transfer { kind, from, zone, deltas, request: request.clone() }))
 }
 
 /// The differences from the version that a client has, if it is one of ours and they are worth while.
@@ -219,7 +219,13 @@ impl Transfer {
     pub fn messages(&self) -> Messages<'_> {
         let records: Box<dyn Iterator<Item = Record<'_>> + Send + '_> =
             if self.kind == Kind::Ixfr { Box::new(self.differences()) } else { Box::new(self.everything()) };
-        Messages { request: &self.request, records, pending: None, compressor: Compressor::new(), sent: Sent::default() }
+        Messages {
+            request: &self.request,
+            records,
+            pending: None,
+            compressor: Compressor::new(),
+            sent: Sent::default(),
+        }
     }
 
     /// The SOA, all other records, and the SOA again (RFC 5936 section 2.2).
@@ -263,8 +269,6 @@ fn records_of<'a>(owner: &'a [u8], rrset: &'a RRset) -> impl Iterator<Item = Rec
 pub struct Sent {
     pub messages: u64,
     pub records: u64,
-    /// Signatures not counted.
-    pub bytes: u64,
 }
 
 /// The messages of one transfer, composed one at a time.
@@ -326,7 +330,6 @@ impl<'a> Messages<'a> {
         out[..HEADER_BYTES].copy_from_slice(&header);
         self.sent.messages += 1;
         self.sent.records += u64::from(records);
-        self.sent.bytes += end as u64;
         Some(Ok(end))
     }
 

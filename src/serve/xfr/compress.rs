@@ -110,7 +110,7 @@ impl Compressor {
 /// The place of a hash at a probe.
 fn place(hash: u32, probe: usize) -> usize {
     // The upper bits of the product have seen all others.
-    (hash.wrapping_mul(0x9e37_79b1) >> 16) as usize + probe & (SLOTS - 1)
+    ((hash.wrapping_mul(0x9e37_79b1) >> 16) as usize + probe) & (SLOTS - 1)
 }
 
 /// Adds a label, which begins with its length, to the hash of what follows it (FNV-1a).
