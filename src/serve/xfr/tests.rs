@@ -260,9 +260,9 @@ fn only_transfers_are_decided_here() {
 #[test]
 fn records_are_in_the_order_of_rfc_1995() {
     let versions = [
-        "@ 30 SOA 1\n@ 30 NS ns\nA 30 A 192.0.2.1\nx 30 TXT 1\ny 30 TXT 1\nz 30 TXT 1\nw 30 TXT 1",
-        "@ 30 SOA 2\n@ 30 NS ns\nA 30 A 192.0.2.2\nx 30 TXT 1\ny 30 TXT 1\nz 30 TXT 1\nw 30 TXT 1",
-        "@ 60 SOA 3\n@ 30 NS ns\nA 60 A 192.0.2.2\nx 30 TXT 1\ny 30 TXT 1\nz 30 TXT 1\nw 30 TXT 1\nb 5 PTR a",
+        "@ 30 SOA 1\n@ 30 NS ns\nA 30 A 192.0.2.1\nx 30 TXT 1\ny 30 TXT 1\nz 30 TXT 1\nw 30 TXT 1\nv 30 TXT 1\nu 30 TXT 1",
+        "@ 30 SOA 2\n@ 30 NS ns\nA 30 A 192.0.2.2\nx 30 TXT 1\ny 30 TXT 1\nz 30 TXT 1\nw 30 TXT 1\nv 30 TXT 1\nu 30 TXT 1",
+        "@ 60 SOA 3\n@ 30 NS ns\nA 60 A 192.0.2.2\nx 30 TXT 1\ny 30 TXT 1\nz 30 TXT 1\nw 30 TXT 1\nv 30 TXT 1\nu 30 TXT 1\nb 5 PTR a",
     ];
     let zones = versions.map(|text| zone("Z.", text));
     let mut history = History::default();
