@@ -37,6 +37,7 @@
 //! beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
+pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod control;
@@ -47,6 +48,7 @@ pub mod log;
 pub mod merge;
 pub mod metrics;
 pub mod name;
+pub mod notify;
 pub mod publish;
 pub mod rewrite;
 pub mod rr;
@@ -54,6 +56,7 @@ pub mod schedule;
 pub mod serial;
 pub mod serve;
 pub mod source;
+pub mod state;
 pub mod transfer;
 pub mod tsig;
 pub mod zone;

@@ -169,6 +169,7 @@ pub struct Metrics {
     pub notify_received: IntCounterVec,
     pub xfr_served: IntCounterVec,
     pub tsig_rejected: IntCounterVec,
+    pub notify_sent: IntCounterVec,
     pub zone_serial: IntGaugeVec,
     pub zone_primary_serial: IntGaugeVec,
     pub zone_records: IntGaugeVec,
@@ -291,6 +292,12 @@ impl Metrics {
                 "Signed requests that were not carried out for their signature, by reason.",
                 &["reason"],
             ),
+            notify_sent: make.counters(
+                "notify_sent_total",
+                "Announcements of a zone to its secondaries, by what came of them: acknowledged, timeout, a response code, \
+                 tsig, error.",
+                &["zone", "result"],
+            ),
             zone_serial: make.gauges("zone_serial", "Serial of the zone as it is served.", &["zone"]),
             zone_primary_serial: make.gauges(
                 "zone_primary_serial",
@@ -362,6 +369,7 @@ impl Metrics {
             &self.audit_drift,
             &self.notify_received,
             &self.xfr_served,
+            &self.notify_sent,
         ] {
             forget_in(family, zone, |_| true);
         }

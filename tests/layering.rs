@@ -25,6 +25,7 @@ const LAYERS: [&[&str]; 12] = [
         "serve/respond",
         "serve/xfr",
         "serve/xfr/*",
+        "notify/*",
         "state/*",
     ],
     &["keeper", "keeper/*", "transfer", "transfer/*"],
