@@ -492,6 +492,18 @@ fn a_socket_path_must_fit_its_address() {
 }
 
 #[test]
+fn the_members_of_a_catalog_need_room() {
+    let catalog = |length: usize| {
+        let label = "x".repeat(50);
+        let name = format!("{label}.{label}.{label}.{}", "y".repeat(length));
+        format!("{ZONE}[secondaries]\nallow_transfer = \"::1\"\ncatalog = \"{name}\"\n")
+    };
+    assert!(refuse(&catalog(62)).contains("c.toml:5:11: below catalog xxx"));
+    assert!(refuse(&catalog(62)).ends_with("its members' names have no room; write a shorter one"));
+    parse(&catalog(20));
+}
+
+#[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
     for (open, prefix) in [("[", "x = "), ("{a=", "x = "), ("[", "{\"x\": "), ("{\"a\":", "")] {
         let errors = refuse(&format!("{prefix}{}", open.repeat(100_000)));
