@@ -14,7 +14,6 @@
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
 mod error;
-pub mod interim;
 mod json;
 mod keys;
 mod peers;
@@ -35,13 +34,13 @@ pub use units::{format_duration, format_size, parse_duration, parse_size};
 use crate::catalog::CatalogPlan;
 use crate::merge::RegionPlan;
 use crate::name::Name;
+use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
 use error::Source;
-use interim::Targets;
 use keys::Keys;
 use read::{Fields, Reader};
 use secondaries::Secondaries;

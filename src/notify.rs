@@ -24,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serial::Serial;
+use crate::tsig::Key;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
@@ -44,6 +45,8 @@ const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     pub address: SocketAddr,
+    /// Signs the announcements, and must have signed the replies (RFC 8945).
+    pub key: Option<Arc<Key>>,
     /// The address to send from; the system's choice if there is none.
     pub source: Option<IpAddr>,
 }

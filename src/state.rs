@@ -27,3 +27,18 @@ impl Store {
         true
     }
 }
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("locked")]
+    Locked { folder: std::path::PathBuf },
+    #[error("x")]
+    Io,
+}
+pub fn open(_: &std::path::Path, _: Arc<crate::metrics::Metrics>) -> Result<Store, StateError> {
+    Ok(Store)
+}
+impl Store {
+    pub fn load(&self, _: &Name) -> Option<Restored> {
+        None
+    }
+}

@@ -4,10 +4,10 @@
 
 use crate::access::Rule;
 use crate::config::Config;
-use crate::config::interim::Target;
 use crate::config::units::{format_duration, format_size};
 use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::name::Name;
+use crate::notify::Target;
 use crate::transfer::{TimerBounds, ZonePlan};
 use crate::tsig::Key;
 use std::fmt::{self, Write};

@@ -10,7 +10,6 @@
 
 use crate::access::{Access, Prefix, PrefixError, Rule};
 use crate::catalog::CatalogPlan;
-use crate::config::interim::{Target, Targets};
 use crate::config::keys::Keys;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::read::{Fields, Reader, shorten};
@@ -18,6 +17,7 @@ use crate::config::schema;
 use crate::config::tree::{Node, Value};
 use crate::config::zones::Declared;
 use crate::name::Name;
+use crate::notify::{Target, Targets};
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
 use std::collections::HashMap;

@@ -126,9 +126,7 @@ fn list_changes(origin: &Name, delta: &Delta) -> Vec<Change> {
 fn describe_json(zone: &Name, [from, to]: [Serial; 2], changes: Vec<Change>) -> Value {
     let list = |sign: char| -> Vec<Value> {
         let records = changes.iter().filter(|change| change.sign == sign);
-        let describe = |change: &Change| {
-            json!({ "name": change.owner, "ttl": change.ttl, "type": TypeName(change.rtype).to_string(), "data": change.data })
-        };
+        let describe = |change: &Change| json!({ "name": change.owner, "ttl": change.ttl, "type": TypeName(change.rtype).to_string(), "data": change.data });
         records.map(describe).collect()
     };
     json!({ "zone": zone, "from": from, "to": to, "removed": list('-'), "added": list('+') })

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::merge::tests::plan;
+use crate::merge::{OnExpire, RegionPlan};
 use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
@@ -22,7 +23,7 @@ struct Bench {
 impl Bench {
     fn new(zones: &[&str], regions: Vec<RegionPlan>) -> Bench {
         let publisher = Arc::new(Publisher::default());
-        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new())), publisher };
+        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None), publisher };
         bench.plan(zones, regions);
         bench
     }
@@ -31,7 +32,7 @@ impl Bench {
         let (sender, mut changes) = oneshot::channel();
         let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
         let zones = zones.iter().map(|zone| (name(zone), lifetime)).collect();
-        let plan = Plan { identity: Identity::default(), zones, regions };
+        let plan = Box::new(Plan { zones, regions, ..Plan::default() });
         self.keeper.handle(Vec::new(), vec![Command::Plan(plan, sender)]);
         changes.try_recv().unwrap()
     }
