@@ -19,13 +19,15 @@
 //! loader and the patcher that turn transfers into one, differences of versions, and their history.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
-//! [`rewrite`] moves one owner name and its records from a member zone to a region.
+//! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
+//! zone.
 //!
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
 //! changed, with the same result.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
 //! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements; no sockets.
+//! [`notify`] announces to secondaries what has been published.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. They meet only in messages.

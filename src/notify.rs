@@ -181,7 +181,7 @@ async fn run(shared: Arc<Shared>, publisher: Arc<Publisher>) {
         };
         for datagram in datagrams {
             if let Err(error) = sockets.send(&datagram.target, &datagram.bytes).await {
-                shared.table().note_failure(datagram.key, &error);
+                shared.table().note_failure(datagram.number, &error);
             }
         }
         look = tokio::select! {

@@ -16,7 +16,7 @@ const OPCODE_NOTIFY: u16 = 4 << 11;
 const OPCODE_MASK: u16 = 15 << 11;
 /// Response (RFC 1035 section 4.1.1).
 const FLAG_QR: u16 = 0x8000;
-/// Authoritative answer, which announcements carry (RFC 1996 section 3.6).
+/// Authoritative answer, which announcements carry as well as replies.
 const FLAG_AA: u16 = 0x0400;
 
 /// Writes an announcement that leaves `room` octets for a signature.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every outcome has exactly one label.
 
+use crate::tsig::TsigError;
+
 /// How an exchange ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Outcome {
@@ -11,6 +13,8 @@ pub enum Outcome {
     Timeout,
     #[error("cannot send: {0}")]
     Failed(String),
+    #[error("no reply with a valid signature: {0}")]
+    Signature(TsigError),
     #[error("{}", code_text(*.0))]
     Code(u8),
 }
@@ -27,6 +31,7 @@ impl Outcome {
             Outcome::Acknowledged => "acknowledged",
             Outcome::Timeout => "timeout",
             Outcome::Failed(_) => "error",
+            Outcome::Signature(_) => "tsig",
             Outcome::Code(1) => "formerr",
             Outcome::Code(2) => "servfail",
             Outcome::Code(4) => "notimp",

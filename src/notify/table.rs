@@ -8,20 +8,22 @@
 //! other; an exchange announces the serial that is published when a message leaves, never one that was; `alarms` holds
 //! exactly the entries that pause or wait for a reply; `open` exactly those that wait for a reply.
 //!
-//! Cost: looking for changes O(entries), everything else O(log entries). No sockets, no clock.
+//! Cost: looking for changes O(entries), everything else O(log entries). No sockets; no clock but that of signatures.
 
 use super::message;
 use super::outcome::Outcome;
 use super::{Target, TargetStatus, Targets, Timers};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
+use crate::tsig::{self, Chain, Key};
 use crate::zone::Zone;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -29,12 +31,16 @@ use tracing::{debug, info, warn};
 /// enough not to overrun the receiver's buffer.
 const WINDOW: usize = 64;
 
-/// The number of an entry, never used twice.
-pub(super) type Key = u64;
+/// The most octets of a TSIG record (RFC 8945 section 4.2) beside the key's name: ten of the record's head, 26 of the longest
+/// algorithm name, 64 of the longest MAC, 16 of the other fields.
+const SIGNATURE_BYTES: usize = 116;
+
+/// Names an entry, and never two.
+pub(super) type Number = u64;
 
 /// A message to send.
 pub(super) struct Datagram {
-    pub key: Key,
+    pub number: Number,
     pub target: Target,
     pub bytes: Arc<[u8]>,
 }
@@ -43,15 +49,15 @@ pub(super) struct Datagram {
 pub(super) struct Table {
     timers: Timers,
     metrics: Arc<Metrics>,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Number, Entry>,
     /// The entries of a zone, in the order in which they were configured.
-    zones: HashMap<Name, Vec<Key>>,
+    zones: HashMap<Name, Vec<Number>>,
     addresses: HashMap<SocketAddr, Address>,
     /// Addresses that may have something in their queue and a free place.
     ready: BTreeSet<SocketAddr>,
-    open: HashMap<(u16, SocketAddr), Key>,
-    alarms: BTreeSet<(Instant, Key)>,
-    next_key: Key,
+    open: HashMap<(u16, SocketAddr), Number>,
+    alarms: BTreeSet<(Instant, Number)>,
+    next_number: Number,
     /// Makes ids that cannot be foreseen, of their count.
     ids: RandomState,
     ids_taken: u64,
@@ -79,7 +85,7 @@ enum Stage {
     /// Until the pause since the last exchange is over.
     Pause(Instant),
     Queued,
-    Open(Exchange),
+    Open(Box<Exchange>),
 }
 
 /// Messages with one id.
@@ -87,6 +93,8 @@ struct Exchange {
     id: u16,
     serial: Serial,
     bytes: Arc<[u8]>,
+    /// Checks the reply, when the message is signed.
+    chain: Option<Chain>,
     /// Messages sent for this announcement, under this id and those it had before.
     sent: u32,
     /// When the reply to the last of them is late.
@@ -99,7 +107,7 @@ struct Exchange {
 #[derive(Default)]
 struct Address {
     waiting: usize,
-    queue: VecDeque<Key>,
+    queue: VecDeque<Number>,
     /// Why nothing is heard from there, once that has been logged.
     silence: Option<&'static str>,
 }
@@ -116,7 +124,7 @@ impl Table {
             ready: BTreeSet::new(),
             open: HashMap::new(),
             alarms: BTreeSet::new(),
-            next_key: 0,
+            next_number: 0,
             ids: RandomState::new(),
             ids_taken: 0,
         }
@@ -129,60 +137,65 @@ impl Table {
         let mut old = std::mem::take(&mut self.zones);
         for (zone, targets) in targets {
             let mut known = old.remove(&zone).unwrap_or_default();
-            let mut keys: Vec<Key> = Vec::with_capacity(targets.len());
+            let mut numbers: Vec<Number> = Vec::with_capacity(targets.len());
             for target in targets {
-                if keys.iter().any(|key| self.entries[key].target == target) {
+                if numbers.iter().any(|number| self.entries[number].target == target) {
                     continue;
                 }
-                let kept = known.iter().position(|key| self.entries[key].target == target);
-                keys.push(match kept {
+                let kept = known.iter().position(|number| self.entries[number].target == target);
+                numbers.push(match kept {
                     Some(index) => known.swap_remove(index),
                     None => self.add(zone.clone(), target, now),
                 });
             }
-            known.into_iter().for_each(|key| self.remove(key));
-            self.zones.insert(zone, keys);
+            known.into_iter().for_each(|number| self.remove(number));
+            self.zones.insert(zone, numbers);
         }
-        old.into_values().flatten().for_each(|key| self.remove(key));
+        old.into_values().flatten().for_each(|number| self.remove(number));
         let used: BTreeSet<SocketAddr> = self.entries.values().map(|entry| entry.target.address).collect();
         self.addresses.retain(|address, _| used.contains(address));
     }
 
     /// Wants a zone, or every zone, announced again at once; returns how many announcements that makes.
     pub(super) fn want(&mut self, zone: Option<&Name>, now: Instant) -> usize {
-        let keys: Vec<Key> = match zone {
+        let numbers: Vec<Number> = match zone {
             Some(zone) => self.zones.get(zone).cloned().unwrap_or_default(),
             None => self.entries.keys().copied().collect(),
         };
-        for key in &keys {
-            if !matches!(self.entries[key].stage, Stage::Queued) {
-                self.rest(*key);
+        for number in &numbers {
+            if !matches!(self.entries[number].stage, Stage::Queued) {
+                self.rest(*number);
             }
-            let entry = self.entry(*key);
+            let entry = self.entry(*number);
             entry.wanted = true;
             entry.earliest = now;
         }
-        keys.len()
+        numbers.len()
     }
 
     /// What is known of a zone's targets, in the order of the configuration.
     pub(super) fn status(&self, zone: &Name) -> Vec<TargetStatus> {
-        let keys = self.zones.get(zone).into_iter().flatten();
-        keys.map(|key| {
-            let entry = &self.entries[key];
-            let result = match (&entry.stage, &entry.outcome) {
-                (Stage::Open(exchange), _) => format!("waiting for the reply to message {}", exchange.sent),
-                (_, Some(outcome)) => outcome.to_string(),
-                (_, None) => "not announced yet".to_owned(),
-            };
-            TargetStatus {
-                address: entry.target.address,
-                notified: entry.notified,
-                acknowledged: entry.acknowledged,
-                result,
-            }
-        })
-        .collect()
+        let numbers = self.zones.get(zone).into_iter().flatten();
+        numbers
+            .map(|number| {
+                let entry = &self.entries[number];
+                let result = match (&entry.stage, &entry.outcome) {
+                    (Stage::Open(exchange), _) => {
+                        let Exchange { sent, problem, .. } = &**exchange;
+                        let problem = problem.as_ref().map(|problem| format!(", {problem}")).unwrap_or_default();
+                        format!("waiting for the reply to message {sent}{problem}")
+                    }
+                    (_, Some(outcome)) => outcome.to_string(),
+                    (_, None) => "not announced yet".to_owned(),
+                };
+                TargetStatus {
+                    address: entry.target.address,
+                    notified: entry.notified,
+                    acknowledged: entry.acknowledged,
+                    result,
+                }
+            })
+            .collect()
     }
 
     /// Targets of all entries, for whoever keeps sockets for them.
@@ -191,9 +204,9 @@ impl Table {
     }
 
     /// A new entry at rest.
-    fn add(&mut self, zone: Name, target: Target, now: Instant) -> Key {
-        let key = self.next_key;
-        self.next_key += 1;
+    fn add(&mut self, zone: Name, target: Target, now: Instant) -> Number {
+        let number = self.next_number;
+        self.next_number += 1;
         self.addresses.entry(target.address).or_default();
         let entry = Entry {
             zone,
@@ -205,14 +218,14 @@ impl Table {
             earliest: now,
             stage: Stage::Rest,
         };
-        self.entries.insert(key, entry);
-        key
+        self.entries.insert(number, entry);
+        number
     }
 
     /// Lets an entry go, with what it waits for.
-    fn remove(&mut self, key: Key) {
-        self.rest(key);
-        self.entries.remove(&key);
+    fn remove(&mut self, number: Number) {
+        self.rest(number);
+        self.entries.remove(&number);
     }
 
     //--- What happens ---
@@ -220,27 +233,35 @@ impl Table {
     /// Looks for zones whose serial differs from what their targets were told.
     pub(super) fn look(&mut self, root: &Published, now: Instant) {
         let mut changed = Vec::new();
-        for (zone, keys) in &self.zones {
+        for (zone, numbers) in &self.zones {
             let Some(serial) = serial(root, zone) else { continue };
-            let differs = |key: &&Key| self.entries[*key].differs(serial);
-            changed.extend(keys.iter().filter(differs));
+            let differs = |number: &&Number| self.entries[*number].differs(serial);
+            changed.extend(numbers.iter().filter(differs));
         }
-        changed.into_iter().for_each(|key| self.consider(key, root, now));
+        changed.into_iter().for_each(|number| self.consider(number, root, now));
     }
 
     /// Takes what has come from an address. Anything but a valid reply to an exchange under way changes nothing.
     pub(super) fn receive(&mut self, from: SocketAddr, bytes: &[u8], root: &Published, now: Instant) {
         let Some(id) = message::response_id(bytes) else { return };
-        let Some(&key) = self.open.get(&(id, from)) else { return };
-        let entry = self.entry(key);
+        let Some(&number) = self.open.get(&(id, from)) else { return };
+        let entry = self.entry(number);
         let Some(code) = message::read_reply(bytes, &entry.zone) else { return };
-        self.close(key, Outcome::from_code(code), root, now);
+        if let Stage::Open(exchange) = &mut entry.stage
+            && let Some(chain) = &mut exchange.chain
+            && let Err(error) = chain.check(&mut bytes.to_vec(), unix_now())
+        {
+            // RFC 8945 section 5.4: anybody can have sent this, so the true reply may still come.
+            exchange.problem = Some(Outcome::Signature(error));
+            return;
+        }
+        self.close(number, Outcome::from_code(code), root, now);
     }
 
     /// Notes that a message could not be sent; it is tried again like one that was lost.
-    pub(super) fn note_failure(&mut self, key: Key, error: &std::io::Error) {
+    pub(super) fn note_failure(&mut self, number: Number, error: &std::io::Error) {
         // The targets may have been replaced meanwhile.
-        if let Some(Entry { stage: Stage::Open(exchange), .. }) = self.entries.get_mut(&key) {
+        if let Some(Entry { stage: Stage::Open(exchange), .. }) = self.entries.get_mut(&number) {
             exchange.problem = Some(Outcome::Failed(error.to_string()));
         }
     }
@@ -249,28 +270,28 @@ impl Table {
     pub(super) fn advance(&mut self, root: &Published, now: Instant) -> Vec<Datagram> {
         let mut datagrams = Vec::new();
         let retries = self.timers.retries;
-        while let Some(&(at, key)) = self.alarms.first()
+        while let Some(&(at, number)) = self.alarms.first()
             && at <= now
         {
-            match &mut self.entry(key).stage {
+            match &mut self.entry(number).stage {
                 Stage::Open(exchange) if exchange.sent > retries => {
                     let outcome = exchange.problem.take().unwrap_or(Outcome::Timeout);
-                    self.close(key, outcome, root, now);
+                    self.close(number, outcome, root, now);
                 }
-                Stage::Open(_) => datagrams.extend(self.send(key, root, now)),
+                Stage::Open(_) => datagrams.extend(self.send(number, root, now)),
                 _ => {
-                    self.rest(key);
-                    self.consider(key, root, now);
+                    self.rest(number);
+                    self.consider(number, root, now);
                 }
             }
         }
         while let Some(address) = self.ready.pop_first() {
             while let Some(place) = self.addresses.get_mut(&address).filter(|place| place.waiting < WINDOW)
-                && let Some(key) = place.queue.pop_front()
+                && let Some(number) = place.queue.pop_front()
             {
                 // What was removed, or wanted again, may have left its number in the queue.
-                if self.entries.get(&key).is_some_and(|entry| matches!(entry.stage, Stage::Queued)) {
-                    datagrams.extend(self.send(key, root, now));
+                if self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Queued)) {
+                    datagrams.extend(self.send(number, root, now));
                 }
             }
         }
@@ -285,37 +306,38 @@ impl Table {
     //--- Steps of one entry ---
 
     /// An entry that is known to be there.
-    fn entry(&mut self, key: Key) -> &mut Entry {
-        self.entries.get_mut(&key).expect("keys in the table's own lists have their entries")
+    fn entry(&mut self, number: Number) -> &mut Entry {
+        self.entries.get_mut(&number).expect("numbers in the table's own lists have their entries")
     }
 
     /// Begins an exchange or a pause, if an entry at rest has something to announce.
-    fn consider(&mut self, key: Key, root: &Published, now: Instant) {
-        let entry = self.entries.get_mut(&key).expect("keys in the table's own lists have their entries");
+    fn consider(&mut self, number: Number, root: &Published, now: Instant) {
+        let entry = self.entries.get_mut(&number).expect("numbers in the table's own lists have their entries");
         let differs = serial(root, &entry.zone).is_some_and(|serial| entry.differs(serial));
         if !differs || !matches!(entry.stage, Stage::Rest) {
             return;
         }
         if now < entry.earliest {
             entry.stage = Stage::Pause(entry.earliest);
-            self.alarms.insert((entry.earliest, key));
+            self.alarms.insert((entry.earliest, number));
             return;
         }
         entry.stage = Stage::Queued;
         let address = entry.target.address;
-        self.addresses.entry(address).or_default().queue.push_back(key);
+        self.addresses.entry(address).or_default().queue.push_back(number);
         self.ready.insert(address);
     }
 
-    /// Takes an entry out of whatever it is doing.
-    fn rest(&mut self, key: Key) {
-        let entry = self.entry(key);
+    /// Takes an entry out of whatever it is doing, and returns what that was.
+    fn rest(&mut self, number: Number) -> Stage {
+        let entry = self.entry(number);
         let address = entry.target.address;
-        match std::mem::replace(&mut entry.stage, Stage::Rest) {
+        let stage = std::mem::replace(&mut entry.stage, Stage::Rest);
+        match &stage {
             Stage::Rest | Stage::Queued => {}
-            Stage::Pause(until) => _ = self.alarms.remove(&(until, key)),
+            Stage::Pause(until) => _ = self.alarms.remove(&(*until, number)),
             Stage::Open(exchange) => {
-                self.alarms.remove(&(exchange.due, key));
+                self.alarms.remove(&(exchange.due, number));
                 self.open.remove(&(exchange.id, address));
                 if let Some(place) = self.addresses.get_mut(&address) {
                     place.waiting -= 1;
@@ -323,45 +345,48 @@ impl Table {
                 self.ready.insert(address);
             }
         }
+        stage
     }
 
     /// Makes the next message of an entry that is queued or waits for a reply, with the serial that counts now.
-    fn send(&mut self, key: Key, root: &Published, now: Instant) -> Option<Datagram> {
-        let entry = &self.entries[&key];
-        let (zone, target) = (entry.zone.clone(), entry.target.clone());
-        let before = match &entry.stage {
-            Stage::Open(exchange) => Some((exchange.id, exchange.serial, exchange.bytes.clone(), exchange.sent)),
+    fn send(&mut self, number: Number, root: &Published, now: Instant) -> Option<Datagram> {
+        let before = match self.rest(number) {
+            Stage::Open(exchange) => Some(exchange),
             _ => None,
         };
-        self.rest(key);
+        let entry = &self.entries[&number];
+        let (zone, target) = (entry.zone.clone(), entry.target.clone());
         // A zone that may not be answered from is not announced; it is looked at when it is back.
         let Some(data) = answerable(root, &zone) else {
-            self.entry(key).notified = None;
+            self.entry(number).notified = None;
             return None;
         };
         let serial = data.soa.serial;
-        let sent = before.as_ref().map_or(0, |(.., sent)| *sent);
-        let (id, bytes) = match before {
-            Some((id, same, bytes, _)) if same == serial => (id, bytes),
+        let mut exchange = match before {
+            Some(exchange) if exchange.serial == serial => exchange,
             // A reply to the older serial's message must not pass for one to this.
-            _ => {
+            before => {
                 let id = self.take_id(target.address);
-                (id, message::write(&zone, data.soa_rrset(), id, 0).into())
+                let (bytes, chain) = write(data, id, target.key.as_ref());
+                let (sent, problem) = before.map_or((0, None), |before| (before.sent, before.problem));
+                Box::new(Exchange { id, serial, bytes, chain, sent, due: now, problem })
             }
         };
         // RFC 1996 section 3.6 leaves the timers to the sender; each pause is twice the one before.
-        let due = now + self.timers.first.saturating_mul(1 << sent.min(16));
+        exchange.due = now + self.timers.first.saturating_mul(1 << exchange.sent.min(16));
+        exchange.sent += 1;
+        exchange.problem = exchange.problem.filter(|problem| !matches!(problem, Outcome::Failed(_)));
+        let bytes = exchange.bytes.clone();
+        self.open.insert((exchange.id, target.address), number);
+        self.alarms.insert((exchange.due, number));
+        self.addresses.entry(target.address).or_default().waiting += 1;
         let pause = self.timers.pause;
-        let entry = self.entry(key);
+        let entry = self.entry(number);
         entry.notified = Some(serial);
         entry.wanted = false;
         entry.earliest = now + pause;
-        let exchange = Exchange { id, serial, bytes: bytes.clone(), sent: sent + 1, due, problem: None };
         entry.stage = Stage::Open(exchange);
-        self.open.insert((id, target.address), key);
-        self.alarms.insert((due, key));
-        self.addresses.entry(target.address).or_default().waiting += 1;
-        Some(Datagram { key, target, bytes })
+        Some(Datagram { number, target, bytes })
     }
 
     /// An id that no exchange with the address has.
@@ -377,18 +402,18 @@ impl Table {
     }
 
     /// Ends an exchange, and begins the next if there is something newer.
-    fn close(&mut self, key: Key, outcome: Outcome, root: &Published, now: Instant) {
-        if let Stage::Open(exchange) = &self.entry(key).stage {
+    fn close(&mut self, number: Number, outcome: Outcome, root: &Published, now: Instant) {
+        if let Stage::Open(exchange) = &self.entry(number).stage {
             let serial = exchange.serial;
-            self.note(key, serial, outcome);
+            self.note(number, serial, outcome);
         }
-        self.rest(key);
-        self.consider(key, root, now);
+        self.rest(number);
+        self.consider(number, root, now);
     }
 
     /// Counts and logs the end of an exchange: failures once, when they are new.
-    fn note(&mut self, key: Key, serial: Serial, outcome: Outcome) {
-        let entry = self.entries.get_mut(&key).expect("keys in the table's own lists have their entries");
+    fn note(&mut self, number: Number, serial: Serial, outcome: Outcome) {
+        let entry = self.entries.get_mut(&number).expect("numbers in the table's own lists have their entries");
         let (zone, target) = (&entry.zone, entry.target.address);
         self.metrics.notify_sent.with_label_values(&[&zone.to_string(), outcome.label()]).inc();
         let place = self.addresses.entry(target).or_default();
@@ -428,4 +453,17 @@ fn answerable<'a>(root: &'a Published, zone: &Name) -> Option<&'a Zone> {
 /// The serial of a zone that may be answered from.
 fn serial(root: &Published, zone: &Name) -> Option<Serial> {
     answerable(root, zone).map(|zone| zone.soa.serial)
+}
+
+/// Writes an announcement, signed when there is a key for it.
+fn write(zone: &Zone, id: u16, key: Option<&Arc<Key>>) -> (Arc<[u8]>, Option<Chain>) {
+    let room = key.map_or(0, |key| key.name.as_wire().len() + SIGNATURE_BYTES);
+    let mut message = message::write(&zone.origin, zone.soa_rrset(), id, room);
+    let chain = key.map(|key| tsig::sign_request(&mut message, key, unix_now()));
+    (message.into(), chain)
+}
+
+/// The time that signatures are made with.
+fn unix_now() -> u64 {
+    unix_seconds(SystemTime::now()).unsigned_abs()
 }
