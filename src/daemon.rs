@@ -11,6 +11,7 @@ mod listeners;
 mod restore;
 mod status;
 
+use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};
@@ -22,6 +23,7 @@ use crate::publish::{Identity, Published, Publisher};
 use crate::schedule::{self, Schedule};
 use crate::serial::Serial;
 use crate::serve::notify::{Announcers, Reception};
+use crate::serve::respond::Responder;
 use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
 use crate::state::{Restored, StateError, Store};
@@ -130,7 +132,9 @@ impl Daemon {
         // What an earlier run left is published before a socket opens: clients go to another server until then.
         let restored = restore_zones(store.as_deref(), &config, &Published::default());
         publish_plan(&keeper, &config, restored).await.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
-        let mut listeners = Listeners::new(&config, publisher.clone(), notify.clone(), metrics.clone());
+        let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
+        let responder = Responder::new(notify.clone(), metrics.clone(), clock);
+        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone());
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -496,11 +500,12 @@ type WakeResult = oneshot::Receiver<Result<String, String>>;
 
 /// Who may announce changes of which zone: its primaries, and what the configuration adds.
 fn announcers(config: &Config) -> Announcers {
-    let addresses = |plan: &transfer::ZonePlan| {
+    let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
-        primaries.chain(plan.notify_from.iter().copied()).collect()
+        let all = primaries.chain(plan.notify_from.iter().copied());
+        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
     };
-    config.zones.iter().map(|plan| (plan.zone.clone(), addresses(plan))).collect()
+    config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }
 
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
