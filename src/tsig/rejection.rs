@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn unknown_keys_and_wrong_macs_are_refused_without_signature() {
         let mut wrong = signed(Algorithm::Sha256, true);
-        *wrong.iter_mut().nth(20).unwrap() ^= 0x20;
+        wrong[20] ^= 0x20;
         let question = wrong[12..33].to_vec();
         let (error, refused) = response(&wrong, NOW + 5);
         assert_eq!(error, TsigError::BadSignature);
