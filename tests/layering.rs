@@ -24,6 +24,8 @@ const LAYERS: [&[&str]; 12] = [
         "serve/notify",
         "serve/respond",
         "serve/xfr",
+        "serve/xfr/*",
+        "notify/*",
         "state/*",
     ],
     &["keeper", "keeper/*", "transfer", "transfer/*"],
