@@ -58,6 +58,7 @@ pub mod schedule;
 pub mod serial;
 pub mod serve;
 pub mod source;
+pub mod state;
 pub mod transfer;
 pub mod tsig;
 pub mod zone;

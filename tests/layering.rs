@@ -24,6 +24,7 @@ const LAYERS: [&[&str]; 12] = [
         "serve/notify",
         "serve/respond",
         "serve/xfr",
+        "serve/xfr/*",
         "notify/*",
         "state/*",
     ],
