@@ -201,7 +201,7 @@ fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, transfer: &Tran
         }
         _ => read_primaries(reader, &place, &entry.key, &entry.node, None),
     }?;
-    Some(ZonePlan { zone, primaries, notify_from, timers, limits })
+    Some(ZonePlan { zone, primaries, notify_from, ixfr: true, timers, limits })
 }
 
 /// Reads one primary or a list of them.

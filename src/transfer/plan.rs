@@ -81,6 +81,8 @@ pub struct ZonePlan {
     pub primaries: Vec<PrimaryPlan>,
     /// Addresses besides the primaries' that may announce changes.
     pub notify_from: Vec<IpAddr>,
+    /// Whether primaries are asked for differences (RFC 1995) before whole zones.
+    pub ixfr: bool,
     pub timers: TimerBounds,
     pub limits: Limits,
 }
