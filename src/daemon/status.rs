@@ -167,7 +167,7 @@ impl Report {
                 remarks,
             ]);
         }
-        for catalog in &self.catalog {
+        if let Some(catalog) = &self.catalog {
             let (name, records) = (catalog.zone.to_string(), catalog.records.to_string());
             rows.push([name, "ok".into(), serial(catalog.serial), records, "".into(), "".into(), "catalog".into()]);
         }
