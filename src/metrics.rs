@@ -166,6 +166,7 @@ pub struct Metrics {
     pub transfer_held: IntGaugeVec,
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
+    pub ixfr_noop_changes: IntCounterVec,
     pub notify_received: IntCounterVec,
     pub xfr_served: IntCounterVec,
     pub tsig_rejected: IntCounterVec,
@@ -217,7 +218,10 @@ impl Metrics {
         let make = Maker(registry.clone());
         let primary = ["zone", "primary", "kind"];
         let seconds = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
-        let transfers = HistogramOpts::new("transfer_duration_seconds", "Time that successful transfers took.");
+        let transfers = HistogramOpts::new(
+            "transfer_duration_seconds",
+            "Time that successful transfers took, by what the primary sent: differences (ixfr) or the whole zone (axfr).",
+        );
         let publications =
             HistogramOpts::new("publish_duration_seconds", "Time from taking updates to publishing them.");
         let queries = QueryCollector {
@@ -241,7 +245,7 @@ impl Metrics {
             ),
             transfer_attempts: make.counters(
                 "transfer_attempts_total",
-                "Polls (kind soa) and zone transfers (kind axfr) begun.",
+                "Polls (kind soa) and zone transfers (kinds ixfr and axfr) begun.",
                 &primary,
             ),
             transfer_failures: make.counters(
@@ -274,6 +278,11 @@ impl Metrics {
             audit_drift: make.counters(
                 "audit_drift_names_total",
                 "Names that a full audit found different although the serial was the same.",
+                &["zone"],
+            ),
+            ixfr_noop_changes: make.counters(
+                "ixfr_noop_changes_total",
+                "Changes in incremental transfers that changed nothing: removals of absent records, additions of present ones.",
                 &["zone"],
             ),
             notify_received: make.counters(
@@ -367,6 +376,7 @@ impl Metrics {
             &self.transfer_bytes,
             &self.transfer_anomalies,
             &self.audit_drift,
+            &self.ixfr_noop_changes,
             &self.notify_received,
             &self.xfr_served,
             &self.notify_sent,

@@ -305,7 +305,7 @@ fn records_are_in_the_order_of_rfc_1995() {
 fn large_records_have_messages_of_their_own() {
     let mut loader = Loader::new(Name::parse("z").unwrap());
     let full = |name: &str| NameBuf::parse(name).unwrap();
-    loader.push(&full("z"), rtype::SOA, 30, &zone("z.", "@ 30 SOA 1").negative.rdatas().next().unwrap());
+    loader.push(&full("z"), rtype::SOA, 30, zone("z.", "@ 30 SOA 1").negative.rdatas().next().unwrap());
     for (index, length) in [1, 16_000, 16_380, 16_385, 40_000, 65_000, 200].into_iter().enumerate() {
         loader.push(&full(&format!("n{index}.z")), 65_280, 30, &vec![7; length]);
     }
