@@ -26,7 +26,8 @@
 //! changed, with the same result.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements; no sockets.
+//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
+//! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures. No sockets.
 //! [`notify`] announces to secondaries what has been published.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
