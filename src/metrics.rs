@@ -168,6 +168,9 @@ pub struct Metrics {
     pub audit_drift: IntCounterVec,
     pub ixfr_noop_changes: IntCounterVec,
     pub notify_received: IntCounterVec,
+    pub xfr_served: IntCounterVec,
+    pub tsig_rejected: IntCounterVec,
+    pub notify_sent: IntCounterVec,
     pub zone_serial: IntGaugeVec,
     pub zone_primary_serial: IntGaugeVec,
     pub zone_records: IntGaugeVec,
@@ -287,6 +290,23 @@ impl Metrics {
                 "NOTIFY requests for a source zone: accepted, or refused for their address.",
                 &["zone", "result"],
             ),
+            xfr_served: make.counters(
+                "xfr_served_total",
+                "Requests for a zone transfer, by what was asked for or sent (kind axfr, ixfr, ixfr-full for a whole \
+                 zone in answer to IXFR, current for an SOA alone) and by what became of it.",
+                &["zone", "kind", "result"],
+            ),
+            tsig_rejected: make.counters(
+                "tsig_rejected_total",
+                "Signed requests that were not carried out for their signature, by reason.",
+                &["reason"],
+            ),
+            notify_sent: make.counters(
+                "notify_sent_total",
+                "Announcements of a zone to its secondaries, by what came of them: acknowledged, timeout, a response code, \
+                 tsig, error.",
+                &["zone", "result"],
+            ),
             zone_serial: make.gauges("zone_serial", "Serial of the zone as it is served.", &["zone"]),
             zone_primary_serial: make.gauges(
                 "zone_primary_serial",
@@ -358,6 +378,8 @@ impl Metrics {
             &self.audit_drift,
             &self.ixfr_noop_changes,
             &self.notify_received,
+            &self.xfr_served,
+            &self.notify_sent,
         ] {
             forget_in(family, zone, |_| true);
         }

@@ -40,7 +40,8 @@ fn limits() -> Limits {
 }
 
 fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
-    let primaries = addresses.iter().map(|address| PrimaryPlan { address: *address, source: None }).collect();
+    let primaries =
+        addresses.iter().map(|address| PrimaryPlan { address: *address, source: None, key: None }).collect();
     let timers = TimerBounds {
         refresh_min: 50 * MILLISECOND,
         refresh_max: 50 * MILLISECOND,
