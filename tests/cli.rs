@@ -32,8 +32,8 @@ impl Fixture {
     fn new(listen: &str, metrics: &str) -> Fixture {
         let fixture = Fixture(tempfile::tempdir().unwrap());
         fixture.write(&format!(
-            "[server]\nlisten = \"{listen}\"\n[metrics]\nlisten = {metrics}\n[control]\nsocket = \"c.sock\"\n\
-             [zones]\n\"a.example\" = \"192.0.2.1\"\n"
+            "[server]\nlisten = \"{listen}\"\n[state]\nfolder = false\n[metrics]\nlisten = {metrics}\n\
+             [control]\nsocket = \"c.sock\"\n[zones]\n\"a.example\" = \"192.0.2.1\"\n"
         ));
         fixture
     }
@@ -235,7 +235,7 @@ fn a_port_in_use_is_an_error_at_its_position() {
     let file = fixture.config().display().to_string();
     let advice = "address in use; stop the other server or choose another port";
     let expected =
-        format!("{file}:2:10: cannot listen on {dns}: {advice}\n{file}:4:10: cannot listen on {metrics}: {advice}\n");
+        format!("{file}:2:10: cannot listen on {dns}: {advice}\n{file}:6:10: cannot listen on {metrics}: {advice}\n");
     assert_eq!((code, output.as_str(), problem), (1, "", expected));
 
     // UDP alone is enough to be in the way.
@@ -261,7 +261,7 @@ fn addresses_that_exclude_one_another_are_found() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let fixture = Fixture::new(&free.to_string(), &format!("\"0.0.0.0:{}\"", free.port()));
     let (code, _, problem) = fixture.run(&["check"]);
-    assert!(code == 1 && problem.contains("c.toml:4:10: cannot listen on 0.0.0.0:"), "{problem}");
+    assert!(code == 1 && problem.contains("c.toml:6:10: cannot listen on 0.0.0.0:"), "{problem}");
     let fixture = Fixture::new("192.0.2.77:0", "[]");
     let (code, _, problem) = fixture.run(&["check"]);
     assert!(code == 1 && problem.contains("this machine does not have the address"), "{problem}");

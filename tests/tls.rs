@@ -5,6 +5,7 @@ use aggregator::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::rr::rtype;
 use aggregator::serve::notify::Reception;
+use aggregator::serve::respond::Responder;
 use aggregator::serve::stream::{StreamContext, StreamListener};
 use aggregator::serve::tls::{TlsError, TlsIdentity, TlsListener};
 use aggregator::serve::{ListenPlan, TlsPlan};
@@ -59,7 +60,7 @@ fn published() -> Published {
     push("cut.a.example", rtype::NS, name("ns.cut.a.example").as_wire());
     push("ns.cut.a.example", rtype::A, &[192, 0, 2, 2]);
     let zone = loader.finish(None).unwrap().zone;
-    let served = |origin, state, zone| Arc::new(Served { origin, state, zone });
+    let served = |origin, state, zone| Arc::new(Served::new(origin, state, zone));
     let identity = Identity { name: "ns1.test".into(), version: "aggregator 1".into() };
     let waiting = served(Name::parse("b.example").unwrap(), State::NotReady, None);
     Published::new(identity, [served(origin, State::Ok, Some(Arc::new(zone))), waiting], 1)
@@ -94,7 +95,13 @@ impl Fixture {
         };
         let mut tcp = StreamListener::bind(any).unwrap();
         let (notify, _) = Reception::new(metrics.clone());
-        tcp.start(&StreamContext::new(&listen, publisher, notify, metrics.clone())).unwrap();
+        tcp.start(&StreamContext::new(
+            &listen,
+            publisher,
+            Responder::new(notify, metrics.clone(), || 0),
+            metrics.clone(),
+        ))
+        .unwrap();
         Fixture { folder, plan, metrics, tls, tcp }
     }
 

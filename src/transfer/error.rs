@@ -58,6 +58,16 @@ pub enum TransferError {
         "the closing SOA differs from the opening one, the zone changed while it was sent: serial {first}, then {last}"
     )]
     ClosingSoa { first: Serial, last: Serial },
+    #[error("the differences begin at serial {theirs}, not at ours, {ours}")]
+    OtherBase { ours: Serial, theirs: Serial },
+    #[error("a step of the differences leads from serial {from} to {to}, which is not newer")]
+    Step { from: Serial, to: Serial },
+    #[error("a step of the differences ends at serial {end}, and the next begins at {begin}")]
+    Gap { end: Serial, begin: Serial },
+    #[error(
+        "a record was removed that the primary had sent more than once; only a full transfer tells whether it is gone"
+    )]
+    Copies,
     #[error("slower than {0} bytes a second")]
     Slow(u64),
     #[error("longer than max_bytes = {0}")]
@@ -98,6 +108,9 @@ impl TransferError {
             TransferError::Id => "id",
             TransferError::Question => "question",
             TransferError::ClosingSoa { .. } => "closing_soa",
+            TransferError::OtherBase { .. } => "ixfr_base",
+            TransferError::Step { .. } | TransferError::Gap { .. } => "ixfr_steps",
+            TransferError::Copies => "ixfr_copies",
             TransferError::Slow(_) => "slow",
             TransferError::TooLarge(_) => "too_large",
             TransferError::TooManyRecords(_) => "too_many_records",
