@@ -40,7 +40,7 @@ impl Scene {
         let folder = Folder::new();
         let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &Settings::new(&plan));
         let scene = Scene { daemon, primary, site, secondary, _folder: folder };
-        scene.wait_for(scene.site.serial());
+        scene.wait_for(scene.site.serial().0);
         scene
     }
 
@@ -51,12 +51,12 @@ impl Scene {
 
     /// Changes the zone at the primary and waits until the daemon has it; the serials before and after.
     async fn change(&mut self) -> [u32; 2] {
-        let before = self.site.serial();
+        let before = self.site.serial().0;
         self.site.scale_up("web", 1, SystemTime::now());
         self.primary.publish(self.site.zone());
         self.primary.notify(&Name::parse(ZONE).unwrap(), self.daemon.address()).await.unwrap();
-        self.wait_for(self.site.serial());
-        [before, self.site.serial()]
+        self.wait_for(self.site.serial().0);
+        [before, self.site.serial().0]
     }
 
     /// What `status` says about a zone, region or catalog.
@@ -92,7 +92,7 @@ fn text(output: Output) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn diff_shows_what_changed() {
     let mut scene = Scene::new().await;
-    let first = scene.site.serial();
+    let first = scene.site.serial().0;
     let nothing = scene.daemon.verb(&["diff", ZONE]);
     let alone = format!("the history of zone {ZONE}. holds serial {first} alone; there is nothing to compare with\n");
     assert_eq!((nothing.code, nothing.stderr), (1, alone));

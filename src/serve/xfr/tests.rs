@@ -76,7 +76,7 @@ fn follow(message: &[u8], mut at: usize) -> (Vec<u8>, usize) {
         let length = usize::from(message[at]);
         if length >= 0xc0 {
             let target = (length & 0x3f) << 8 | usize::from(message[at + 1]);
-            assert!(target < at && target < 0x4000 && target >= 12, "{target} from {at}");
+            assert!(target < at && (12..0x4000).contains(&target), "{target} from {at}");
             end.get_or_insert(at + 2);
             at = target;
             continue;
@@ -305,7 +305,7 @@ fn records_are_in_the_order_of_rfc_1995() {
 fn large_records_have_messages_of_their_own() {
     let mut loader = Loader::new(Name::parse("z").unwrap());
     let full = |name: &str| NameBuf::parse(name).unwrap();
-    loader.push(&full("z"), rtype::SOA, 30, &zone("z.", "@ 30 SOA 1").negative.rdatas().next().unwrap().to_vec());
+    loader.push(&full("z"), rtype::SOA, 30, zone("z.", "@ 30 SOA 1").negative.rdatas().next().unwrap());
     for (index, length) in [1, 16_000, 16_380, 16_385, 40_000, 65_000, 200].into_iter().enumerate() {
         loader.push(&full(&format!("n{index}.z")), 65_280, 30, &vec![7; length]);
     }
