@@ -64,6 +64,6 @@ fn configuration(address: SocketAddr, region: &str, members: &[Datacenter], prim
     format!(
         "[server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n\n[zones]\n{zones}\n[aggregations]\n\
          \"{region}\" = [{members}]\n\n[transfer]\nrefresh_min = \"1d\"\naudit = \"never\"\n\n\
-         [metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n"
+         [state]\nfolder = \"state\"\n\n[metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n"
     )
 }
