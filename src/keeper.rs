@@ -444,7 +444,7 @@ impl Keeper {
         let regions = self.regions.iter().map(|(origin, kept)| (origin, kept.state, &kept.region.zone));
         let served = sources
             .chain(regions)
-            .map(|(origin, state, zone)| Arc::new(Served { origin: origin.clone(), state, zone: zone.clone() }));
+            .map(|(origin, state, zone)| Arc::new(Served::new(origin.clone(), state, zone.clone())));
         let root = Published::new(self.identity.clone(), served, self.generation);
         self.retired.push_back((Instant::now(), self.publisher.publish(root)));
         self.metrics.publishes.inc();

@@ -14,8 +14,8 @@
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets as the bytes of an answer. [`serial`] compares
 //! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key.
 //!
-//! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, and
-//! the loader that turns a transfer into one.
+//! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, the
+//! loader and the patcher that turn transfers into one, differences of versions, and their history.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region.

@@ -6,11 +6,13 @@
 //!
 //! Cost: finding the zone of a name O(labels); publishing O(number of zones) pointer copies, done by the keeper.
 
+use crate::access::Access;
 use crate::name::{self, Name};
-use crate::zone::Zone;
+use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Whether a zone can be answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -52,6 +54,15 @@ impl Identity {
     }
 }
 
+/// How a zone may leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Who may transfer the zone.
+    pub access: Access,
+    /// Whether differences may be sent (IXFR), or the whole zone only.
+    pub ixfr: bool,
+}
+
 /// One zone as clients see it.
 #[derive(Clone)]
 pub struct Served {
@@ -59,9 +70,17 @@ pub struct Served {
     pub state: State,
     /// The data; kept while expired, so that the zone comes back from a difference. Served only in `State::Ok`.
     pub zone: Option<Arc<Zone>>,
+    /// The way from older versions to the data.
+    pub history: History,
+    pub outgoing: Arc<Outgoing>,
 }
 
 impl Served {
+    /// A zone without a past, which nobody may transfer.
+    pub fn new(origin: Name, state: State, zone: Option<Arc<Zone>>) -> Served {
+        Served { origin, state, zone, history: History::default(), outgoing: Arc::default() }
+    }
+
     /// The data, when it may be answered from.
     pub fn answerable(&self) -> Option<&Zone> {
         self.zone.as_deref().filter(|_| self.state == State::Ok)
@@ -113,22 +132,33 @@ impl Published {
 
 /// The pointer to the current root.
 #[derive(Default)]
-pub struct Publisher(ArcSwap<Published>);
+pub struct Publisher {
+    root: ArcSwap<Published>,
+    changes: watch::Sender<u64>,
+}
 
 impl Publisher {
     /// Takes the current root.
     pub fn load(&self) -> Arc<Published> {
-        self.0.load_full()
+        self.root.load_full()
     }
 
     /// The pointer itself, for a reader that caches the root between batches.
     pub fn pointer(&self) -> &ArcSwap<Published> {
-        &self.0
+        &self.root
     }
 
     /// Replaces the root and returns the old one. Only the keeper calls this.
     pub fn publish(&self, root: Published) -> Arc<Published> {
-        self.0.swap(Arc::new(root))
+        let generation = root.generation;
+        let old = self.root.swap(Arc::new(root));
+        self.changes.send_replace(generation);
+        old
+    }
+
+    /// Tells of publications, for whoever waits for them; the number is the generation of the newest.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 }
 
@@ -137,9 +167,7 @@ mod tests {
     use super::*;
 
     fn published(origins: &[&str]) -> Published {
-        let served = |origin: &&str| {
-            Arc::new(Served { origin: Name::parse(origin).unwrap(), state: State::NotReady, zone: None })
-        };
+        let served = |origin: &&str| Arc::new(Served::new(Name::parse(origin).unwrap(), State::NotReady, None));
         Published::new(Identity::default(), origins.iter().map(served), 1)
     }
 

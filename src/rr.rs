@@ -198,6 +198,15 @@ pub fn decompress(
     fits(rtype, out.len() - before)
 }
 
+/// Whether stored RDATA of a type is sound: its fields fill it, and its names are uncompressed.
+pub fn check_plain(rtype: u16, rdata: &[u8]) -> bool {
+    let mut plain = true;
+    let whole = walk(rtype, rdata, 0, rdata.len(), |_, bytes, name| {
+        plain &= name.is_none_or(|name| name.as_wire().len() == bytes.len());
+    });
+    whole.is_ok() && plain
+}
+
 /// RDATA says its own length in 16 bits (RFC 1035 section 3.2.1).
 fn fits(rtype: u16, length: usize) -> Result<(), RdataError> {
     if length > usize::from(u16::MAX) { Err(RdataError::Expanded(rtype)) } else { Ok(()) }
@@ -208,8 +217,11 @@ pub fn compare(rtype: u16, a: &[u8], b: &[u8]) -> Ordering {
     if layout(rtype).folded { fold(rtype, a).cmp(&fold(rtype, b)) } else { a.cmp(b) }
 }
 
-/// Stored RDATA with its names in lowercase.
-fn fold(rtype: u16, rdata: &[u8]) -> Vec<u8> {
+/// Stored RDATA with its names in lowercase, where RFC 4034 section 6.2 folds them.
+pub fn fold(rtype: u16, rdata: &[u8]) -> Vec<u8> {
+    if !layout(rtype).folded {
+        return rdata.to_vec();
+    }
     map_names(rtype, rdata, |name| Ok(name.to_lowercase())).unwrap_or_else(|_| rdata.to_vec())
 }
 

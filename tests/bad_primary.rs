@@ -52,7 +52,7 @@ fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
 }
 
 fn publish(publisher: &Publisher, state: State, zone: Option<Arc<Zone>>) {
-    publisher.publish(Published::new(Identity::default(), [Arc::new(Served { origin: zone_name(), state, zone })], 0));
+    publisher.publish(Published::new(Identity::default(), [Arc::new(Served::new(zone_name(), state, zone))], 0));
 }
 
 async fn keep(mut updates: mpsc::Receiver<Update>, publisher: Arc<Publisher>, changes: Arc<Mutex<Vec<&'static str>>>) {

@@ -59,7 +59,7 @@ fn published() -> Published {
     push("cut.a.example", rtype::NS, name("ns.cut.a.example").as_wire());
     push("ns.cut.a.example", rtype::A, &[192, 0, 2, 2]);
     let zone = loader.finish(None).unwrap().zone;
-    let served = |origin, state, zone| Arc::new(Served { origin, state, zone });
+    let served = |origin, state, zone| Arc::new(Served::new(origin, state, zone));
     let identity = Identity { name: "ns1.test".into(), version: "aggregator 1".into() };
     let waiting = served(Name::parse("b.example").unwrap(), State::NotReady, None);
     Published::new(identity, [served(origin, State::Ok, Some(Arc::new(zone))), waiting], 1)

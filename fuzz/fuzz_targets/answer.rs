@@ -49,7 +49,7 @@ static PUBLISHED: LazyLock<Published> = LazyLock::new(|| {
             loader.push(&full(owner), rtype, 30, &rdata);
         }
         let zone = Arc::new(loader.finish(None).expect("one SOA").zone);
-        Arc::new(Served { origin: zone.origin.clone(), state: State::Ok, zone: Some(zone) })
+        Arc::new(Served::new(zone.origin.clone(), State::Ok, Some(zone)))
     });
     Published::new(Identity { name: "fuzz".into(), version: "fuzz".into() }, served.collect::<Vec<_>>(), 1)
 });

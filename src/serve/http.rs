@@ -350,8 +350,7 @@ mod tests {
     fn regions_decide_where_there_are_any() {
         let name = |text: &str| Name::parse(text).unwrap();
         let published = |states: &[(&str, State)]| {
-            let served =
-                |(origin, state): &(&str, State)| Arc::new(Served { origin: name(origin), state: *state, zone: None });
+            let served = |(origin, state): &(&str, State)| Arc::new(Served::new(name(origin), *state, None));
             Published::new(Identity::default(), states.iter().map(served), 1)
         };
         let one_down = published(&[("b", State::Expired), ("a", State::NotReady), ("r", State::Ok)]);

@@ -26,7 +26,7 @@ impl Engine {
                 loader.push(&owner, record.rtype, record.ttl, &record.rdata);
             }
             let loaded = loader.finish(None).expect("a zone that Knot and NSD load");
-            Arc::new(Served { origin, state: State::Ok, zone: Some(Arc::new(loaded.zone)) })
+            Arc::new(Served::new(origin, State::Ok, Some(Arc::new(loaded.zone))))
         });
         let identity = Identity { name: "ns1.test".to_string(), version: "test".to_string() };
         Engine { published: Published::new(identity, served, 1), rotation: 0 }

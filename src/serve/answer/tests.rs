@@ -11,7 +11,7 @@ use hickory_proto::op::Message;
 fn published(zones: &[(&str, &str)]) -> Published {
     let served = |(origin, text): &(&str, &str)| {
         let zone = Some(Arc::new(zone(origin, text)));
-        Arc::new(Served { origin: Name::parse(origin).unwrap(), state: State::Ok, zone })
+        Arc::new(Served::new(Name::parse(origin).unwrap(), State::Ok, zone))
     };
     Published::new(identity(), zones.iter().map(served), 1)
 }
@@ -169,7 +169,7 @@ fn zones_without_valid_data_are_servfail_with_the_reason() {
     let origin = Name::parse("z").unwrap();
     for (state, code) in [(State::NotReady, 14), (State::Expired, 24)] {
         let zone = Some(Arc::new(zone("z.", ZONE)));
-        let published = Published::new(identity(), [Arc::new(Served { origin: origin.clone(), state, zone })], 1);
+        let published = Published::new(identity(), [Arc::new(Served::new(origin.clone(), state, zone))], 1);
         let (bytes, response) = raw(&published, &with_opt(question("a.z", rtype::A), 1232, 0, &[]), true).unwrap();
         assert_eq!(response.rcode, rcode::SERVFAIL);
         assert_eq!(bytes[bytes.len() - 6..], [0, 15, 0, 2, 0, code]);
@@ -299,7 +299,7 @@ fn an_answer_that_fits_to_the_octet_is_whole() {
         loader.push(&apex, rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
         loader.push(&apex, 65280, 30, &vec![7; length]);
         let zone = Some(Arc::new(loader.finish(None).unwrap().zone));
-        let served = Served { origin: apex.to_name(), state: State::Ok, zone };
+        let served = Served::new(apex.to_name(), State::Ok, zone);
         let published = Published::new(identity(), [Arc::new(served)], 1);
         let (bytes, response) = raw(&published, &with_opt(question("z", 65280), 4096, 0, &[]), true).unwrap();
         assert_eq!(response.truncated, truncated, "{length}");

@@ -1,0 +1,440 @@
+//! The difference of two versions of a zone.
+//!
+//! A [`Delta`] holds the SOA of both versions and two blocks of records, those that went and those that came, the
+//! zone's SOA left out: the form in which IXFR sends differences (RFC 1995 section 4), so that an answer is a
+//! concatenation. A change of TTL is a removal and an addition.
+//!
+//! Invariants: a delta is effective: every record that it removes was there, none that it adds was. So
+//! `between(a, b).apply(a)` is `b`, swapping the blocks inverts it, and the records of a chain of deltas cancel out to
+//! the difference of its ends. Blocks are in canonical order of owner, type and RDATA.
+//!
+//! Cost: O(records at the names that changed); nothing here walks a zone.
+
+use crate::name::{Name, NameBuf};
+use crate::rr::{self, CLASS_IN, RRset, rtype};
+use crate::serial::Serial;
+use crate::zone::{Editor, Node, RRsets, Repeated, Soa, Zone, ZoneError, get};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+//--- Block ---
+
+/// A record out of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Wire form as the primary spells it.
+    pub owner: &'a [u8],
+    pub rtype: u16,
+    /// Seconds.
+    pub ttl: u32,
+    /// Uncompressed.
+    pub rdata: &'a [u8],
+}
+
+/// Records as uncompressed wire: owner, type, class, TTL, length, RDATA.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Block {
+    records: u32,
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Number of records.
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// The records' wire.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Iterates over the records in canonical order.
+    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut position = 0;
+        std::iter::from_fn(move || {
+            let (record, end) = read_record(&self.bytes, position)?;
+            position = end;
+            Some(record)
+        })
+    }
+
+    /// Appends all records of an RRset under an owner.
+    fn push_all(&mut self, owner: &[u8], rrset: &RRset) {
+        rrset.rdatas().for_each(|rdata| self.push(owner, rrset, rdata));
+    }
+
+    /// Appends one record of an RRset under an owner.
+    fn push(&mut self, owner: &[u8], rrset: &RRset, rdata: &[u8]) {
+        self.bytes.extend_from_slice(owner);
+        self.bytes.extend_from_slice(&rrset.rtype.to_be_bytes());
+        self.bytes.extend_from_slice(&CLASS_IN.to_be_bytes());
+        self.bytes.extend_from_slice(&rrset.ttl.to_be_bytes());
+        self.bytes.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+        self.bytes.extend_from_slice(rdata);
+        self.records += 1;
+    }
+
+    /// Checks that bytes are records of a zone and takes them.
+    fn read(origin: &Name, bytes: &[u8]) -> Result<Block, DeltaError> {
+        let (mut position, mut records) = (0, 0);
+        while position < bytes.len() {
+            let (owner, after) = NameBuf::read_plain(bytes, position).map_err(|_| DeltaError::Malformed)?;
+            let (rtype, class, _, start, length) = rr::read_fixed(bytes, after).ok_or(DeltaError::Malformed)?;
+            let sound = rr::is_data_type(rtype)
+                && class == CLASS_IN
+                && owner.to_name().is_within(origin)
+                && rr::check_plain(rtype, &bytes[start..start + length]);
+            if !sound {
+                return Err(DeltaError::Malformed);
+            }
+            (position, records) = (start + length, records + 1);
+        }
+        Ok(Block { records, bytes: bytes.to_vec() })
+    }
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Reads the record at a position of sound bytes; returns where the next one begins.
+fn read_record(bytes: &[u8], position: usize) -> Option<(Record<'_>, usize)> {
+    let (owner, after) = NameBuf::read_plain(bytes, position).ok()?;
+    let (rtype, _, ttl, start, length) = rr::read_fixed(bytes, after)?;
+    let owner = &bytes[position..position + owner.as_wire().len()];
+    Some((Record { owner, rtype, ttl, rdata: &bytes[start..start + length] }, start + length))
+}
+
+//--- Delta ---
+
+/// The difference of two versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// The SOA of the version that it starts from.
+    pub from: Arc<RRset>,
+    /// The SOA of the version that it leads to.
+    pub to: Arc<RRset>,
+    pub removed: Block,
+    pub added: Block,
+    /// Whether the primary is known to hold no record of the version more than once.
+    unrepeated: bool,
+}
+
+/// Why a difference cannot be read or applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeltaError {
+    #[error("the bytes are no difference of this zone")]
+    Malformed,
+    #[error("the difference starts from another version")]
+    Base,
+    #[error("a record to be removed is not there")]
+    Absent,
+    #[error("a record to be added is there already")]
+    Present,
+    #[error("the records of a set have different TTLs")]
+    Ttl,
+    #[error("the result is no zone: {0}")]
+    Zone(#[from] ZoneError),
+}
+
+impl Delta {
+    /// The difference of two versions of one zone, which may differ at the names given and at the apex only.
+    pub fn between(old: &Zone, new: &Zone, touched: impl IntoIterator<Item = Name>) -> Delta {
+        let mut names: Vec<Name> = touched.into_iter().chain([new.origin.clone()]).collect();
+        names.sort_unstable_by(Name::canonical_cmp);
+        names.dedup();
+        let (mut removed, mut added) = (Block::default(), Block::default());
+        for name in names {
+            let (before, after) = (old.get(name.as_wire()), new.get(name.as_wire()));
+            compare_nodes(&name, before, after, &mut removed, &mut added);
+        }
+        let (from, to) = (old.soa_rrset().clone(), new.soa_rrset().clone());
+        Delta { from, to, removed, added, unrepeated: new.repeated.is_none() }
+    }
+
+    /// Makes the version that the difference leads to; whatever does not fit refuses all of it.
+    pub fn apply(&self, zone: &Zone) -> Result<Zone, DeltaError> {
+        if zone.soa_rrset() != &self.from {
+            return Err(DeltaError::Base);
+        }
+        let mut names: HashMap<Name, Change> = HashMap::new();
+        for record in self.removed.iter() {
+            if !change_of(&mut names, zone, &record)?.removed.insert((record.rtype, record.ttl, record.rdata)) {
+                return Err(DeltaError::Absent);
+            }
+        }
+        for record in self.added.iter() {
+            change_of(&mut names, zone, &record)?.added.push(record);
+        }
+        names.entry(zone.origin.clone()).or_default();
+        let mut editor = Editor::from_zone(zone);
+        for (name, change) in names {
+            let node = zone.get(name.as_wire());
+            let spelled = change.spelling(node).filter(|spelled| *spelled != name.as_wire()).map(Arc::from);
+            let soa = (name == zone.origin).then(|| self.to.clone());
+            editor.set(&name, change.build(node, soa)?, spelled);
+        }
+        editor.set_repeated(if self.unrepeated { Repeated::default() } else { Repeated::unknown() });
+        Ok(editor.finish()?)
+    }
+
+    /// The way back.
+    pub fn invert(&self) -> Delta {
+        Delta {
+            from: self.to.clone(),
+            to: self.from.clone(),
+            removed: self.added.clone(),
+            added: self.removed.clone(),
+            // What the older version had is not told.
+            unrepeated: false,
+        }
+    }
+
+    /// What a chain of differences comes to; none if one does not start where the one before it ends.
+    pub fn concatenate(deltas: &[Arc<Delta>]) -> Option<Delta> {
+        let (first, last) = (deltas.first()?, deltas.last()?);
+        if deltas.windows(2).any(|pair| pair[0].to != pair[1].from) {
+            return None;
+        }
+        let (mut removed, mut added) = (HashSet::new(), HashSet::new());
+        for delta in deltas {
+            for record in delta.removed.iter() {
+                if !added.remove(&Key::of(&record)) {
+                    removed.insert(Key::of(&record));
+                }
+            }
+            for record in delta.added.iter() {
+                if !removed.remove(&Key::of(&record)) {
+                    added.insert(Key::of(&record));
+                }
+            }
+        }
+        Some(Delta {
+            from: first.from.clone(),
+            to: last.to.clone(),
+            removed: Key::collect(removed),
+            added: Key::collect(added),
+            unrepeated: last.unrepeated,
+        })
+    }
+
+    /// The serial of the version that it starts from.
+    pub fn from_serial(&self) -> Serial {
+        serial_of(&self.from)
+    }
+
+    /// The serial of the version that it leads to.
+    pub fn to_serial(&self) -> Serial {
+        serial_of(&self.to)
+    }
+
+    /// The names at which the versions differ, each once, the apex left out when only the SOA differs.
+    pub fn touched(&self) -> impl Iterator<Item = Name> {
+        let owners = self.removed.iter().chain(self.added.iter()).filter_map(|record| name_of(record.owner));
+        owners.collect::<HashSet<_>>().into_iter()
+    }
+
+    /// Whether the versions do not differ at all.
+    pub fn is_empty(&self) -> bool {
+        self.from == self.to && self.removed.records == 0 && self.added.records == 0
+    }
+
+    /// Octets that it occupies, nearly.
+    pub fn len_bytes(&self) -> usize {
+        size_of::<Delta>()
+            + self.from.wire().len()
+            + self.to.wire().len()
+            + self.removed.bytes.len()
+            + self.added.bytes.len()
+    }
+
+    //--- Bytes for the journal ---
+
+    /// Appends the difference: flags, both SOA, the removed records with their length in front, the added ones.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.unrepeated));
+        for soa in [&self.from, &self.to] {
+            out.extend_from_slice(&(soa.wire().len() as u16).to_be_bytes());
+            out.extend_from_slice(soa.wire());
+        }
+        out.extend_from_slice(&(self.removed.bytes.len() as u64).to_be_bytes());
+        out.extend_from_slice(&self.removed.bytes);
+        out.extend_from_slice(&self.added.bytes);
+    }
+
+    /// Reads what [`Delta::write`] wrote for a zone.
+    pub fn read(origin: &Name, bytes: &[u8]) -> Result<Delta, DeltaError> {
+        let (flags, mut rest) = bytes.split_first().ok_or(DeltaError::Malformed)?;
+        if *flags > 1 {
+            return Err(DeltaError::Malformed);
+        }
+        let mut take_soa = || {
+            let (length, after) = rest.split_first_chunk().ok_or(DeltaError::Malformed)?;
+            let (wire, after) =
+                after.split_at_checked(u16::from_be_bytes(*length).into()).ok_or(DeltaError::Malformed)?;
+            rest = after;
+            read_soa(wire).ok_or(DeltaError::Malformed)
+        };
+        let (from, to) = (take_soa()?, take_soa()?);
+        let (length, rest) = rest.split_first_chunk().ok_or(DeltaError::Malformed)?;
+        let length = usize::try_from(u64::from_be_bytes(*length)).map_err(|_| DeltaError::Malformed)?;
+        let (removed, added) = rest.split_at_checked(length).ok_or(DeltaError::Malformed)?;
+        let (removed, added) = (Block::read(origin, removed)?, Block::read(origin, added)?);
+        Ok(Delta { from, to, removed, added, unrepeated: *flags == 1 })
+    }
+}
+
+/// Reads the one SOA record of a version out of its answer form.
+fn read_soa(wire: &[u8]) -> Option<Arc<RRset>> {
+    let (owner, fixed) = wire.split_first_chunk::<2>()?;
+    let (rtype, class, ttl, start, length) = rr::read_fixed(fixed, 0)?;
+    let rdata = &fixed[start..start + length];
+    let sound = *owner == rr::OWNER_AT_QUESTION
+        && (rtype, class) == (rtype::SOA, CLASS_IN)
+        && start + length == fixed.len()
+        && rr::check_plain(rtype, rdata);
+    RRset::build(rtype, ttl, vec![rdata]).filter(|_| sound).map(Arc::new)
+}
+
+/// The serial in an SOA RRset.
+fn serial_of(soa: &RRset) -> Serial {
+    soa.rdatas().next().and_then(Soa::from_rdata).map_or(Serial(0), |soa| soa.serial)
+}
+
+/// The name that an owner spells.
+fn name_of(owner: &[u8]) -> Option<Name> {
+    NameBuf::from_wire(owner).ok().map(|owner| owner.to_name())
+}
+
+/// Notes what differs between two nodes of one name.
+fn compare_nodes(name: &Name, before: Option<&Node>, after: Option<&Node>, removed: &mut Block, added: &mut Block) {
+    let (old, new) = (before.map_or(&[][..], |node| &node.rrsets), after.map_or(&[][..], |node| &node.rrsets));
+    let spelling = |node: Option<&Node>| node.and_then(|node| node.spelled.clone());
+    let (old_owner, new_owner) = (spelling(before), spelling(after));
+    let respelled = old_owner != new_owner;
+    let old_owner = old_owner.as_deref().unwrap_or(name.as_wire());
+    let new_owner = new_owner.as_deref().unwrap_or(name.as_wire());
+    for rrset in old.iter().filter(|rrset| rrset.rtype != rtype::SOA) {
+        match get(new, rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
+            None => removed.push_all(old_owner, rrset),
+            Some(other) if other == rrset => {}
+            Some(other) => push_missing(removed, old_owner, rrset, other),
+        }
+    }
+    for rrset in new.iter().filter(|rrset| rrset.rtype != rtype::SOA) {
+        match get(old, rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
+            None => added.push_all(new_owner, rrset),
+            Some(other) if other == rrset => {}
+            Some(other) => push_missing(added, new_owner, rrset, other),
+        }
+    }
+}
+
+/// Appends the records of one set that another lacks.
+fn push_missing(block: &mut Block, owner: &[u8], rrset: &RRset, other: &RRset) {
+    let others: HashSet<&[u8]> = other.rdatas().collect();
+    rrset.rdatas().filter(|rdata| !others.contains(rdata)).for_each(|rdata| block.push(owner, rrset, rdata));
+}
+
+/// What a difference does to one name.
+#[derive(Default)]
+struct Change<'a> {
+    removed: HashSet<(u16, u32, &'a [u8])>,
+    added: Vec<Record<'a>>,
+}
+
+impl<'a> Change<'a> {
+    /// The owner as it is spelled afterwards.
+    fn spelling<'n>(&self, node: Option<&'n Node>) -> Option<&'n [u8]>
+    where
+        'a: 'n,
+    {
+        let kept = node.and_then(|node| node.spelled.as_deref());
+        self.added.first().map(|record| record.owner).or(kept)
+    }
+
+    /// The RRsets afterwards; `soa` replaces that of the node.
+    fn build(&self, node: Option<&Node>, soa: Option<Arc<RRset>>) -> Result<RRsets, DeltaError> {
+        let old = || node.iter().flat_map(|node| node.rrsets.iter()).filter(|rrset| rrset.rtype != rtype::SOA);
+        let mut records: Vec<(u16, u32, &[u8])> = Vec::new();
+        let mut removed = 0;
+        for rrset in old() {
+            for rdata in rrset.rdatas() {
+                let record = (rrset.rtype, rrset.ttl, rdata);
+                if self.removed.contains(&record) {
+                    removed += 1;
+                } else {
+                    records.push(record);
+                }
+            }
+        }
+        if removed != self.removed.len() {
+            return Err(DeltaError::Absent);
+        }
+        records.extend(self.added.iter().map(|record| (record.rtype, record.ttl, record.rdata)));
+        records.sort_by_key(|record| record.0);
+        let mut rrsets: Vec<Arc<RRset>> = soa.into_iter().collect();
+        for group in records.chunk_by(|a, b| a.0 == b.0) {
+            let (rtype, ttl, _) = group[0];
+            if group.iter().any(|record| record.1 != ttl) {
+                return Err(DeltaError::Ttl);
+            }
+            let rrset = RRset::build(rtype, ttl, group.iter().map(|record| record.2).collect());
+            let rrset = rrset.filter(|rrset| rrset.count as usize == group.len()).ok_or(DeltaError::Present)?;
+            // What did not change is shared with the version before.
+            let same = old().find(|old| ***old == rrset).cloned();
+            rrsets.push(same.unwrap_or_else(|| Arc::new(rrset)));
+        }
+        rrsets.sort_by_key(|rrset| rrset.rtype);
+        Ok(rrsets.into())
+    }
+}
+
+/// The change at a record's owner.
+fn change_of<'m, 'a>(
+    names: &'m mut HashMap<Name, Change<'a>>,
+    zone: &Zone,
+    record: &Record<'a>,
+) -> Result<&'m mut Change<'a>, DeltaError> {
+    let name = name_of(record.owner).filter(|name| name.is_within(&zone.origin)).ok_or(DeltaError::Malformed)?;
+    if record.rtype == rtype::SOA {
+        return Err(DeltaError::Malformed);
+    }
+    Ok(names.entry(name).or_default())
+}
+
+/// A record that can be looked up.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    owner: Vec<u8>,
+    rtype: u16,
+    ttl: u32,
+    rdata: Vec<u8>,
+}
+
+impl Key {
+    /// The key of a record.
+    fn of(record: &Record<'_>) -> Key {
+        Key { owner: record.owner.to_vec(), rtype: record.rtype, ttl: record.ttl, rdata: record.rdata.to_vec() }
+    }
+
+    /// A block of records in canonical order.
+    fn collect(keys: HashSet<Key>) -> Block {
+        let mut keys: Vec<(Name, Key)> = keys.into_iter().filter_map(|key| Some((name_of(&key.owner)?, key))).collect();
+        keys.sort_by(|(a_name, a), (b_name, b)| {
+            let by_type = || a.rtype.cmp(&b.rtype);
+            let by_rdata = || rr::compare(a.rtype, &a.rdata, &b.rdata).then_with(|| a.rdata.cmp(&b.rdata));
+            a_name.canonical_cmp(b_name).then_with(by_type).then_with(by_rdata)
+        });
+        let mut block = Block::default();
+        for (_, key) in &keys {
+            if let Some(rrset) = RRset::build(key.rtype, key.ttl, vec![&key.rdata]) {
+                block.push_all(&key.owner, &rrset);
+            }
+        }
+        block
+    }
+}

@@ -1,0 +1,239 @@
+//! The laws of differences, histories and incremental changes.
+
+use super::tests::{arbitrary_text, load, zone};
+use super::*;
+use crate::name::NameBuf;
+use proptest::prelude::*;
+
+/// Versions one after the other, each with the difference that led to it.
+fn chain(texts: &[String]) -> (Vec<Arc<Zone>>, Vec<Arc<Delta>>) {
+    let mut zones = vec![Arc::new(zone("z.", &texts[0]))];
+    let mut deltas = Vec::new();
+    for text in &texts[1..] {
+        let old = zones.last().unwrap().clone();
+        let loaded = load("z.", text, Some(&old));
+        deltas.push(Arc::new(Delta::between(&old, &loaded.zone, loaded.touched)));
+        zones.push(Arc::new(loaded.zone));
+    }
+    (zones, deltas)
+}
+
+/// Zone text with owners that are spelled in one way or another.
+fn spelled_text() -> impl Strategy<Value = String> {
+    (arbitrary_text(), any::<bool>()).prop_map(|(text, upper)| if upper { text.replace("\na ", "\nA ") } else { text })
+}
+
+fn texts(count: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(spelled_text(), count)
+}
+
+fn counters(zone: &Zone) -> (u64, u64, u32, u32, Soa) {
+    (zone.records, zone.owners, zone.cuts, zone.wildcards, zone.soa)
+}
+
+proptest! {
+    /// Applying the difference to the old version gives the new one, and its inverse leads back.
+    #[test]
+    fn differences_lead_there_and_back(texts in texts(2)) {
+        let (zones, deltas) = chain(&texts);
+        let there = deltas[0].apply(&zones[0]).unwrap();
+        prop_assert_eq!(&there, &*zones[1]);
+        prop_assert_eq!(counters(&there), counters(&zones[1]));
+        let back = deltas[0].invert().apply(&zones[1]).unwrap();
+        prop_assert_eq!(&back, &*zones[0]);
+        prop_assert_eq!(&deltas[0].invert().invert().removed, &deltas[0].removed);
+    }
+
+    /// Every removed record was there and no added one was, and what is touched is told.
+    #[test]
+    fn differences_are_effective(texts in texts(2)) {
+        let (zones, deltas) = chain(&texts);
+        let lines = |zone: &Zone| format!("{zone:?}").lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+        let of_block = |block: &Block| {
+            block.iter().map(|record| {
+                let mut owner = String::new();
+                name::fmt_wire(record.owner, &mut owner).unwrap();
+                let (rtype, rdata) = (record.rtype, record.rdata);
+                format!("{owner} {} IN {} {}", record.ttl, rr::TypeName(rtype), rr::RdataText(rtype, rdata))
+            }).collect::<std::collections::BTreeSet<_>>()
+        };
+        let soa = |line: &String| !line.contains(" SOA ");
+        let (old, new) = (lines(&zones[0]), lines(&zones[1]));
+        let gone: std::collections::BTreeSet<_> = old.difference(&new).filter(|line| soa(line)).cloned().collect();
+        let come: std::collections::BTreeSet<_> = new.difference(&old).filter(|line| soa(line)).cloned().collect();
+        // A name that is spelled in another way goes and comes as a whole, which the lines show as well.
+        prop_assert_eq!(of_block(&deltas[0].removed), gone);
+        prop_assert_eq!(of_block(&deltas[0].added), come);
+        prop_assert_eq!(deltas[0].removed.iter().count() as u32, deltas[0].removed.records());
+        let touched: Vec<Name> = deltas[0].touched().collect();
+        for (name, node) in zones[0].iter().chain(zones[1].iter()) {
+            let at = |zone: &Zone| zone.get(name.as_wire()).map(|node| (node.rrsets.clone(), node.spelled.clone())).filter(|at| !at.0.is_empty());
+            if *name != zones[0].origin {
+                prop_assert_eq!(touched.contains(name), at(&zones[0]) != at(&zones[1]), "{} {:?}", name, node);
+            }
+        }
+    }
+
+    /// A chain put together leads where its steps lead, and is effective again.
+    #[test]
+    fn chains_compose(texts in texts(2..6)) {
+        let (zones, deltas) = chain(&texts);
+        let whole = Delta::concatenate(&deltas).unwrap();
+        prop_assert_eq!(&whole.apply(&zones[0]).unwrap(), &**zones.last().unwrap());
+        let last = zones.last().unwrap();
+        let direct = Delta::between(&zones[0], last, last.iter().chain(zones[0].iter()).map(|(name, _)| name.clone()));
+        prop_assert_eq!(whole, direct);
+        if texts.len() > 2 {
+            prop_assert!(Delta::concatenate(&[deltas[1].clone(), deltas[0].clone()]).is_none() || deltas[1].to == deltas[0].from);
+        }
+    }
+
+    /// The bytes of a difference say all of it, and no part of them passes for another.
+    #[test]
+    fn bytes_say_it_all(texts in texts(2), cut in any::<prop::sample::Index>()) {
+        let (zones, deltas) = chain(&texts);
+        let mut bytes = Vec::new();
+        deltas[0].write(&mut bytes);
+        let read = Delta::read(&zones[0].origin, &bytes).unwrap();
+        prop_assert_eq!(&read, &*deltas[0]);
+        let cut = &bytes[..cut.index(bytes.len())];
+        if let Ok(other) = Delta::read(&zones[0].origin, cut) {
+            prop_assert_ne!(&other, &*deltas[0]);
+        }
+    }
+
+    /// Any bytes are refused or read as something that can be applied or refused.
+    #[test]
+    fn any_bytes_are_survived(text in arbitrary_text(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let zone = zone("z.", &text);
+        if let Ok(delta) = Delta::read(&zone.origin, &bytes) {
+            let _ = delta.apply(&zone);
+        }
+    }
+
+    /// From every version that a history reaches, its steps lead to the present.
+    #[test]
+    fn histories_lead_to_the_present(texts in texts(2..8), versions in 1usize..6) {
+        let texts: Vec<String> = texts.iter().enumerate()
+            .map(|(serial, text)| format!("@ 30 SOA {}\n{}", serial + 1, text.split_once('\n').unwrap().1)).collect();
+        let (zones, deltas) = chain(&texts);
+        let limits = HistoryLimits { versions, bytes: usize::MAX };
+        let mut history = History::default();
+        deltas.iter().for_each(|delta| history.push(delta.clone(), &limits));
+        prop_assert_eq!(history.len(), deltas.len().min(versions));
+        prop_assert_eq!(history.bytes(), history.iter().map(|delta| delta.len_bytes()).sum::<usize>());
+        for (index, zone) in zones.iter().enumerate().take(deltas.len()) {
+            let soa = zone.soa_rrset().rdatas().next().unwrap();
+            let steps = history.since(soa);
+            prop_assert_eq!(steps.is_some(), index >= deltas.len() - history.len());
+            prop_assert_eq!(history.since_serial(zone.soa.serial).is_some(), steps.is_some());
+            if let Some(steps) = steps {
+                let end = steps.iter().fold((**zone).clone(), |zone, delta| delta.apply(&zone).unwrap());
+                prop_assert_eq!(&end, &**zones.last().unwrap());
+            }
+        }
+    }
+
+    /// Changes taken from a difference, put on the old version, give the new one.
+    #[test]
+    fn patches_equal_what_they_were_taken_from(texts in texts(2)) {
+        let (zones, deltas) = chain(&texts);
+        let mut patcher = Patcher::new(zones[0].clone());
+        for record in deltas[0].removed.iter() {
+            patcher.remove(&NameBuf::from_wire(record.owner).unwrap(), record.rtype, record.rdata);
+        }
+        for record in deltas[0].added.iter() {
+            patcher.add(&NameBuf::from_wire(record.owner).unwrap(), record.rtype, record.ttl, record.rdata);
+        }
+        let soa = &deltas[0].to;
+        let patched = patcher.finish(soa.ttl, soa.rdatas().next().unwrap()).unwrap();
+        prop_assert_eq!((patched.absent, patched.present), (0, 0));
+        prop_assert_eq!(&patched.loaded.zone, &*zones[1]);
+        prop_assert_eq!(counters(&patched.loaded.zone), counters(&zones[1]));
+        let again = Delta::between(&zones[0], &patched.loaded.zone, patched.loaded.touched);
+        prop_assert_eq!((&again.removed, &again.added), (&deltas[0].removed, &deltas[0].added));
+    }
+}
+
+fn patch(base: &str, change: impl FnOnce(&mut Patcher)) -> Patched {
+    let mut patcher = Patcher::new(Arc::new(zone("z.", base)));
+    change(&mut patcher);
+    let soa = Soa { serial: Serial(2), refresh: 30, retry: 60, expire: 2592000, minimum: 30 };
+    patcher.finish(30, &soa.to_rdata(b"\x02ns\x00", b"\x01h\x00")).unwrap()
+}
+
+const BASE: &str = "@ 30 SOA 1\n@ 3600 NS ns.example.\na 30 A 192.0.2.1\na 30 A 192.0.2.2";
+
+#[test]
+fn changes_that_do_not_fit_change_nothing_and_are_counted() {
+    let a = NameBuf::parse("A.z").unwrap();
+    let patched = patch(BASE, |patcher| {
+        patcher.remove(&a, rtype::A, &[192, 0, 2, 9]);
+        patcher.add(&a, rtype::A, 5, &[192, 0, 2, 1]);
+        patcher.add(&NameBuf::parse("z").unwrap(), rtype::NS, 30, b"\x02NS\x07example\x00");
+        patcher.add(&a, rtype::SOA, 5, &[0; 22]);
+    });
+    assert_eq!((patched.absent, patched.present, patched.doubtful), (1, 2, false));
+    assert_eq!(patched.loaded.anomalies.inner_soa, 1);
+    assert_eq!(format!("{:?}", patched.loaded.zone), format!("{:?}", zone("z.", &BASE.replace("SOA 1", "SOA 2"))));
+}
+
+#[test]
+fn the_removal_of_a_copy_is_doubtful() {
+    let (a, b) = (NameBuf::parse("a.z").unwrap(), NameBuf::parse("b.z").unwrap());
+    let remove_first = |patcher: &mut Patcher| patcher.remove(&a, rtype::A, &[192, 0, 2, 1]);
+    assert!(!patch(BASE, remove_first).doubtful);
+    let twice = format!("{BASE}\na 30 A 192.0.2.1");
+    assert!(patch(&twice, remove_first).doubtful);
+    assert!(!patch(&twice, |patcher| patcher.remove(&a, rtype::A, &[192, 0, 2, 2])).doubtful);
+    // Added although it was there: a second copy, for all we know.
+    assert!(
+        patch(BASE, |patcher| {
+            patcher.add(&a, rtype::A, 30, &[192, 0, 2, 1]);
+            remove_first(patcher);
+        })
+        .doubtful
+    );
+    // A CNAME that was dropped beside data may come back when the data goes.
+    let alias = format!("{BASE}\nb 30 CNAME a\nb 30 TXT t");
+    assert!(patch(&alias, |patcher| patcher.remove(&b, rtype::TXT, b"\x01t")).doubtful);
+}
+
+#[test]
+fn differences_refuse_what_does_not_fit() {
+    let next = BASE.replace("SOA 1", "SOA 2").replace("192.0.2.1", "192.0.2.3");
+    let (zones, deltas) = chain(&[BASE.to_owned(), next]);
+    let delta = &deltas[0];
+    assert_eq!((delta.from_serial(), delta.to_serial()), (Serial(1), Serial(2)));
+    assert_eq!(delta.apply(&zones[1]).unwrap_err(), DeltaError::Base);
+    let without = zone("z.", "@ 30 SOA 1\n@ 3600 NS ns.example.\na 30 A 192.0.2.2");
+    assert_eq!(delta.apply(&without).unwrap_err(), DeltaError::Absent);
+    let present = zone("z.", &format!("{BASE}\na 30 A 192.0.2.3"));
+    assert_eq!(delta.apply(&present).unwrap_err(), DeltaError::Present);
+    let other_ttl = zone("z.", "@ 30 SOA 1\na 30 A 192.0.2.1\n");
+    let mixed = Delta::between(
+        &zone("z.", "@ 30 SOA 1"),
+        &zone("z.", "@ 30 SOA 2\na 60 A 192.0.2.2"),
+        [Name::parse("a.z").unwrap()],
+    );
+    assert_eq!(mixed.apply(&other_ttl).unwrap_err(), DeltaError::Ttl);
+}
+
+#[test]
+fn histories_begin_anew_where_secondaries_cannot_follow() {
+    let text = |serial: u32, address: &str| format!("@ 30 SOA {serial}\na 30 A {address}");
+    let (_, deltas) = chain(&[
+        text(1, "192.0.2.1"),
+        text(2, "192.0.2.2"),
+        text(2, "192.0.2.3"),
+        text(3, "192.0.2.4"),
+        text(1, "192.0.2.4"),
+    ]);
+    let mut history = History::default();
+    let mut lengths = Vec::new();
+    for delta in deltas {
+        history.push(delta, &HistoryLimits::default());
+        lengths.push(history.len());
+    }
+    assert_eq!(lengths, [1, 0, 1, 0]);
+}

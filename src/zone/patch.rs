@@ -1,0 +1,150 @@
+//! The changes that an incremental transfer brings, put on top of a version.
+//!
+//! A primary's account of what changed need not fit what it sent before: CNS writes data before the serial, so a record
+//! can be there before it is added or gone before it is removed (contract `cns.md`, quirk 9). Such steps change nothing
+//! and are counted. TTLs play no part in a removal (quirk 10). What cannot be known is whether a record of which the
+//! primary had several copies is gone with the removal of one: the caller is told and transfers in full (quirk 8).
+//!
+//! Cost: O(records at the names that changed).
+
+use crate::name::{Name, NameBuf};
+use crate::rr::{self, RRset, rtype};
+use crate::zone::loader::{Raw, assemble};
+use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A version in the making.
+pub struct Patcher {
+    base: Arc<Zone>,
+    names: HashMap<Name, Pending>,
+    repeated: super::Repeated,
+    absent: u64,
+    present: u64,
+    inner_soa: u64,
+    doubtful: bool,
+    changes: u64,
+}
+
+/// The records of one name as they stand after the changes so far.
+struct Pending {
+    spelled: Option<Arc<[u8]>>,
+    records: Records,
+}
+
+/// TTL and RDATA by type and canonical RDATA, so that a set of many records is changed in O(1) each.
+type Records = HashMap<(u16, Vec<u8>), (u32, Box<[u8]>)>;
+
+/// What the changes came to.
+pub struct Patched {
+    pub loaded: Loaded,
+    /// Removals of records that were not there.
+    pub absent: u64,
+    /// Additions of records that were there.
+    pub present: u64,
+    /// Whether a removed record may still be at the primary: only a full transfer tells.
+    pub doubtful: bool,
+}
+
+impl Patcher {
+    /// Starts from a version.
+    pub fn new(base: Arc<Zone>) -> Patcher {
+        let repeated = base.repeated.clone();
+        Patcher {
+            base,
+            names: HashMap::new(),
+            repeated,
+            absent: 0,
+            present: 0,
+            inner_soa: 0,
+            doubtful: false,
+            changes: 0,
+        }
+    }
+
+    /// The version that the changes are for.
+    pub fn base(&self) -> &Arc<Zone> {
+        &self.base
+    }
+
+    /// Number of changes taken so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Takes a removal; the owner is within the origin. The zone's SOA is not among the changes.
+    pub fn remove(&mut self, owner: &NameBuf, rtype: u16, rdata: &[u8]) {
+        self.changes += 1;
+        let lower = owner.to_lowercase();
+        let folded = rr::fold(rtype, rdata);
+        if self.pending(owner).records.remove(&(rtype, folded)).is_none() {
+            // A stray SOA below the apex is not kept, so its removal is no surprise.
+            self.absent += u64::from(rtype != rtype::SOA);
+        }
+        self.doubtful |= self.repeated.holds(lower.as_wire(), rtype, rdata);
+    }
+
+    /// Takes an addition.
+    pub fn add(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
+        self.changes += 1;
+        let lower = owner.to_lowercase();
+        if rtype == rtype::SOA {
+            self.inner_soa += 1;
+            return;
+        }
+        // RFC 2181 section 8: a TTL with the top bit set counts as zero.
+        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
+        let key = (rtype, rr::fold(rtype, rdata));
+        let spelled = (lower.as_wire() != owner.as_wire()).then(|| Arc::from(owner.as_wire()));
+        let pending = self.pending(owner);
+        if pending.records.contains_key(&key) {
+            self.present += 1;
+            self.repeated.insert(lower.as_wire(), rtype, rdata);
+            return;
+        }
+        if pending.records.is_empty() {
+            pending.spelled = spelled;
+        }
+        pending.records.insert(key, (ttl, rdata.into()));
+    }
+
+    /// The records of a name, begun with those of the base.
+    fn pending(&mut self, owner: &NameBuf) -> &mut Pending {
+        let base = &self.base;
+        self.names.entry(owner.to_name()).or_insert_with_key(|name| {
+            let node = base.get(name.as_wire());
+            let rrsets = node.map_or(&[][..], |node| &node.rrsets);
+            let each = |rrset: &Arc<RRset>| {
+                let (rtype, ttl) = (rrset.rtype, rrset.ttl);
+                let record = move |rdata: &[u8]| ((rtype, rr::fold(rtype, rdata)), (ttl, rdata.into()));
+                rrset.rdatas().map(record).collect::<Vec<_>>()
+            };
+            let records = rrsets.iter().filter(|rrset| rrset.rtype != rtype::SOA).flat_map(each).collect();
+            Pending { spelled: node.and_then(|node| node.spelled.clone()), records }
+        })
+    }
+
+    /// Makes the version, with this SOA.
+    pub fn finish(mut self, soa_ttl: u32, soa: &[u8]) -> Result<Patched, ZoneError> {
+        let mut editor = Editor::from_zone(&self.base);
+        let mut anomalies = Anomalies { inner_soa: self.inner_soa, ..Anomalies::default() };
+        let mut touched = Vec::new();
+        // The apex has the SOA, whatever else changed there.
+        let origin = NameBuf::from_wire(self.base.origin.as_wire()).map_err(|_| ZoneError::NoSoa)?;
+        self.pending(&origin);
+        for (name, pending) in self.names {
+            let mut records: Vec<Raw> =
+                pending.records.into_iter().map(|((rtype, _), (ttl, rdata))| (rtype, ttl, rdata)).collect();
+            if name == self.base.origin {
+                records.push((rtype::SOA, soa_ttl, soa.into()));
+            }
+            let rrsets = assemble(&name, records, &mut anomalies, &mut self.repeated);
+            if editor.set(&name, rrsets, pending.spelled) {
+                touched.push(name);
+            }
+        }
+        editor.set_repeated(self.repeated);
+        let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
+        Ok(Patched { loaded, absent: self.absent, present: self.present, doubtful: self.doubtful })
+    }
+}
