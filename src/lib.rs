@@ -53,5 +53,6 @@ pub mod schedule;
 pub mod serial;
 pub mod serve;
 pub mod source;
+pub mod state;
 pub mod transfer;
 pub mod zone;

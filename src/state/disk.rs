@@ -9,7 +9,7 @@
 //! Cost: O(bytes) of what is written.
 
 use super::StateError;
-use crate::name::Name;
+use crate::name::{self, Name};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -44,9 +44,8 @@ impl Disk {
     /// Makes the folder where it is missing and locks it.
     pub fn open(root: &Path) -> Result<Disk, StateError> {
         ignore_size_signal();
-        let create = |path: &Path| {
-            create_folder(path).map_err(|error| StateError::Create { path: path.to_path_buf(), error })
-        };
+        let create =
+            |path: &Path| create_folder(path).map_err(|error| StateError::Create { path: path.to_path_buf(), error });
         create(root)?;
         let root = fs::canonicalize(root).map_err(|error| StateError::Create { path: root.to_path_buf(), error })?;
         create(&root.join("zones"))?;
@@ -67,6 +66,13 @@ impl Disk {
     /// The folder of a zone's files.
     pub fn zone_folder(&self, zone: &Name) -> PathBuf {
         self.root.join("zones").join(folder_name(zone))
+    }
+
+    /// Lets go of the lock.
+    pub fn unlock(&self) {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the descriptor is open as long as `lock` is. What fails here is done when the file is closed.
+        let _ = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_UN) };
     }
 
     /// Runs one operation; a test's probe sees what it leaves.
@@ -95,9 +101,7 @@ impl Disk {
 
     /// Creates a file in the place of one that may be there.
     pub fn create(&self, path: &Path) -> io::Result<File> {
-        self.step(|| {
-            OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
-        })
+        self.step(|| OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path))
     }
 
     /// Writes to a file that was created here.
@@ -199,12 +203,10 @@ fn ignore_size_signal() {
 /// `%root`; what would be too long ends in a hash, after `%%`.
 pub fn folder_name(zone: &Name) -> String {
     let mut text = String::new();
-    let mut rest = zone.as_wire();
-    while let [length @ 1.., tail @ ..] = rest {
+    for label in name::labels(zone.as_wire()) {
         if !text.is_empty() {
             text.push('.');
         }
-        let (label, tail) = tail.split_at(usize::from(*length));
         for &byte in label {
             match byte {
                 b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => text.push(char::from(byte)),
@@ -214,7 +216,6 @@ pub fn folder_name(zone: &Name) -> String {
                 }
             }
         }
-        rest = tail;
     }
     if text.is_empty() {
         return "%root".into();
