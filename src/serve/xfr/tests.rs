@@ -4,6 +4,7 @@ use super::*;
 use crate::access::{Access, Rule};
 use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing};
+use crate::transfer::reader::{Reader, Received};
 use crate::zone::tests::{load, zone};
 use crate::zone::{Block, History, HistoryLimits, Loader};
 use hickory_proto::op::Message;
@@ -145,6 +146,18 @@ fn read_all(messages: &[Vec<u8>], reserve: usize) -> Vec<Plain> {
         all.extend(records);
     }
     all
+}
+
+/// What our own reader makes of the answer to its own query.
+fn receive(published: &Published, mut reader: Reader) -> Zone {
+    for message in messages(judge(published, &reader.write_query(), false), 0) {
+        reader.feed(&message).unwrap();
+    }
+    match reader.finish().unwrap() {
+        Received::NotNewer(soa) => panic!("{soa:?} is not newer"),
+        Received::Full(_, loader) => loader.finish(None).unwrap().zone,
+        Received::Changed(changed) => changed.finish().unwrap().loaded.zone,
+    }
 }
 
 /// All records of a zone, sorted.
@@ -427,6 +440,7 @@ proptest! {
         let sent = read_all(&all, reserve);
         prop_assert_eq!(sent.len() as u64, ours.records + 1);
         prop_assert!(load_all(&ours.origin, &sent) == ours);
+        prop_assert!(receive(&open, Reader::axfr(ours.origin.clone(), 1)) == ours);
     }
 
     /// From every version of a history, what is sent leads to the newest.
@@ -455,6 +469,7 @@ proptest! {
             prop_assert_eq!(word(&verdict) == "ixfr", age < limit && changes(&history, age + 1) <= newest.records);
             let all = read_all(&messages(verdict, 0), 0);
             prop_assert_eq!(follow_ixfr(base, &all), records(newest));
+            prop_assert!(&receive(&open, Reader::ixfr(Arc::new(base.clone()), 1)) == newest);
         }
     }
 }
