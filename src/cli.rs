@@ -86,6 +86,15 @@ enum Verb {
     },
     /// Print all records of a zone as they are served
     Dump { zone: String },
+    /// Print what changed in a zone since its previous version, or since the one with a serial
+    Diff {
+        zone: String,
+        /// The serial of the older version
+        #[arg(long, value_name = "SERIAL")]
+        from: Option<u32>,
+    },
+    /// Tell the secondaries of all zones, or of one, to look for changes now
+    Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
     Stop,
     /// Run datacenters that exist only in this process, and watch their region
@@ -137,6 +146,8 @@ pub fn run_main(
         Verb::Refresh { zone } => Request::Refresh { zone },
         Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
         Verb::Dump { zone } => Request::Dump { zone },
+        Verb::Diff { zone, from } => Request::Diff { zone, from },
+        Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
     match find_socket(arguments.socket, arguments.config) {

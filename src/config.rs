@@ -1,23 +1,27 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `zones` and `regions` know the sections. `schema` holds the
-//! table of all keys, `plan` prints what came out.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones` and `regions` know the sections.
+//! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
-//! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk. Relative
-//! paths start from the folder of the file, so that the working directory does not matter.
+//! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk; a text that
+//! is parsed without has keys without secrets. Relative paths start from the folder of the file, so that the working
+//! directory does not matter. Secrets are in no message and in no plan that is printed.
 //!
 //! Cost: O(file); suggestions for unknown names add O(zones) each.
 //!
-//! RFCs: RFD 172 (zones and aggregations), 4343 (case of names).
+//! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
 mod error;
 mod json;
+mod keys;
+mod peers;
 mod plan;
 mod read;
 mod regions;
 pub mod schema;
+mod secondaries;
 mod server;
 mod tree;
 mod units;
@@ -27,16 +31,25 @@ pub use error::{ConfigError, ConfigErrors};
 pub use server::DEFAULT_SOCKET;
 pub use units::{format_duration, format_size, parse_duration, parse_size};
 
+use crate::catalog::CatalogPlan;
 use crate::merge::RegionPlan;
 use crate::name::Name;
+use crate::notify::Targets;
+use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
 use crate::transfer::ZonePlan;
+use crate::tsig::Keyring;
+use crate::zone::HistoryLimits;
 use error::Source;
+use keys::Keys;
 use read::{Fields, Reader};
+use secondaries::Secondaries;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Everything a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,12 +59,25 @@ pub struct Config {
     /// This server's own name.
     pub server_name: Name,
     pub listen: ListenPlan,
+    /// The shortest time between two publications.
+    pub hold_down: Duration,
+    /// All TSIG keys.
+    pub keys: Keyring,
     /// In file order; never empty.
     pub zones: Vec<ZonePlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
+    /// Who may transfer what is served: each zone, each region, and the catalog.
+    pub outgoing: HashMap<Name, Outgoing>,
+    /// Who is told of changes, for the same.
+    pub targets: Targets,
+    pub catalog: Option<CatalogPlan>,
+    /// How far the differences of each zone reach back.
+    pub history: HistoryLimits,
+    /// The folder that keeps zones and serials over a restart.
+    pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
@@ -59,6 +85,8 @@ pub struct Config {
     pub warnings: Vec<String>,
     /// Where the file names each listen address.
     listen_positions: Vec<(SocketAddr, String)>,
+    /// The file of each key's secret, in file order.
+    secret_files: Vec<(Name, PathBuf)>,
 }
 
 /// The HTTP endpoint for Prometheus.
@@ -155,8 +183,13 @@ impl Config {
         };
         let server = server::read_sections(&mut reader, &root);
         let transfer = zones::read_transfer(&mut reader, &root);
-        let (zones, declared) = zones::read_zones(&mut reader, &root, &transfer);
-        let regions = regions::read_regions(&mut reader, &root, &declared, &server.name);
+        let keys = Keys::read(&mut reader, &root, server.tsig_legacy, check_files);
+        let mut out = Secondaries::read(&mut reader, &root, &keys);
+        let (zones, zones_at) = zones::read_zones(&mut reader, &root, &transfer, &keys, &mut out);
+        let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
+        let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
+        let Secondaries { outgoing, targets, history, .. } = out;
+        let (keys, secret_files) = keys.finish(&mut reader);
         if check_files {
             for (key, path, at) in &server.files {
                 if let Err(error) = fs::File::open(path) {
@@ -173,14 +206,22 @@ impl Config {
             path: path.to_path_buf(),
             server_name: server.name,
             listen: server.listen,
+            hold_down: server.hold_down,
+            keys,
             zones,
             regions,
             audit: transfer.audit,
+            outgoing,
+            targets,
+            catalog,
+            history,
+            state: server.state,
             metrics: server.metrics,
             control: server.control,
             log: server.log,
             warnings,
             listen_positions,
+            secret_files,
         })
     }
 }

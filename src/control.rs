@@ -54,6 +54,14 @@ pub enum Request {
     },
     /// All records of a zone.
     Dump { zone: String },
+    /// What changed in a zone since the version with a serial, or since the previous one.
+    Diff {
+        zone: String,
+        #[serde(default)]
+        from: Option<u32>,
+    },
+    /// Announce all zones, or one, to their secondaries now.
+    Notify { zone: Option<String> },
     /// End the server.
     Stop,
 }
@@ -314,7 +322,12 @@ pub enum CallError {
 fn patience_with(request: &Request) -> Duration {
     match request {
         Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),
-        Request::Reload | Request::Status { .. } | Request::Dump { .. } | Request::Stop => Duration::from_secs(60),
+        Request::Reload
+        | Request::Status { .. }
+        | Request::Dump { .. }
+        | Request::Diff { .. }
+        | Request::Notify { .. }
+        | Request::Stop => Duration::from_secs(60),
     }
 }
 

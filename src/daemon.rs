@@ -6,23 +6,32 @@
 //!
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
 
+mod diff;
 mod listeners;
+mod outward;
+mod restore;
 mod status;
 
+use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};
 use crate::log::{self, LogHandle};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
-use crate::publish::{Identity, Publisher};
+use crate::notify::{self, Notifier};
+use crate::publish::{Identity, Published, Publisher};
 use crate::schedule::{self, Schedule};
+use crate::serial::Serial;
 use crate::serve::notify::{Announcers, Reception};
+use crate::serve::respond::Responder;
 use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
+use crate::state::{Restored, StateError, Store};
 use crate::transfer::{self, Source};
 use listeners::Listeners;
-use status::Report;
+use restore::{open_store, restore_zones};
+use status::{About, CatalogReport, Report, StateReport};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +50,8 @@ pub enum RunError {
     Listen(Vec<String>),
     #[error("cannot use control socket {0}: {1}; choose another in [control]")]
     Control(PathBuf, io::Error),
+    #[error("{0}")]
+    State(StateError),
     #[error("cannot start: {0}")]
     Start(String),
 }
@@ -55,6 +66,9 @@ pub struct Daemon {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     keeper: keeper::Handle,
+    /// Where versions outlive the process.
+    store: Option<Arc<Store>>,
+    notifier: Notifier,
     sources: Sources,
     listeners: Listeners,
     schedule: Schedule,
@@ -114,12 +128,19 @@ impl Daemon {
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, changed) = Reception::new(metrics.clone());
         notify.set_announcers(announcers(&config));
-        let mut listeners = Listeners::new(&config, publisher.clone(), notify.clone(), metrics.clone());
+        let store = open_store(&config, &metrics)?;
+        let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
+        // What an earlier run left is published before a socket opens: clients go to another server until then.
+        let restored = restore_zones(store.as_deref(), &config, &Published::default());
+        publish_plan(&keeper, &config, restored).await.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
+        let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
+        let responder = Responder::new(notify.clone(), metrics.clone(), clock);
+        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone());
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
-        let keeper = keeper::start(publisher.clone(), metrics.clone());
-        publish_plan(&keeper, &config).await.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
+        let notifier = notify::start(publisher.clone(), metrics.clone());
+        notifier.set_targets(config.targets.clone());
         let sources = Sources::default();
         let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
         let start_failed = |error: io::Error| RunError::Start(error.to_string());
@@ -134,6 +155,8 @@ impl Daemon {
             publisher,
             metrics,
             keeper,
+            store,
+            notifier,
             sources,
             listeners,
             schedule,
@@ -278,7 +301,8 @@ impl Daemon {
         if let Some(log) = &self.log {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
-        let plan = publish_plan(&self.keeper, &config).await.ok_or("the keeper has ended")?;
+        let restored = restore_zones(self.store.as_deref(), &config, &self.publisher.load());
+        let plan = publish_plan(&self.keeper, &config, restored).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges { plan, ..ReloadChanges::default() };
         let (before, after) = (listen_addresses(&self.config), listen_addresses(&config));
         changes.listeners_added = missing_from(&before, &after);
@@ -296,6 +320,7 @@ impl Daemon {
         };
         std::mem::swap(&mut self.config, &mut config);
         self.notify.set_announcers(announcers(&self.config));
+        self.notifier.set_targets(self.config.targets.clone());
         self.replace_sources();
         if let Some(schedule) = schedule {
             self.schedule = schedule;
@@ -319,6 +344,11 @@ impl Daemon {
             Request::Refresh { zone } => Box::pin(self.wake(zone, WakeKind::Refresh)),
             Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
             Request::Dump { zone } => Box::pin(self.dump(zone)),
+            Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
+            Request::Notify { zone } => {
+                let reply = self.notify_secondaries(zone.as_deref());
+                Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
+            }
             // The loop that calls this takes these two itself.
             Request::Reload | Request::Stop => return,
         };
@@ -332,9 +362,23 @@ impl Daemon {
     fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
         let commands = self.keeper.commands.clone();
         let sources = self.lock_sources().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let about = (self.started.elapsed(), self.config.path.display().to_string(), self.schedule.next());
+        let name = only.as_deref().map(Name::parse).transpose();
+        let published = self.publisher.load();
+        let outward = match &name {
+            Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
+            Err(_) => HashMap::new(),
+        };
+        let folder = self.config.state.as_ref().map(|folder| folder.display().to_string());
+        let catalog = self.config.catalog.as_ref();
+        let about = About {
+            uptime: self.started.elapsed(),
+            config: self.config.path.display().to_string(),
+            next_audit: self.schedule.next(),
+            state: StateReport { folder, used: self.store.is_some() },
+            catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
+        };
         async move {
-            let name = match only.as_deref().map(Name::parse).transpose() {
+            let name = match name {
                 Ok(name) => name,
                 Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
             };
@@ -342,8 +386,8 @@ impl Daemon {
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::Status(sender)).await;
             let Ok(snapshot) = snapshot.await else { return Reply::failure("the server is stopping\n") };
-            let report = Report::new(snapshot, sources, about, name.as_ref());
-            if let Some(name) = name.filter(|_| report.zones.is_empty() && report.regions.is_empty()) {
+            let report = Report::new(snapshot, sources, outward, about, name.as_ref());
+            if let Some(name) = name.filter(|_| report.is_empty()) {
                 return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
             }
             let text = if only.is_some() { report.details() } else { report.overview() };
@@ -393,6 +437,39 @@ impl Daemon {
         names.into_iter().map(wake).collect()
     }
 
+    /// Announces zones to their secondaries, whether they have changed or not.
+    fn notify_secondaries(&self, zone: Option<&str>) -> Result<Reply, String> {
+        let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
+        if let Some(name) = name.as_ref().filter(|name| self.publisher.load().get(name).is_none()) {
+            return Err(format!("zone {name} is not configured"));
+        }
+        let sent = self.notifier.notify_now(name.as_ref());
+        if sent == 0 {
+            let what = name.map_or("no zone".to_owned(), |name| format!("zone {name}"));
+            let verb = if zone.is_some() { "has no" } else { "has" };
+            return Err(format!("{what} {verb} secondaries to tell; set \"notify\" in the configuration"));
+        }
+        let text = format!("announcements on their way: {sent}; \"aggregator status ZONE\" shows what comes back\n");
+        Ok(Reply { ok: true, text, data: serde_json::json!({ "announcements": sent }) })
+    }
+
+    /// Prints what changed in a zone.
+    fn diff(&self, zone: String, from: Option<Serial>) -> impl Future<Output = Reply> + Send + use<> {
+        let published = self.publisher.load();
+        async move {
+            let described = tokio::task::spawn_blocking(move || {
+                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
+                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                diff::describe(served, from).map_err(|error| error.to_string())
+            });
+            match described.await {
+                Ok(Ok((text, data))) => Reply { ok: true, text, data },
+                Ok(Err(error)) => Reply::failure(error + "\n"),
+                Err(error) => Reply::failure(format!("{error}\n")),
+            }
+        }
+    }
+
     /// Prints a zone as a zone file.
     fn dump(&self, zone: String) -> impl Future<Output = Reply> + Send + use<> {
         let published = self.publisher.load();
@@ -438,15 +515,20 @@ type WakeResult = oneshot::Receiver<Result<String, String>>;
 
 /// Who may announce changes of which zone: its primaries, and what the configuration adds.
 fn announcers(config: &Config) -> Announcers {
-    let addresses = |plan: &transfer::ZonePlan| {
+    let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
-        primaries.chain(plan.notify_from.iter().copied()).collect()
+        let all = primaries.chain(plan.notify_from.iter().copied());
+        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
     };
-    config.zones.iter().map(|plan| (plan.zone.clone(), addresses(plan))).collect()
+    config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }
 
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
-async fn publish_plan(keeper: &keeper::Handle, config: &Config) -> Option<PlanChanges> {
+async fn publish_plan(
+    keeper: &keeper::Handle,
+    config: &Config,
+    restored: HashMap<Name, Restored>,
+) -> Option<PlanChanges> {
     let name = config.server_name.to_string();
     let identity = Identity {
         name: name.trim_end_matches('.').to_owned(),
@@ -456,8 +538,19 @@ async fn publish_plan(keeper: &keeper::Handle, config: &Config) -> Option<PlanCh
         |plan: &transfer::ZonePlan| Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max };
     let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan))).collect();
     let (done, changes) = oneshot::channel();
-    let plan = Plan { identity, zones, regions: config.regions.clone() };
-    keeper.commands.send(keeper::Command::Plan(plan, done)).await.ok()?;
+    let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
+    let plan = Plan {
+        identity,
+        keys: Arc::new(config.keys.clone()),
+        zones,
+        regions: config.regions.clone(),
+        catalog: config.catalog.clone(),
+        outgoing: outgoing.collect(),
+        history: config.history,
+        hold_down: config.hold_down,
+        restored,
+    };
+    keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
     changes.await.ok()
 }
 

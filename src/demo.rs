@@ -194,6 +194,7 @@ fn write_config(sites: &[Site], ports: &Ports) -> String {
   "server": {{ "name": "ns1.example.com", "listen": ["{dns}"] }},
   "metrics": {{ "listen": ["{metrics}"] }},
   "control": {{ "socket": "control.sock" }},
+  "state": {{ "folder": false }},
   "transfer": {{
     "refresh_min": "1s", "refresh_max": "1s",
     "retry_min": "1s", "retry_max": "1s", "connect_timeout": "1s"

@@ -2,30 +2,43 @@
 //!
 //! The keeper owns every zone version and is the only one to replace the published root. It takes all updates that
 //! are waiting as one batch, merges what they touch, and publishes datacenter zones and regions together, so that no
-//! client sees a datacenter moved and its region not. Sources learn when what they brought is visible.
+//! client sees a datacenter moved and its region not. Sources learn when what they brought is visible. A change that
+//! comes alone is published at once; the next one waits until `hold_down` has passed, with all that come meanwhile.
+//!
+//! What is published is on disk first, as far as the disk does its part in time ([`FLUSH_PATIENCE`]): a process that is
+//! killed comes back with what clients saw last, and the serials of regions do not fall.
 //!
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
-//! keeps its data for the day its primary comes back. A region is not ready until every member was there once, or
-//! `partial_after` has passed; then it stays in service whatever its members do, as long as one contributes.
+//! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
+//!
+//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
-use crate::merge::{Conflict, Members, OnExpire, Outcome, Place, Region, RegionPlan};
+mod gauges;
+mod plan;
+mod regions;
+mod status;
+
+pub use plan::{Lifetime, Plan, PlanChanges};
+pub use status::{MemberStatus, RegionStatus, Snapshot, ZoneStatus};
+
+use crate::catalog::{self, CatalogPlan};
+use crate::merge::Region;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
-use crate::publish::{Identity, Published, Publisher, Served, State};
+use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State};
 use crate::serial::Serial;
 use crate::source::{Change, Update};
-use crate::zone::Zone;
+use crate::state::{RegionState, Restored, Store};
+use crate::tsig::Keyring;
+use crate::zone::{Delta, History, HistoryLimits, Loaded, Zone};
+use regions::{KeptRegion, Touched};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot};
-
-pub use status::{MemberStatus, RegionStatus, Snapshot, ZoneStatus};
-
-mod status;
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
@@ -34,38 +47,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than the
 /// batch itself.
 const FEW_ZONES: usize = 200;
-/// Conflicts logged one by one after an update; the rest is a number.
-const LOGGED_CONFLICTS: usize = 20;
+/// How long a publication waits for the disk: many times what a disk takes that is well.
+const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
+/// With fewer names than these a difference is always worth having.
+const SMALL_CHANGE: usize = 1000;
 
 /// What the daemon tells the keeper.
 pub enum Command {
     /// Another set of zones and regions; answered when it is published.
-    Plan(Plan, oneshot::Sender<PlanChanges>),
+    Plan(Box<Plan>, oneshot::Sender<PlanChanges>),
     Status(oneshot::Sender<Snapshot>),
-}
-
-/// The zones and regions to keep.
-pub struct Plan {
-    pub identity: Identity,
-    /// Source zones and how long they may live without contact.
-    pub zones: Vec<(Name, Lifetime)>,
-    pub regions: Vec<RegionPlan>,
-}
-
-/// Bounds on the expire time that a zone's SOA asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
-    pub shortest: Duration,
-    pub longest: Duration,
-}
-
-/// What a new plan changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct PlanChanges {
-    pub added: Vec<Name>,
-    pub removed: Vec<Name>,
-    /// Regions made anew because their plan changed.
-    pub rebuilt: Vec<Name>,
 }
 
 /// A source zone.
@@ -74,6 +65,8 @@ struct SourceZone {
     state: State,
     refreshed: Option<Instant>,
     lifetime: Lifetime,
+    /// The way from older versions to the present one.
+    history: History,
 }
 
 impl SourceZone {
@@ -84,36 +77,36 @@ impl SourceZone {
     }
 }
 
-/// A region with its state.
-struct KeptRegion {
-    region: Region,
-    state: State,
-    /// Whether clients have had answers from it: then it stays in service, whatever its members do.
-    was_served: bool,
-    /// Which members contributed to the present version.
-    contributing: Vec<bool>,
-    /// When waiting for missing members began.
-    waiting_since: Instant,
-}
-
-/// What has to be merged into the regions that have a zone as member.
-enum Touched {
-    Names(Vec<Name>),
-    Everything,
+/// The catalog zone.
+struct KeptCatalog {
+    plan: CatalogPlan,
+    zone: Arc<Zone>,
+    history: History,
 }
 
 /// The keeper's own data.
 pub struct Keeper {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
+    /// Where versions outlive the process; none when that is switched off.
+    store: Option<Arc<Store>>,
     identity: Identity,
+    keys: Arc<Keyring>,
+    outgoing: HashMap<Name, Arc<Outgoing>>,
+    history: HistoryLimits,
+    hold_down: Duration,
     sources: HashMap<Name, SourceZone>,
     regions: HashMap<Name, KeptRegion>,
-    /// The newest serial of each region that clients have seen, also of regions that are gone: one that comes back must
-    /// not fall behind what secondaries have.
-    seen_serials: HashMap<Name, Serial>,
+    catalog: Option<KeptCatalog>,
+    /// The newest serial of each region that clients have seen, with its drift, also of regions that are gone: one that
+    /// comes back must not fall behind what secondaries have.
+    seen_serials: HashMap<Name, (Serial, u32)>,
+    /// Those of them that are on disk.
+    saved_serials: HashMap<Name, (Serial, u32)>,
     retired: VecDeque<(Instant, Arc<Published>)>,
     generation: u64,
+    /// When the last publication was.
+    published: Option<Instant>,
     /// When the gauges were set.
     shown: Option<Instant>,
 }
@@ -125,11 +118,11 @@ pub struct Handle {
 }
 
 /// Starts the keeper; it ends when the daemon lets its handle go.
-pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Handle {
+pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Handle {
     // Sources wait until an update is published, so the queue never holds more than one of each.
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
-    let keeper = Keeper::new(publisher, metrics).run(waiting_updates, waiting_commands);
+    let keeper = Keeper::new(publisher, metrics, store).run(waiting_updates, waiting_commands);
     tokio::spawn(async move {
         if tokio::spawn(keeper).await.is_err_and(|error| error.is_panic()) {
             // Without its one writer the server would go on with data that never changes or expires, looking healthy.
@@ -140,42 +133,77 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Handle {
     Handle { updates, commands }
 }
 
+/// Whether a difference that touches so many names is smaller than the zone, and so of use to anybody.
+fn has_room(touched: usize, zone: &Zone) -> bool {
+    touched <= SMALL_CHANGE || touched <= zone.names() / 2
+}
+
+/// The moment a while ago, on the clock that counts on.
+fn moment_ago(age: Duration) -> Instant {
+    let now = Instant::now();
+    // A clock that began later than that is as old as it can say.
+    now.checked_sub(age).unwrap_or(now)
+}
+
+/// The wall clock's time of a moment.
+fn wall_time(moment: Instant) -> SystemTime {
+    let (now, wall) = (Instant::now(), SystemTime::now());
+    if moment > now { wall + (moment - now) } else { wall - (now - moment) }
+}
+
 impl Keeper {
     /// A keeper of nothing yet.
-    fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Keeper {
+    fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Keeper {
+        let saved = store.iter().flat_map(|store| store.regions());
+        let saved: HashMap<_, _> = saved.map(|(region, state)| (region, (state.last, state.drift))).collect();
         Keeper {
             publisher,
             metrics,
+            store,
             identity: Identity::default(),
+            keys: Arc::default(),
+            outgoing: HashMap::new(),
+            history: HistoryLimits::default(),
+            hold_down: Duration::ZERO,
             sources: HashMap::new(),
             regions: HashMap::new(),
-            seen_serials: HashMap::new(),
+            catalog: None,
+            seen_serials: saved.clone(),
+            saved_serials: saved,
             retired: VecDeque::new(),
             generation: 0,
+            published: None,
             shown: None,
         }
     }
 
     /// Handles what comes, in batches, until the daemon lets go.
     async fn run(mut self, mut updates: mpsc::Receiver<Update>, mut commands: mpsc::Receiver<Command>) {
+        let mut waiting = Vec::new();
         loop {
-            let mut batch = (Vec::new(), Vec::new());
+            let mut commanded = Vec::new();
+            let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
+            let pause =
+                if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
             tokio::select! {
-                Some(update) = updates.recv() => batch.0.push(update),
+                Some(update) = updates.recv() => waiting.push(update),
                 command = commands.recv() => match command {
-                    Some(command) => batch.1.push(command),
+                    Some(command) => commanded.push(command),
                     None => return,
                 },
-                () = tokio::time::sleep(TICK) => {}
+                () = tokio::time::sleep(pause) => {}
             }
             while let Ok(update) = updates.try_recv() {
-                batch.0.push(update);
+                waiting.push(update);
             }
             while let Ok(command) = commands.try_recv() {
-                batch.1.push(command);
+                commanded.push(command);
+            }
+            if !waiting.is_empty() && commanded.is_empty() && held.is_some_and(|until| until > Instant::now()) {
+                continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
-            tokio::task::block_in_place(|| self.handle(batch.0, batch.1));
+            tokio::task::block_in_place(|| self.handle(std::mem::take(&mut waiting), commanded));
         }
     }
 
@@ -187,7 +215,7 @@ impl Keeper {
         let mut statuses = Vec::new();
         for command in commands {
             match command {
-                Command::Plan(plan, done) => plans.push((self.take_plan(plan), done)),
+                Command::Plan(plan, done) => plans.push((self.take_plan(*plan), done)),
                 Command::Status(reply) => statuses.push(reply),
             }
         }
@@ -195,9 +223,10 @@ impl Keeper {
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
         let mut changed = !touched.is_empty() || !plans.is_empty();
-        changed |= self.merge(&touched);
+        changed |= self.merge(&touched, started);
         changed |= self.settle_regions(started);
         if changed {
+            self.save();
             self.publish();
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
         }
@@ -220,23 +249,45 @@ impl Keeper {
         let source = self.sources.get_mut(&update.zone)?;
         source.refreshed = Some(update.refreshed);
         match update.change {
-            Change::Current if source.state == State::Expired => {
-                source.state = State::Ok;
-                touched.insert(update.zone, Touched::Everything);
+            Change::Current => {
+                if let Some(store) = &self.store {
+                    store.refreshed(&update.zone, wall_time(update.refreshed));
+                }
+                if source.state == State::Expired {
+                    source.state = State::Ok;
+                    touched.insert(update.zone, Touched::Everything);
+                }
             }
-            Change::Current => {}
             Change::Load { loaded, base } => {
-                // Only a difference from what the regions hold of the zone tells what to merge: nothing yet, or `base`.
-                let known = match (&source.zone, &base) {
-                    (Some(ours), Some(base)) => source.state == State::Ok && Arc::ptr_eq(ours, base),
+                let Loaded { zone: new, touched: changed, .. } = *loaded;
+                let new = Arc::new(new);
+                let old = source.zone.replace(new.clone());
+                // What changed is known only against the version that is here.
+                let comparable = match (&old, &base) {
+                    (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
                     (None, None) => true,
                     _ => false,
                 };
+                // Regions hold nothing of an expired zone.
+                let known = comparable && source.state != State::Expired;
                 source.state = State::Ok;
-                source.zone = Some(Arc::new(loaded.zone));
+                let delta = old
+                    .filter(|_| comparable && has_room(changed.len(), &new))
+                    .map(|old| Arc::new(Delta::between(&old, &new, changed.iter().cloned())));
+                match &delta {
+                    Some(delta) => source.history.push(delta.clone(), &self.history),
+                    None => source.history.clear(),
+                }
+                if let Some(store) = &self.store {
+                    let refreshed = wall_time(update.refreshed);
+                    match delta {
+                        Some(delta) => store.append(&update.zone, delta, new, refreshed),
+                        None => store.replace(&update.zone, new, refreshed),
+                    }
+                }
                 let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
                 match names {
-                    Touched::Names(names) if known => names.extend(loaded.touched),
+                    Touched::Names(names) if known => names.extend(changed),
                     _ => *names = Touched::Everything,
                 }
             }
@@ -245,18 +296,20 @@ impl Keeper {
     }
 
     /// Takes another set of zones and regions.
-    fn take_plan(&mut self, plan: Plan) -> PlanChanges {
+    fn take_plan(&mut self, mut plan: Plan) -> PlanChanges {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
-        self.identity = plan.identity;
+        (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
+        (self.history, self.hold_down) = (plan.history, plan.hold_down);
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {
-            let kept = old_sources.remove(&name);
-            if kept.is_none() {
-                changes.added.push(name.clone());
-            }
-            let new = SourceZone { zone: None, state: State::NotReady, refreshed: None, lifetime };
-            let source = kept.map_or(new, |kept| SourceZone { lifetime, ..kept });
+            let source = match old_sources.remove(&name) {
+                Some(kept) => SourceZone { lifetime, ..kept },
+                None => {
+                    changes.added.push(name.clone());
+                    self.restore(plan.restored.remove(&name), lifetime, now)
+                }
+            };
             self.sources.insert(name, source);
         }
         let mut old_regions = std::mem::take(&mut self.regions);
@@ -275,14 +328,8 @@ impl Keeper {
                 }
                 None => {
                     let mut region = Region::new(plan);
-                    region.set_last_serial(self.seen_serials.get(&origin).copied());
-                    let mut new = KeptRegion {
-                        region,
-                        state: State::NotReady,
-                        was_served: false,
-                        contributing: Vec::new(),
-                        waiting_since: now,
-                    };
+                    region.set_last_serial(self.last_seen(&origin));
+                    let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
                     self.merge_region(&mut new, None);
                     new
@@ -290,10 +337,59 @@ impl Keeper {
             };
             self.regions.insert(origin, kept);
         }
+        let sources = self.sources.values_mut().map(|source| &mut source.history);
+        let regions = self.regions.values_mut().map(|kept| &mut kept.history);
+        sources.chain(regions).for_each(|history| history.limit(&self.history));
+        self.catalog = plan.catalog.map(|plan| self.list(plan));
         changes.removed = old_sources.into_keys().chain(old_regions.into_keys()).collect();
         changes.removed.sort_by(Name::canonical_cmp);
         changes.removed.iter().for_each(|zone| self.metrics.forget(&zone.to_string()));
         changes
+    }
+
+    /// A zone that was not here before, with what an earlier run of the program left of it.
+    fn restore(&self, restored: Option<Restored>, lifetime: Lifetime, now: Instant) -> SourceZone {
+        let mut source =
+            SourceZone { zone: None, state: State::NotReady, refreshed: None, lifetime, history: History::default() };
+        if let Some(restored) = restored {
+            // A time in the future is a clock that was set back.
+            let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
+            restored.history.into_iter().for_each(|delta| source.history.push(delta, &self.history));
+            source.zone = Some(restored.zone);
+            source.refreshed = Some(moment_ago(age));
+            let expired = source.expires().is_some_and(|expires| expires <= now);
+            source.state = if expired { State::Expired } else { State::Ok };
+        }
+        source
+    }
+
+    /// The newest serial of a region that clients have seen, and the drift that it may have again.
+    ///
+    /// The members' versions on disk are those that it was made of. While the program ran without the region, a member with
+    /// the same serial may have got other contents, so the drift is not taken up.
+    fn last_seen(&self, region: &Name) -> Option<(Serial, u32)> {
+        let (serial, drift) = self.seen_serials.get(region).copied()?;
+        Some((serial, if self.generation == 0 { drift } else { 0 }))
+    }
+
+    /// The catalog of everything that is kept.
+    fn list(&self, plan: CatalogPlan) -> KeptCatalog {
+        let members: Vec<Name> = self.sources.keys().chain(self.regions.keys()).cloned().collect();
+        let before = self.catalog.as_ref().filter(|kept| kept.plan.origin == plan.origin);
+        let last = before.map(|kept| kept.zone.soa.serial);
+        if let (Some(kept), Some(last)) = (before, last) {
+            let same = catalog::build(&plan, &members, last, Some(&kept.zone));
+            if same.touched.is_empty() {
+                return KeptCatalog { plan, zone: kept.zone.clone(), history: kept.history.clone() };
+            }
+        }
+        let serial = catalog::next_serial(last, unix_seconds(SystemTime::now()).max(0).cast_unsigned());
+        let loaded = catalog::build(&plan, &members, serial, before.map(|kept| &*kept.zone));
+        let mut history = before.map_or_else(History::default, |kept| kept.history.clone());
+        if let Some(kept) = before {
+            history.push(Arc::new(Delta::between(&kept.zone, &loaded.zone, loaded.touched)), &self.history);
+        }
+        KeptCatalog { plan, zone: Arc::new(loaded.zone), history }
     }
 
     /// Lets zones expire whose time has come.
@@ -307,213 +403,47 @@ impl Keeper {
         }
     }
 
-    /// Merges what was touched into the regions; returns whether any region has a new version.
-    fn merge(&mut self, touched: &HashMap<Name, Touched>) -> bool {
-        let mut regions = std::mem::take(&mut self.regions);
-        let mut changed = false;
-        for kept in regions.values_mut() {
-            let members = kept.region.plan.members.iter().enumerate();
-            let affected: Vec<(usize, &Touched)> =
-                members.filter_map(|(index, member)| Some((index, touched.get(member)?))).collect();
-            let same_members = kept.contributing == self.contributing(&kept.region.plan);
-            if affected.is_empty() && same_members {
-                continue;
-            }
-            let mut names = same_members.then(Vec::new);
-            for (index, touched) in affected {
-                match (touched, &mut names) {
-                    (Touched::Names(touched), Some(names)) => {
-                        names.extend(touched.iter().map(|name| (index, name.clone())));
-                    }
-                    _ => names = None,
-                }
-            }
-            changed |= self.merge_region(kept, names);
-        }
-        self.regions = regions;
-        changed
-    }
-
-    /// Makes a region's next version out of the names that changed, or of all.
-    fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
-        let started = Instant::now();
-        kept.contributing = self.contributing(&kept.region.plan);
-        let members = self.members(&kept.region.plan);
-        let before = kept.region.zone.clone();
-        let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
-        let without_address = kept.region.servers_without_address.clone();
-        let outcome = match changed {
-            Some(changed) => kept.region.merge_changed(&members, changed),
-            None => kept.region.merge_all(&members),
+    /// Waits until what is to be published is on disk, for as long as that is reasonable.
+    ///
+    /// The serials of regions follow from those of the zones but for a drift, which is saved with the serial that has it.
+    fn save(&mut self) {
+        let Some(store) = &self.store else { return };
+        let told = |(name, (serial, drift)): (&Name, &(Serial, u32))| {
+            let (saved_serial, saved_drift) = self.saved_serials.get(name).copied().unwrap_or((*serial, 0));
+            saved_drift == *drift && (*drift == 0 || saved_serial == *serial)
         };
-        match outcome {
-            Outcome::Same => false,
-            Outcome::Empty => before.is_some(),
-            Outcome::New { conflicts } => {
-                let region = &kept.region;
-                if let Some(zone) = &region.zone {
-                    let members = format!("{}/{}", members.iter().flatten().count(), members.len());
-                    let from = before.as_ref().map_or("none".into(), |zone| zone.soa.serial.to_string());
-                    tracing::info!(
-                        region = %zone.origin, serial = %format_args!("{from}->{}", zone.soa.serial), records = zone.records,
-                        members, conflicts = region.conflicts.len(), ms = started.elapsed().as_millis() as u64, "region merged"
-                    );
-                }
-                log_conflicts(region, &conflicts);
-                let (name, now) = (&region.plan.origin, region.drift);
-                if kept.was_served && now != 0 && now != drift {
-                    let offset = region.plan.serial_offset.wrapping_add(now);
-                    tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
-                         serial_offset = {offset} on all replicas aligns them again");
-                }
-                if region.ns_fallback && !fallback {
-                    tracing::warn!(region = %name, "the members' NS sets have nothing in common, so this server is \
-                         listed alone; set \"ns\" of the aggregation");
-                }
-                if !region.servers_without_address.is_empty() && region.servers_without_address != without_address {
-                    let servers = &region.servers_without_address;
-                    tracing::warn!(region = %name, ?servers, "name servers within the region have no address there");
-                }
-                true
-            }
+        let gone = |name: &Name| !self.regions.contains_key(name) && !self.saved_serials.contains_key(name);
+        if !self.seen_serials.iter().all(told) || self.seen_serials.keys().any(gone) {
+            let states = self.seen_serials.iter();
+            let states = states.map(|(name, (last, drift))| (name.clone(), RegionState { drift: *drift, last: *last }));
+            store.save_regions(states.collect());
+            self.saved_serials = self.seen_serials.clone();
         }
-    }
-
-    /// What the members of a region contribute.
-    fn members(&self, plan: &RegionPlan) -> Box<Members> {
-        let contributing = self.contributing(plan);
-        let zone = |member: &Name| self.sources.get(member)?.zone.clone();
-        plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect()
-    }
-
-    /// Which members of a region contribute: those with a zone that has neither expired nor been without contact for
-    /// longer than the region wants.
-    fn contributing(&self, plan: &RegionPlan) -> Vec<bool> {
-        let contributes = |source: &SourceZone| {
-            let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;
-            let age = source.refreshed.map(|at| at.elapsed());
-            let too_old = plan.expire_after.is_some_and(|limit| age.is_none_or(|age| age > limit));
-            source.zone.is_some() && !expired && !too_old
-        };
-        plan.members.iter().map(|member| self.sources.get(member).is_some_and(contributes)).collect()
-    }
-
-    /// Sets the states of the regions; returns whether any changed.
-    fn settle_regions(&mut self, now: Instant) -> bool {
-        let mut changed = false;
-        for (name, kept) in &mut self.regions {
-            let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
-            let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
-            let waited = now.duration_since(kept.waiting_since) >= kept.region.plan.partial_after;
-            let state = match &kept.region.zone {
-                None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
-                None => State::NotReady,
-                // In service once, a region stays in service: a member added by a reload must not take it away.
-                Some(_) if kept.was_served || missing == 0 || waited => State::Ok,
-                Some(_) => State::NotReady,
-            };
-            kept.was_served |= state == State::Ok;
-            match &kept.region.zone {
-                Some(zone) if state == State::Ok => {
-                    self.seen_serials.insert(name.clone(), zone.soa.serial);
-                    kept.region.set_seen();
-                }
-                // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
-                _ if !kept.was_served => kept.region.set_last_serial(self.seen_serials.get(name).copied()),
-                _ => {}
-            }
-            if state != kept.state {
-                if state == State::Ok && missing > 0 {
-                    let members = kept.region.plan.members.iter();
-                    let without: Vec<_> = members.filter(|member| !loaded(member)).collect();
-                    tracing::warn!(region = %name, ?without, "region is served without members that never were transferred");
-                } else {
-                    tracing::info!(region = %name, state = state.label(), missing, "region changed its state");
-                }
-                kept.state = state;
-                changed = true;
-            }
-        }
-        changed
+        store.flush(FLUSH_PATIENCE);
     }
 
     /// Publishes all zones as they are now.
     fn publish(&mut self) {
         self.generation += 1;
-        let sources = self.sources.iter().map(|(origin, source)| (origin, source.state, &source.zone));
-        let regions = self.regions.iter().map(|(origin, kept)| (origin, kept.state, &kept.region.zone));
-        let served = sources
-            .chain(regions)
-            .map(|(origin, state, zone)| Arc::new(Served::new(origin.clone(), state, zone.clone())));
-        let root = Published::new(self.identity.clone(), served, self.generation);
-        self.retired.push_back((Instant::now(), self.publisher.publish(root)));
-        self.metrics.publishes.inc();
-    }
-
-    /// Sets the gauges.
-    fn show(&self, now: Instant) {
-        let unix = |at: Instant| {
-            let wall = SystemTime::now();
-            unix_seconds(if at > now { wall + (at - now) } else { wall - (now - at) })
+        let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
+        let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
+            let (zone, history) = (zone.cloned(), history.clone());
+            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin) })
         };
-        let metrics = &self.metrics;
-        for (name, source) in &self.sources {
-            let zone = &name.to_string()[..];
-            for state in State::ALL {
-                metrics.zone_state.with_label_values(&[zone, state.label()]).set((state == source.state).into());
-            }
-            if let Some(data) = &source.zone {
-                metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
-                metrics.zone_records.with_label_values(&[zone]).set(data.records as i64);
-            }
-            if let (Some(refreshed), Some(expires)) = (source.refreshed, source.expires()) {
-                metrics.zone_refreshed.with_label_values(&[zone]).set(unix(refreshed));
-                metrics.zone_expires.with_label_values(&[zone]).set(unix(expires));
-            }
-        }
-        for (name, kept) in &self.regions {
-            let region = &name.to_string()[..];
-            for state in State::ALL {
-                metrics.zone_state.with_label_values(&[region, state.label()]).set((state == kept.state).into());
-            }
-            match &kept.region.zone {
-                Some(data) => {
-                    metrics.region_serial.with_label_values(&[region]).set(data.soa.serial.0.into());
-                    metrics.zone_records.with_label_values(&[region]).set(data.records as i64);
-                }
-                // Never there, or gone: either way there is nothing to show.
-                None => {
-                    _ = metrics.region_serial.remove_label_values(&[region]);
-                    _ = metrics.zone_records.remove_label_values(&[region]);
-                }
-            }
-            metrics.region_serial_drift.with_label_values(&[region]).set(kept.region.drift.cast_signed().into());
-            metrics.region_ns_fallback.with_label_values(&[region]).set(kept.region.ns_fallback.into());
-            status::count_conflicts(&kept.region, |kind, count| {
-                metrics.region_conflicts.with_label_values(&[region, kind]).set(count);
-            });
-            let members = self.member_statuses(&kept.region.plan, now);
-            for state in MemberStatus::STATES {
-                let count = members.iter().filter(|member| member.state == state).count();
-                metrics.region_members.with_label_values(&[region, state]).set(count as i64);
-            }
-        }
-    }
-}
-
-/// Logs new conflicts, each once, up to a number that does not flood the log.
-fn log_conflicts(region: &Region, places: &[(Place, Vec<Conflict>)]) {
-    for (place, conflicts) in places.iter().take(LOGGED_CONFLICTS) {
-        for conflict in conflicts {
-            let member = &region.plan.members[conflict.member];
-            tracing::warn!(
-                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,
-                "members conflict"
-            );
-        }
-    }
-    if let Some(more) = places.len().checked_sub(LOGGED_CONFLICTS).filter(|more| *more > 0) {
-        tracing::warn!(region = %region.plan.origin, more, "further names with conflicts; see the status of the region");
+        let sources = self.sources.iter();
+        let sources =
+            sources.map(|(origin, source)| serve(origin, source.state, source.zone.as_ref(), &source.history));
+        let regions = self.regions.iter();
+        let regions = regions.map(|(origin, kept)| serve(origin, kept.state, kept.region.zone.as_ref(), &kept.history));
+        let catalog = self.catalog.iter();
+        let catalog = catalog.map(|kept| serve(&kept.plan.origin, State::Ok, Some(&kept.zone), &kept.history));
+        let served = sources.chain(regions).chain(catalog);
+        let mut root = Published::new(self.identity.clone(), served, self.generation);
+        root.keys = self.keys.clone();
+        let now = Instant::now();
+        self.retired.push_back((now, self.publisher.publish(root)));
+        self.published = Some(now);
+        self.metrics.publishes.inc();
     }
 }
 

@@ -15,16 +15,20 @@
 //! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, the
-//! loader and the patcher that turn transfers into one, differences of versions, and their history.
+//! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
+//! it, [`tsig`] signs messages and checks signatures.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
-//! [`rewrite`] moves one owner name and its records from a member zone to a region.
+//! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
+//! zone.
 //!
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
 //! changed, with the same result.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements; no sockets.
+//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
+//! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures. No sockets.
+//! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. They meet only in messages.
@@ -36,6 +40,7 @@
 //! beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
+pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod control;
@@ -46,6 +51,7 @@ pub mod log;
 pub mod merge;
 pub mod metrics;
 pub mod name;
+pub mod notify;
 pub mod publish;
 pub mod rewrite;
 pub mod rr;
@@ -55,4 +61,5 @@ pub mod serve;
 pub mod source;
 pub mod state;
 pub mod transfer;
+pub mod tsig;
 pub mod zone;

@@ -110,8 +110,14 @@ pub struct Region {
     pub drift: u32,
     /// The newest serial so far, also while no version exists.
     last: Option<Serial>,
+    /// The drift of the serial that clients saw before this region went or the program ended.
+    last_drift: u32,
     /// Whether clients see the versions that are made.
     seen: bool,
+    /// The members' serials in the present version.
+    member_serials: Vec<Option<Serial>>,
+    /// Whether the serial is half way to the sum, which is too far ahead for one step.
+    half_way: bool,
     /// Names of the NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
@@ -129,7 +135,11 @@ pub enum Outcome {
     /// Neither content nor serial differ; nothing to publish.
     Same,
     /// A new version, and the conflicts that were not there before.
-    New { conflicts: Vec<(Place, Vec<Conflict>)> },
+    New {
+        conflicts: Vec<(Place, Vec<Conflict>)>,
+        /// Names at which it differs from the version before, the apex left out when only the SOA does.
+        touched: Vec<Name>,
+    },
     /// No member has a zone.
     Empty,
 }
@@ -142,7 +152,10 @@ impl Region {
             zone: None,
             drift: 0,
             last: None,
+            last_drift: 0,
             seen: true,
+            member_serials: Vec::new(),
+            half_way: false,
             servers_without_address: Vec::new(),
             conflicts: HashMap::new(),
             ns_fallback: false,
@@ -157,9 +170,20 @@ impl Region {
         self.plan = plan;
     }
 
-    /// Goes on from a serial that clients have seen; none for a region that was never served.
-    pub fn set_last_serial(&mut self, last: Option<Serial>) {
-        (self.last, self.drift, self.seen) = (last, 0, false);
+    /// Goes on from a serial that clients have seen and its drift; none for a region that was never served.
+    pub fn set_last_serial(&mut self, last: Option<(Serial, u32)>) {
+        (self.drift, self.seen) = (0, false);
+        (self.last, self.last_drift) = last.map_or((None, 0), |(serial, drift)| (Some(serial), drift));
+    }
+
+    /// Whether the serial is half way to the members' sum; [`Region::go_on`] takes it there.
+    pub fn is_half_way(&self) -> bool {
+        self.half_way
+    }
+
+    /// Lets the next merge take the serial the rest of its way.
+    pub fn go_on(&mut self) {
+        self.half_way = false;
     }
 
     /// Tells that clients see the present version.
@@ -179,7 +203,7 @@ impl Region {
         let present = self.zone.clone();
         let names = present.iter().flat_map(|zone| zone.iter().map(|(name, _)| name.clone()));
         let mut outcome = self.update(members, names.collect(), changed);
-        if let Outcome::New { conflicts } = &mut outcome {
+        if let Outcome::New { conflicts, .. } = &mut outcome {
             let old = |place: &Place, conflict: &Conflict| before.get(place).is_some_and(|old| old.contains(conflict));
             conflicts.iter_mut().for_each(|(place, new)| new.retain(|conflict| !old(place, conflict)));
             conflicts.retain(|(_, new)| !new.is_empty());
@@ -211,37 +235,55 @@ impl Region {
         let base = self.zone.clone();
         let origin = self.plan.origin.clone();
         let mut editor = base.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
-        let mut content_changed = false;
+        let mut touched = Vec::new();
         for name in names.iter().filter(|name| **name != origin) {
             let merged = self.merge_name(members, name);
             self.note_aliases(members, name);
-            content_changed |= editor.set(name, merged.rrsets, merged.spelled);
+            if editor.set(name, merged.rrsets, merged.spelled) {
+                touched.push(name.clone());
+            }
             self.report(None, name, merged.conflicts, &mut reported);
         }
         let mut apex = self.merge_name(members, &origin);
         self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);
         let sum = serial::region_sum(self.plan.serial_offset, members.iter().flatten().map(|zone| zone.soa.serial));
         let present = base.as_ref().map(|zone| zone.soa.serial);
-        content_changed |= base.as_deref().is_none_or(|zone| {
+        let apex_changed = base.as_deref().is_none_or(|zone| {
             let same = self.apex_rrsets(members, &apex.rrsets, zone.soa.serial);
             editor.set(&origin, same, None)
         });
+        if apex_changed {
+            touched.push(origin.clone());
+        }
         let moved = present.is_none_or(|present| present != sum.advance(self.drift));
-        if !content_changed && !moved {
+        let goes_on = self.drift != 0 && !self.half_way && self.last.is_some_and(|last| sum.newer_than(last));
+        if touched.is_empty() && !moved && !goes_on {
             return Outcome::Same;
         }
+        let member_serials: Vec<_> = members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
+        let long = base.is_some() && self.seen && serial::is_long_way(&self.member_serials, &member_serials);
         let (serial, drift) = match self.last {
-            // Away for a while and back with the same members' versions: the same serial, as on replicas that stayed.
-            Some(last) if last == sum && (base.is_none() || !self.seen) => (last, 0),
+            Some(last) if long || self.half_way => {
+                let step = if long { serial::LONGEST_STEP } else { 1 };
+                let serial = last.advance(step);
+                self.half_way = sum.newer_than(serial);
+                (serial, serial.0.wrapping_sub(sum.0))
+            }
+            // Away for a while, or in another run of the program, and back with the same members' versions: the same
+            // serial, as on replicas that stayed.
+            Some(last) if last == sum.advance(self.last_drift) && (base.is_none() || !self.seen) => {
+                (last, self.last_drift)
+            }
             last => serial::region_serial(sum, last),
         };
         self.last = Some(serial);
+        self.member_serials = member_serials;
         editor.set(&origin, self.apex_rrsets(members, &apex.rrsets, serial), None);
         self.drift = drift;
         let zone = editor.finish().expect("the apex of a region has one SOA");
         self.servers_without_address = servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
-        Outcome::New { conflicts: reported }
+        Outcome::New { conflicts: reported, touched }
     }
 
     /// Adds the names whose result depends on others that are looked at.

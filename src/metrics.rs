@@ -166,7 +166,11 @@ pub struct Metrics {
     pub transfer_held: IntGaugeVec,
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
+    pub ixfr_noop_changes: IntCounterVec,
     pub notify_received: IntCounterVec,
+    pub xfr_served: IntCounterVec,
+    pub tsig_rejected: IntCounterVec,
+    pub notify_sent: IntCounterVec,
     pub zone_serial: IntGaugeVec,
     pub zone_primary_serial: IntGaugeVec,
     pub zone_records: IntGaugeVec,
@@ -216,7 +220,10 @@ impl Metrics {
         let make = Maker(registry.clone());
         let primary = ["zone", "primary", "kind"];
         let seconds = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
-        let transfers = HistogramOpts::new("transfer_duration_seconds", "Time that successful transfers took.");
+        let transfers = HistogramOpts::new(
+            "transfer_duration_seconds",
+            "Time that successful transfers took, by what the primary sent: differences (ixfr) or the whole zone (axfr).",
+        );
         let publications =
             HistogramOpts::new("publish_duration_seconds", "Time from taking updates to publishing them.");
         let queries = QueryCollector {
@@ -240,7 +247,7 @@ impl Metrics {
             ),
             transfer_attempts: make.counters(
                 "transfer_attempts_total",
-                "Polls (kind soa) and zone transfers (kind axfr) begun.",
+                "Polls (kind soa) and zone transfers (kinds ixfr and axfr) begun.",
                 &primary,
             ),
             transfer_failures: make.counters(
@@ -275,9 +282,31 @@ impl Metrics {
                 "Names that a full audit found different although the serial was the same.",
                 &["zone"],
             ),
+            ixfr_noop_changes: make.counters(
+                "ixfr_noop_changes_total",
+                "Changes in incremental transfers that changed nothing: removals of absent records, additions of present ones.",
+                &["zone"],
+            ),
             notify_received: make.counters(
                 "notify_received_total",
                 "NOTIFY requests for a source zone: accepted, or refused for their address.",
+                &["zone", "result"],
+            ),
+            xfr_served: make.counters(
+                "xfr_served_total",
+                "Requests for a zone transfer, by what was asked for or sent (kind axfr, ixfr, ixfr-full for a whole \
+                 zone in answer to IXFR, current for an SOA alone) and by what became of it.",
+                &["zone", "kind", "result"],
+            ),
+            tsig_rejected: make.counters(
+                "tsig_rejected_total",
+                "Signed requests that were not carried out for their signature, by reason.",
+                &["reason"],
+            ),
+            notify_sent: make.counters(
+                "notify_sent_total",
+                "Announcements of a zone to its secondaries, by what came of them: acknowledged, timeout, a response code, \
+                 tsig, error.",
                 &["zone", "result"],
             ),
             zone_serial: make.gauges("zone_serial", "Serial of the zone as it is served.", &["zone"]),
@@ -358,7 +387,10 @@ impl Metrics {
             &self.transfer_bytes,
             &self.transfer_anomalies,
             &self.audit_drift,
+            &self.ixfr_noop_changes,
             &self.notify_received,
+            &self.xfr_served,
+            &self.notify_sent,
         ] {
             forget_in(family, zone, |_| true);
         }

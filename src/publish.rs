@@ -8,6 +8,7 @@
 
 use crate::access::Access;
 use crate::name::{self, Name};
+use crate::tsig::Keyring;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -91,6 +92,8 @@ impl Served {
 #[derive(Default)]
 pub struct Published {
     pub identity: Identity,
+    /// The keys that requests may be signed with.
+    pub keys: Arc<Keyring>,
     zones: HashMap<Name, Arc<Served>>,
     /// Which label counts occur among the origins, so that only those suffixes are looked up.
     label_counts: Vec<bool>,
@@ -99,13 +102,13 @@ pub struct Published {
 }
 
 impl Published {
-    /// Collects zones under a generation number.
+    /// Collects zones under a generation number, without keys.
     pub fn new(identity: Identity, zones: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
         let zones: HashMap<_, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
         let most = zones.keys().map(Name::label_count).max().map_or(0, |most| most + 1);
         let mut label_counts = vec![false; most];
         zones.keys().for_each(|origin| label_counts[origin.label_count()] = true);
-        Published { identity, zones, label_counts, generation }
+        Published { identity, keys: Arc::default(), zones, label_counts, generation }
     }
 
     /// The zone with the longest origin that the name (lowercase wire form) is within.

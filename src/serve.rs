@@ -4,9 +4,11 @@ pub mod answer;
 pub mod http;
 pub mod message;
 pub mod notify;
+pub mod respond;
 pub mod stream;
 pub mod tls;
 pub mod udp;
+pub mod xfr;
 
 use std::fmt;
 use std::io::{self, ErrorKind};

@@ -1,23 +1,28 @@
 //! Transfers of zones from their primaries: one task for each zone.
 //!
 //! [`start`] makes the task and gives its handle, a [`Source`]. The task asks the primaries for the zone's serial,
-//! transfers the zone when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
+//! transfers what has changed, or the whole zone, when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
 //! timer or for a [`Wake`].
 //!
 //! Invariants: tasks share nothing but the road to the keeper, so a bad primary costs only its own zone; the zone is
 //! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
 //! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
 //!
-//! Parts: `plan` what to do, `timers` when, `poll` SOA queries, `wire` and `axfr` zone transfers, `guard` versions that look
-//! wrong, `refresh` the steps in order, `status` what operators see, `error` what goes wrong.
+//! Parts: `plan` what to do, `timers` when, `poll` SOA queries, `wire` the connection of a transfer, `message` and `reader`
+//! what is said on it, `ixfr` whom to ask for differences, `guard` versions that look wrong, `refresh` the steps in order,
+//! `account` and `status` what operators see, `error` what goes wrong.
 //!
-//! Cost: a poll is one round trip; a transfer O(records), compared with the served version on a blocking thread.
+//! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
+//! blocking thread.
 
-pub mod axfr;
+mod account;
 pub mod error;
 pub mod guard;
+mod ixfr;
+pub mod message;
 pub mod plan;
 pub mod poll;
+pub mod reader;
 mod refresh;
 pub mod status;
 pub mod timers;

@@ -40,7 +40,8 @@ fn limits() -> Limits {
 }
 
 fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
-    let primaries = addresses.iter().map(|address| PrimaryPlan { address: *address, source: None }).collect();
+    let primaries =
+        addresses.iter().map(|address| PrimaryPlan { address: *address, source: None, key: None }).collect();
     let timers = TimerBounds {
         refresh_min: 50 * MILLISECOND,
         refresh_max: 50 * MILLISECOND,
@@ -48,7 +49,7 @@ fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
         retry_max: 200 * MILLISECOND,
         ..TimerBounds::default()
     };
-    ZonePlan { zone: zone_name(), primaries, notify_from: Vec::new(), timers, limits }
+    ZonePlan { zone: zone_name(), primaries, notify_from: Vec::new(), ixfr: false, timers, limits }
 }
 
 fn publish(publisher: &Publisher, state: State, zone: Option<Arc<Zone>>) {

@@ -32,8 +32,8 @@ impl Fixture {
     fn new(listen: &str, metrics: &str) -> Fixture {
         let fixture = Fixture(tempfile::tempdir().unwrap());
         fixture.write(&format!(
-            "[server]\nlisten = \"{listen}\"\n[metrics]\nlisten = {metrics}\n[control]\nsocket = \"c.sock\"\n\
-             [zones]\n\"a.example\" = \"192.0.2.1\"\n"
+            "[server]\nlisten = \"{listen}\"\n[state]\nfolder = false\n[metrics]\nlisten = {metrics}\n\
+             [control]\nsocket = \"c.sock\"\n[zones]\n\"a.example\" = \"192.0.2.1\"\n"
         ));
         fixture
     }
@@ -77,6 +77,10 @@ fn wrong_usage_is_2() {
         &["status", "a", "b"],
         &["retransfer"],
         &["dump"],
+        &["diff"],
+        &["diff", "a", "--from", "-1"],
+        &["diff", "a", "--from", "4294967296"],
+        &["notify", "a", "b"],
         &["check", "--frequently"],
         &["demo", "--for", "soon"],
         &["demo", "--json"],
@@ -95,7 +99,20 @@ fn wrong_usage_is_2() {
 fn help_and_version_are_0() {
     let (code, output, problem) = run(&["--help"]);
     assert_eq!((code, problem.as_str()), (0, ""));
-    for verb in ["run", "check", "reload", "status", "refresh", "retransfer", "dump", "stop", "demo", "version"] {
+    for verb in [
+        "run",
+        "check",
+        "reload",
+        "status",
+        "refresh",
+        "retransfer",
+        "dump",
+        "diff",
+        "notify",
+        "stop",
+        "demo",
+        "version",
+    ] {
         assert!(output.contains(&format!("\n  {verb} ")), "{verb} in {output}");
     }
     assert_eq!(run(&["version"]).1, concat!("aggregator ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -107,9 +124,16 @@ fn help_and_version_are_0() {
 #[test]
 fn no_server_is_3() {
     let fixture = Fixture::new("127.0.0.1:0", "[]");
-    for arguments in
-        [&["status"][..], &["reload"], &["refresh"], &["retransfer", "a.example"], &["dump", "a.example"], &["stop"]]
-    {
+    for arguments in [
+        &["status"][..],
+        &["reload"],
+        &["refresh"],
+        &["retransfer", "a.example"],
+        &["dump", "a.example"],
+        &["diff", "a.example"],
+        &["notify"],
+        &["stop"],
+    ] {
         let (code, output, problem) = fixture.run(arguments);
         assert_eq!((code, output.as_str()), (3, ""), "{arguments:?} {problem}");
         let expected = format!("no server is running: nobody listens at {}\n", fixture.socket().display());
@@ -143,6 +167,10 @@ fn requests_and_replies_pass_through() {
         (&["refresh", "a.example"], json!({ "verb": "refresh", "zone": "a.example" })),
         (&["retransfer", "a", "--accept"], json!({ "verb": "retransfer", "zone": "a", "accept": true })),
         (&["dump", "a"], json!({ "verb": "dump", "zone": "a" })),
+        (&["diff", "a"], json!({ "verb": "diff", "zone": "a", "from": null })),
+        (&["diff", "a", "--from", "4294967295"], json!({ "verb": "diff", "zone": "a", "from": 4_294_967_295_u32 })),
+        (&["notify"], json!({ "verb": "notify", "zone": null })),
+        (&["notify", "a"], json!({ "verb": "notify", "zone": "a" })),
         (&["stop"], json!({ "verb": "stop" })),
     ] {
         let server = fixture.answer_once(ok.clone(), "fine");
@@ -235,7 +263,7 @@ fn a_port_in_use_is_an_error_at_its_position() {
     let file = fixture.config().display().to_string();
     let advice = "address in use; stop the other server or choose another port";
     let expected =
-        format!("{file}:2:10: cannot listen on {dns}: {advice}\n{file}:4:10: cannot listen on {metrics}: {advice}\n");
+        format!("{file}:2:10: cannot listen on {dns}: {advice}\n{file}:6:10: cannot listen on {metrics}: {advice}\n");
     assert_eq!((code, output.as_str(), problem), (1, "", expected));
 
     // UDP alone is enough to be in the way.
@@ -261,7 +289,7 @@ fn addresses_that_exclude_one_another_are_found() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let fixture = Fixture::new(&free.to_string(), &format!("\"0.0.0.0:{}\"", free.port()));
     let (code, _, problem) = fixture.run(&["check"]);
-    assert!(code == 1 && problem.contains("c.toml:4:10: cannot listen on 0.0.0.0:"), "{problem}");
+    assert!(code == 1 && problem.contains("c.toml:6:10: cannot listen on 0.0.0.0:"), "{problem}");
     let fixture = Fixture::new("192.0.2.77:0", "[]");
     let (code, _, problem) = fixture.run(&["check"]);
     assert!(code == 1 && problem.contains("this machine does not have the address"), "{problem}");

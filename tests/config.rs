@@ -5,6 +5,7 @@ use aggregator::merge::{NsPolicy, OnExpire, RdataNames};
 use aggregator::name::Name;
 use proptest::prelude::*;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,7 +68,35 @@ fn every_key_reaches_its_plan() {
     assert_eq!(config.zones[2].primaries[0].source, Some("198.51.100.9".parse().unwrap()));
     assert_eq!(config.zones[1].primaries[1].address, "[2001:db8::3]:5353".parse().unwrap());
 
+    assert_eq!((config.hold_down, config.state), (Duration::ZERO, None));
+    assert_eq!((config.history.versions, config.history.bytes), (20, 1 << 30));
+    let catalog = config.catalog.as_ref().unwrap();
+    assert_eq!((&catalog.origin, &catalog.server_name), (&name("catalog.example.com"), &config.server_name));
+    let key = &config.keys[&name("transfer.example.com")];
+    assert_eq!((config.keys.len(), key.algorithm.to_string().as_str()), (2, "hmac-sha512"));
+    assert!(!config.zones[2].ixfr && config.zones[1].ixfr);
+    assert_eq!(config.zones[2].primaries[1].key.as_ref(), Some(key));
+    assert_eq!(config.zones[0].primaries[0].key, None);
+    let old = Some(name("old.example.com"));
+    let allows = |zone: &str, address: &str, key: Option<&Name>| {
+        config.outgoing[&name(zone)].access.allows(address.parse().unwrap(), key)
+    };
+    for zone in ["us-west-1.cns.example.com", "us-west.cns.example.com", "catalog.example.com"] {
+        assert!(allows(zone, "192.0.2.77", None), "the defaults");
+        assert!(!allows(zone, "2001:db8::1", None) && allows(zone, "2001:db8::1", old.as_ref()));
+        let targets: Vec<String> =
+            config.targets[&name(zone)].iter().map(|target| target.address.to_string()).collect();
+        assert_eq!(targets, ["192.0.2.9:53", "[2001:db8::9]:5353"]);
+    }
+    let own = "us-east-1.cns.example.com";
+    assert!(!allows(own, "192.0.2.77", None) && allows(own, "203.0.113.1", old.as_ref()));
+    let [target] = &config.targets[&name(own)][..] else { panic!("{:?}", config.targets) };
+    assert_eq!((target.source, target.key.as_ref()), (Some("192.0.2.53".parse().unwrap()), Some(key)));
+    assert!(config.targets[&name("us-east.cns.example.com")].is_empty());
+    assert_eq!(config.outgoing.len(), 7);
+
     let east = &config.regions[1];
+    assert_eq!(east.mname.as_ref(), Some(&config.server_name));
     assert_eq!(east.ns, NsPolicy::Listed(vec![name("ns1.us-east.cns.example.com"), name("ns1.example.com")]));
     assert_eq!((east.ns_ttl, east.serial_offset), (3600, 4_000_000_000));
     // A dot before the @ belongs to the label (RFC 1035 section 8).
@@ -78,6 +107,26 @@ fn every_key_reaches_its_plan() {
     assert_eq!(patterns, [("cloudapi.".to_string(), false), ("cmon.".to_string(), true)]);
     assert_eq!(config.regions[2].ns, NsPolicy::Union);
     assert!(config.regions.iter().all(|region| region.server_name == config.server_name));
+}
+
+/// Versions of replicas that write one and the same primary into the SOA cannot be told apart.
+#[test]
+fn regions_with_a_common_mname_give_no_differences_unasked() {
+    for (keys, ixfr) in [
+        ("", true),
+        ("ns = \"union\"\n", true),
+        ("ns = [\"ns1.example\"]\n", false),
+        ("ns = [\"ns1.example\"]\nmname = \"self\"\n", true),
+        ("ns = [\"ns1.example\"]\nixfr_out = true\n", true),
+        ("ns = [\"ns1.example\"]\nixfr_out = \"auto\"\n", false),
+        ("mname = \"ns1.example\"\n", false),
+        ("mname = \"self\"\n", true),
+        ("mname = \"self\"\nixfr_out = false\n", false),
+    ] {
+        let config = parse(&format!("{ZONE}[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\n{keys}"));
+        assert_eq!(config.outgoing[&name("r.example")].ixfr, ixfr, "{keys}");
+        assert!(config.outgoing[&name("a.example")].ixfr);
+    }
 }
 
 #[test]
@@ -130,6 +179,83 @@ fn loading_checks_the_files_that_are_named() {
     fs::write(folder.path().join("cert.pem"), "").unwrap();
     let tls = Config::load(&path).unwrap().listen.tls.unwrap();
     assert_eq!(tls.certificate, folder.path().join("cert.pem"));
+}
+
+#[test]
+fn secrets_are_read_from_files_and_never_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.toml");
+    let secret = folder.path().join("k.key");
+    let rule = "[secondaries]\nallow_transfer = { key = \"k.example\" }\n";
+    fs::write(&path, format!("{ZONE}[keys.\"k.example\"]\nsecret_file = \"k.key\"\n{rule}")).unwrap();
+    let refused = || Config::load(&path).unwrap_err().to_string();
+    let write = |text: &str, mode: u32| {
+        fs::write(&secret, text).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let begin = format!("{}:4:15: \"secret_file\" {} ", path.display(), secret.display());
+    let base64 = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
+    assert!(refused().starts_with(&format!("{begin}cannot be read: ")), "{}", refused());
+    write(base64, 0o644);
+    let advice = format!("can be read or changed by strangers (mode 644); run chmod 640 {}", secret.display());
+    assert_eq!(refused(), format!("{begin}{advice}"));
+    write(&format!("secret \"{base64}\";"), 0o600);
+    assert!(refused().starts_with(&format!("{begin}is no base64 text; ")), "{}", refused());
+    assert!(!refused().contains("bm9ib2R5"), "{}", refused());
+
+    write(base64, 0o600);
+    let config = Config::load(&path).unwrap();
+    assert_eq!(config.warnings, Vec::<String>::new());
+    for shown in [config.plan_text(), config.plan_json().to_string(), format!("{config:?}")] {
+        assert!(shown.contains("k.key") && !shown.contains("bm9ib2R5") && !shown.contains("nobody must"), "{shown}");
+        assert!(!shown.contains("110, 111, 98"), "as octets: {shown}");
+    }
+    let other = {
+        write("c29tZXRoaW5nIGVsc2UgdGhlbg==", 0o600);
+        Config::load(&path).unwrap()
+    };
+    assert_ne!(config.keys, other.keys, "a reload notices a new secret");
+
+    write("c2hvcnQ=", 0o600);
+    let warnings = Config::load(&path).unwrap().warnings;
+    assert!(warnings[0].ends_with("the secret of key \"k.example\" has only 5 octets; better make one of 32"));
+}
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
+    let used = format!("{key}[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\nkey = \"k.example\"\n");
+    let table = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
+    for (text, wanted) in [
+        (key.to_string(), "c.toml:3:7: key k.example. is not used; name it"),
+        (used, ""),
+        (
+            "[secondaries]\nallow_transfer = [\"0.0.0.0/0\"]\n".to_string(),
+            "c.toml:4:19: [secondaries] lets everyone copy the zone (0.0.0.0/0); write a longer prefix, or add a key",
+        ),
+        (format!("{table}allow_transfer = \"::/0\"\n"), "zone \"b.example\" lets everyone copy the zone (::/0)"),
+        (format!("{key}[secondaries]\nallow_transfer = [{{ prefix = \"0.0.0.0/0\", key = \"k.example\" }}]\n"), ""),
+        (
+            "[secondaries]\nnotify = [\"192.0.2.9\"]\n".to_string(),
+            "c.toml:4:10: [secondaries] notifies secondaries, and nobody may transfer; write allow_transfer",
+        ),
+        (
+            format!("{table}notify = \"192.0.2.9\"\n"),
+            "c.toml:5:10: zone \"b.example\" notifies secondaries, and nobody may transfer; write allow_transfer",
+        ),
+        (format!("{table}notify = \"192.0.2.9\"\nallow_transfer = \"192.0.2.9\"\n"), ""),
+        (
+            "[secondaries]\ncatalog = \"c.example\"\n".to_string(),
+            "c.toml:4:11: nobody may transfer the catalog; write in [secondaries]",
+        ),
+    ] {
+        let warnings = parse(&format!("{ZONE}{text}")).warnings;
+        assert_eq!(warnings.len(), usize::from(!wanted.is_empty()), "{text}\n{warnings:?}");
+        assert!(
+            warnings.iter().all(|warning| warning.contains(wanted)),
+            "{text}\nwanted {wanted}\ngot    {warnings:?}"
+        );
+    }
 }
 
 //--- What is refused ---
@@ -221,6 +347,132 @@ fn each_mistake_has_its_words() {
             "[aggregations]\n\"R.example\" = [\"a.example\"]\n\"r.example.\" = [\"a.example\"]\n",
             "aggregation \"r.example.\" is given in line 2 already",
         ),
+        ("[server]\nhold_down = \"11s\"\n", "c.toml:2:13: \"hold_down\" cannot be 11s; write at most \"10s\""),
+        ("[server]\ntsig_legacy = \"yes\"\n", "c.toml:2:15: \"tsig_legacy\" is a string; write true or false"),
+        ("[state]\nfolder = true\n", "c.toml:2:10: \"folder\" is a boolean; write the path of a folder, or false"),
+        ("[state]\nfolder = \"\"\n", "c.toml:2:10: \"folder\" is not a path; write"),
+        ("[state]\nfodler = \"x\"\n", "unknown key \"fodler\" in [state]; did you mean \"folder\"?"),
+        ("keys = 1\n", "c.toml:1:8: \"keys\" is an integer; write a table [keys.\"NAME\"] for each key"),
+        ("[keys]\n\"k.example\" = \"c2VjcmV0\"\n", "c.toml:2:15: key \"k.example\" is a string; write a table"),
+        ("[keys.\"k.example\"]\n", "c.toml:1:7: key \"k.example\" has no secret; write secret_file = \"FILE\""),
+        (
+            "[keys.\"k.example\"]\nsecret = \"c2VjcmV0\"\n",
+            "c.toml:2:1: unknown key \"secret\" in key \"k.example\"; this file is no place for secrets, write it into a \
+             file of its own and secret_file = \"FILE\"",
+        ),
+        ("[keys.\"k.example\"]\nsecret_fiel = \"k\"\n", "did you mean \"secret_file\"?"),
+        ("[keys.k.example]\nsecret_file = \"k\"\n", "c.toml:1:7: name that begins with \"k\" has dots but no quotes"),
+        (
+            "[keys.\"k.example\"]\nsecret_file = \"k\"\nalgorithm = \"hmac-sha265\"\n",
+            "c.toml:3:13: \"algorithm\" cannot be \"hmac-sha265\"; did you mean \"hmac-sha256\"?",
+        ),
+        (
+            "[keys.\"k.example\"]\nsecret_file = \"k\"\nalgorithm = \"none\"\n",
+            "c.toml:3:13: \"algorithm\" cannot be \"none\"; write \"hmac-sha256\", \"hmac-sha384\" or",
+        ),
+        (
+            "[keys.\"k.example\"]\nsecret_file = \"k\"\nalgorithm = \"hmac-sha1\"\n",
+            "c.toml:3:13: hmac-sha1 is outdated; write \"hmac-sha256\", or tsig_legacy = true in [server]",
+        ),
+        (
+            "[keys]\n\"k.example\" = { secret_file = \"k\" }\n\"K.example.\" = { secret_file = \"k\" }\n",
+            "c.toml:3:1: key \"K.example.\" is given in line 2 already",
+        ),
+        (
+            "[keys.\"k.example\"]\nsecret_file = \"k\"\n[secondaries]\nallow_transfer = [{ key = \"k.exmaple\" }]\n",
+            "c.toml:4:27: \"key\" names unknown key \"k.exmaple\"; did you mean \"k.example\"?",
+        ),
+        (
+            "[secondaries]\nallow_transfer = [{ key = \"k.example\" }]\n",
+            "c.toml:2:27: \"key\" names unknown key \"k.example\"; add [keys.\"k.example\"]",
+        ),
+        (
+            "[server]\ntsig_legacy = true\n[keys.\"k.example\"]\nsecret_file = \"k\"\nalgorithm = \"hmac-md5\"\n\
+             [secondaries]\nallow_transfer = \"192.0.2.1\"\nnotify = { address = \"192.0.2.1\", key = \"k.example\" }\n",
+            "c.toml:8:41: key k.example. has hmac-md5, which we verify but never sign with; write a key with hmac-sha256",
+        ),
+        (
+            "[server]\ntsig_legacy = true\n[keys.\"k.example\"]\nsecret_file = \"k\"\nalgorithm = \"hmac-sha1\"\n\
+             [zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\nkey = \"k.example\"\n",
+            "c.toml:8:7: key k.example. has hmac-sha1, which we verify but never sign with",
+        ),
+        (
+            "[secondaries]\nallow_transfer = true\n",
+            "c.toml:2:18: \"allow_transfer\" is a boolean; write a list such as",
+        ),
+        (
+            "[secondaries]\nallow_transfer = [\"192.0.2.77/24\"]\n",
+            "c.toml:2:19: \"192.0.2.77/24\" is no address prefix (bits are set behind the prefix length); write \
+             \"192.0.2.0/24\" for the network, or \"192.0.2.77\" for the host",
+        ),
+        (
+            "[secondaries]\nallow_transfer = [\"192.0.2.0/33\"]\n",
+            "is no address prefix (the prefix length is no number up to 32); write 0 to 32 behind the slash",
+        ),
+        ("[secondaries]\nallow_transfer = [\"any\"]\n", "(no address); write \"0.0.0.0/0\" and \"::/0\" if everyone"),
+        (
+            "[secondaries]\nallow_transfer = \"none\"\n",
+            "c.toml:2:18: \"none\" is no address prefix (no address); write []",
+        ),
+        ("[secondaries]\nallow_transfer = [\"ns2.example\"]\n", "write a prefix such as \"192.0.2.0/24\", "),
+        (
+            "[secondaries]\nallow_transfer = [\"::ffff:192.0.2.1\"]\n",
+            "is an IPv4 address mapped to IPv6; write 192.0.2.1",
+        ),
+        (
+            "[secondaries]\nallow_transfer = [{ }]\n",
+            "c.toml:2:19: an entry of \"allow_transfer\" of [secondaries] is empty; write prefix = ",
+        ),
+        (
+            "[secondaries]\nallow_transfer = [{ prefx = \"192.0.2.1\" }]\n",
+            "unknown key \"prefx\" in \"allow_transfer\" of [secondaries]; did you mean \"prefix\"?",
+        ),
+        (
+            "[secondaries]\nallow_transfer = \"::1\"\nnotify = [\"192.0.2.9\", \"192.0.2.9:53\"]\n",
+            "c.toml:3:24: [secondaries] notifies 192.0.2.9:53 twice; remove one",
+        ),
+        ("[secondaries]\nnotify = [\"192.0.2.9:0\"]\n", "c.toml:2:11: port 0 of secondary 192.0.2.9 reaches nothing"),
+        ("[secondaries]\nnotify = [\"0.0.0.0\"]\n", "c.toml:2:11: 0.0.0.0 cannot be a secondary; write"),
+        (
+            "[secondaries]\nnotify = [{ key = \"k\" }]\n[keys.k]\nsecret_file = \"k\"\n",
+            "a secondary of [secondaries] has no",
+        ),
+        (
+            "[secondaries]\nallow_transfer = \"::1\"\nnotify = [{ address = \"192.0.2.9\", source_address = \"::1\" }]\n",
+            "c.toml:3:23: source_address ::1 is IPv6, secondary 192.0.2.9 is IPv4; write an IPv4 source_address for it",
+        ),
+        (
+            "[secondaries]\nhistory_versions = -1\n",
+            "c.toml:2:20: \"history_versions\" cannot be -1; write a whole number from 0 to 1000000",
+        ),
+        ("[secondaries]\nhistory_bytes = \"much\"\n", "c.toml:2:17: \"history_bytes\" cannot be \"much\"; write"),
+        ("[secondaries]\ncatalog = \"a b\"\n", "c.toml:2:11: \"a b\" has a character that no zone name has; write"),
+        (
+            "[secondaries]\ncatalog = \"A.example\"\n",
+            "c.toml:2:11: catalog a.example. is also a zone, in line 4; give it a name of its own",
+        ),
+        (
+            "[aggregations]\n\"r.example\" = [\"a.example\"]\n[secondaries]\ncatalog = \"r.example\"\n",
+            "c.toml:4:11: catalog r.example. is also an aggregation, in line 2; give it a name of its own",
+        ),
+        (
+            "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\nixfr_out = \"sometimes\"\n",
+            "c.toml:3:12: \"ixfr_out\" cannot be \"sometimes\"; write \"auto\", true or false",
+        ),
+        (
+            "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\nixfr_out = 1\n",
+            "\"ixfr_out\" is an integer; write \"auto\"",
+        ),
+        ("[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\nixfr = 1\n", "\"ixfr\" is an integer; write true or false"),
+        (
+            "[zones.\"b.example\"]\nprimaries = [{ address = \"192.0.2.1\", key = \"k\" }]\n",
+            "c.toml:2:45: \"key\" names unknown key \"k\"; add [keys.\"k\"]",
+        ),
+        (
+            "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\nallow_tranfser = []\n",
+            "unknown key \"allow_tranfser\" in aggregation \"r.example\"; did you mean \"allow_transfer\"?",
+        ),
+        ("[secondary]\nnotify = []\n", "c.toml:1:2: unknown key \"secondary\"; did you mean \"secondaries\"?"),
     ];
     for (wrong, message) in cases {
         let needs_zone =
@@ -237,6 +489,18 @@ fn a_socket_path_must_fit_its_address() {
     let errors = refuse(&format!("[control]\nsocket = \"/{}\"\n{ZONE}", "s".repeat(103)));
     assert!(errors.contains("c.toml:2:10: \"socket\" is 104 octets long"), "{errors}");
     parse(&format!("[control]\nsocket = \"/{}\"\n{ZONE}", "s".repeat(102)));
+}
+
+#[test]
+fn the_members_of_a_catalog_need_room() {
+    let catalog = |length: usize| {
+        let label = "x".repeat(50);
+        let name = format!("{label}.{label}.{label}.{}", "y".repeat(length));
+        format!("{ZONE}[secondaries]\nallow_transfer = \"::1\"\ncatalog = \"{name}\"\n")
+    };
+    assert!(refuse(&catalog(62)).contains("c.toml:5:11: below catalog xxx"));
+    assert!(refuse(&catalog(62)).ends_with("its members' names have no room; write a shorter one"));
+    parse(&catalog(20));
 }
 
 #[test]
@@ -268,6 +532,8 @@ fn the_example_loads_and_its_defaults_are_true() {
     assert_eq!((shipped.zones, shipped.regions), (spelled.zones, spelled.regions));
     assert_eq!((shipped.listen, shipped.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
+    assert_eq!((shipped.keys, shipped.outgoing, shipped.targets), (spelled.keys, spelled.outgoing, spelled.targets));
+    assert_eq!((shipped.history, shipped.state), (spelled.history, spelled.state));
     assert_eq!(shipped.warnings.len(), 1, "{:?}", shipped.warnings);
 }
 
@@ -281,8 +547,11 @@ fn the_example_shows_every_key() {
         let shown = match table.path {
             "" => Some(&example),
             "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
+            "[keys.\"NAME\"]" => example["keys"].get("transfer.example.com"),
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
+            "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
+            "notify" => example["secondaries"]["notify"].get(1),
             "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
             path => example.get(path.trim_matches(['[', ']'])),
         };
@@ -297,12 +566,26 @@ fn the_example_shows_every_key() {
 fn the_defaults_of_the_schema_are_true() {
     let region = "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\n";
     let server = "[server]\nname = \"ns.example\"\n";
+    let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
+    let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
     let mut spelled = ZONE.to_string();
     let mut count = 0;
-    for table in [schema::SERVER, schema::AGGREGATION, schema::TRANSFER, schema::METRICS, schema::CONTROL, schema::LOG]
-    {
+    for table in [
+        schema::SERVER,
+        schema::AGGREGATION,
+        schema::TRANSFER,
+        schema::SECONDARIES,
+        schema::STATE,
+        schema::METRICS,
+        schema::CONTROL,
+        schema::LOG,
+        schema::KEY,
+        schema::ZONE,
+    ] {
         spelled.push_str(match table.path {
             "[server]" => server,
+            "[keys.\"NAME\"]" => key,
+            "[zones.\"NAME\"]" => zone,
             "[aggregations.\"NAME\"]" => region,
             path => path,
         });
@@ -313,11 +596,13 @@ fn the_defaults_of_the_schema_are_true() {
         }
     }
     assert!(count > 30, "{count} defaults");
-    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}")), parse(&spelled));
+    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}")), parse(&spelled));
     assert_eq!((plain.zones, plain.regions), (spelled.zones, spelled.regions));
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((plain.control, plain.log), (spelled.control, spelled.log));
-    assert_eq!(plain.audit, spelled.audit);
+    assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));
+    assert_eq!((plain.keys, plain.outgoing, plain.targets), (spelled.keys, spelled.outgoing, spelled.targets));
+    assert_eq!(plain.history, spelled.history);
 }
 
 //--- Arbitrary damage ---

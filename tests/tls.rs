@@ -5,6 +5,7 @@ use aggregator::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::rr::rtype;
 use aggregator::serve::notify::Reception;
+use aggregator::serve::respond::Responder;
 use aggregator::serve::stream::{StreamContext, StreamListener};
 use aggregator::serve::tls::{TlsError, TlsIdentity, TlsListener};
 use aggregator::serve::{ListenPlan, TlsPlan};
@@ -94,7 +95,13 @@ impl Fixture {
         };
         let mut tcp = StreamListener::bind(any).unwrap();
         let (notify, _) = Reception::new(metrics.clone());
-        tcp.start(&StreamContext::new(&listen, publisher, notify, metrics.clone())).unwrap();
+        tcp.start(&StreamContext::new(
+            &listen,
+            publisher,
+            Responder::new(notify, metrics.clone(), || 0),
+            metrics.clone(),
+        ))
+        .unwrap();
         Fixture { folder, plan, metrics, tls, tcp }
     }
 

@@ -3,18 +3,19 @@
 #![no_main]
 
 use aggregator::name::Name;
-use aggregator::transfer::axfr::{AxfrReader, Progress, write_query};
+use aggregator::transfer::reader::{Progress, Reader, Received};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let origin = Name::parse("us-west-1.cns.example.com").expect("a valid name");
-    let mut reader = AxfrReader::new(origin.clone(), 7);
+    let mut reader = Reader::axfr(origin.clone(), 7);
+    let query = reader.write_query();
     let mut rest = input;
     let mut progress = Progress::More;
     // The input is cut into messages by lengths of two octets, as on the wire; a good header and question come free.
     while let (Progress::More, [high, low, tail @ ..]) = (progress, rest) {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(tail.len());
-        let mut message = write_query(&origin, 7);
+        let mut message = query.clone();
         message[2] = 0x80;
         let counts = tail.first().copied().unwrap_or(0);
         message[7] = counts;
@@ -27,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let finished = reader.finish();
     assert_eq!(finished.is_ok(), progress == Progress::Done);
-    if let Ok((soa, loader)) = finished
+    if let Ok(Received::Full(soa, loader)) = finished
         && let Ok(loaded) = loader.finish(None)
     {
         assert_eq!(loaded.zone.soa, soa);

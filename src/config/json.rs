@@ -4,11 +4,15 @@
 //!
 //! Cost: O(zones + regions).
 
+use crate::access::Rule;
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
 use crate::merge::{NsPolicy, RegionPlan};
+use crate::name::Name;
 use crate::transfer::ZonePlan;
+use crate::tsig::Key;
 use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Describes the whole plan.
@@ -29,6 +33,10 @@ pub fn describe_plan(config: &Config) -> Value {
                 "key": tls.key,
             })),
         },
+        "hold_down": seconds(config.hold_down),
+        "keys": config.secret_files.iter().map(|(name, file)| json!({
+            "key": name, "algorithm": config.keys[name].algorithm.to_string(), "secret_file": file,
+        })).collect::<Vec<_>>(),
         "metrics": config.metrics.listen,
         "control": config.control.socket,
         "log": {
@@ -38,22 +46,30 @@ pub fn describe_plan(config: &Config) -> Value {
                 LogFormat::Json => "json",
             },
         },
-        "zones": config.zones.iter().map(describe_zone).collect::<Vec<_>>(),
-        "aggregations": config.regions.iter().map(describe_region).collect::<Vec<_>>(),
+        "zones": config.zones.iter().map(|zone| describe_zone(config, zone)).collect::<Vec<_>>(),
+        "aggregations": config.regions.iter().map(|region| describe_region(config, region)).collect::<Vec<_>>(),
+        "catalog": config.catalog.as_ref().map(|catalog| json!({
+            "zone": catalog.origin,
+            "secondaries": describe_secondaries(config, &catalog.origin),
+        })),
+        "history": { "versions": config.history.versions, "bytes": config.history.bytes },
+        "state": config.state,
         "audit": config.audit,
         "warnings": config.warnings,
     })
 }
 
 /// Describes one zone.
-fn describe_zone(zone: &ZonePlan) -> Value {
+fn describe_zone(config: &Config, zone: &ZonePlan) -> Value {
     let primaries = zone.primaries.iter();
-    let primaries = primaries.map(|primary| json!({ "address": primary.address, "source_address": primary.source }));
+    let primaries = primaries.map(|primary| describe_peer(primary.address, primary.source, primary.key.as_deref()));
     let (timers, limits) = (&zone.timers, &zone.limits);
     json!({
         "zone": zone.zone,
         "primaries": primaries.collect::<Vec<_>>(),
         "notify_from": zone.notify_from,
+        "ixfr": zone.ixfr,
+        "secondaries": describe_secondaries(config, &zone.zone),
         "refresh_min": seconds(timers.refresh_min),
         "refresh_max": seconds(timers.refresh_max),
         "retry_min": seconds(timers.retry_min),
@@ -73,7 +89,7 @@ fn describe_zone(zone: &ZonePlan) -> Value {
 }
 
 /// Describes one region.
-fn describe_region(region: &RegionPlan) -> Value {
+fn describe_region(config: &Config, region: &RegionPlan) -> Value {
     json!({
         "region": region.origin,
         "members": region.members,
@@ -96,7 +112,27 @@ fn describe_region(region: &RegionPlan) -> Value {
         "partial_after": seconds(region.partial_after),
         "on_expire": region.on_expire,
         "expire_after": region.expire_after.map(seconds),
+        "secondaries": describe_secondaries(config, &region.origin),
     })
+}
+
+/// Describes who may transfer a zone and who is told of its changes.
+fn describe_secondaries(config: &Config, zone: &Name) -> Value {
+    let outgoing = config.outgoing.get(zone).map(|outgoing| {
+        let rules = outgoing.access.rules.iter();
+        let prefix = |rule: &Rule| rule.prefix.map(|prefix| prefix.to_string());
+        let rules = rules.map(|rule| json!({ "prefix": prefix(rule), "key": rule.key }));
+        (rules.collect::<Vec<_>>(), outgoing.ixfr)
+    });
+    let (rules, ixfr) = outgoing.unwrap_or_default();
+    let targets = config.targets.get(zone).map_or(&[][..], Vec::as_slice).iter();
+    let targets = targets.map(|target| describe_peer(target.address, target.source, target.key.as_deref()));
+    json!({ "allow_transfer": rules, "ixfr_out": ixfr, "notify": targets.collect::<Vec<_>>() })
+}
+
+/// Describes another server.
+fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>) -> Value {
+    json!({ "address": address, "source_address": source, "key": key.map(|key| &key.name) })
 }
 
 /// A duration in seconds.

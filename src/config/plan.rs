@@ -2,27 +2,56 @@
 //!
 //! Cost: O(zones + regions).
 
+use crate::access::Rule;
 use crate::config::Config;
-use crate::config::units::format_duration;
+use crate::config::units::{format_duration, format_size};
 use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::name::Name;
+use crate::notify::Target;
 use crate::transfer::{TimerBounds, ZonePlan};
+use crate::tsig::Key;
 use std::fmt::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// Writes the whole plan.
 pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "{}: plan of {}", config.path.display(), config.server_name)?;
     write_listeners(config, out)?;
+    if !config.secret_files.is_empty() {
+        writeln!(out, "\nkeys")?;
+    }
+    for (name, file) in &config.secret_files {
+        writeln!(out, "  {name} {}, secret in {}", config.keys[name].algorithm, file.display())?;
+    }
     writeln!(out, "\nzones")?;
     for zone in &config.zones {
         write_zone(zone, out)?;
+        write_secondaries(config, &zone.zone, out)?;
     }
     if !config.regions.is_empty() {
         writeln!(out, "\naggregations")?;
     }
     for region in &config.regions {
         write_region(region, out)?;
+        write_secondaries(config, &region.origin, out)?;
+    }
+    if let Some(catalog) = &config.catalog {
+        writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
+        write_secondaries(config, &catalog.origin, out)?;
+    }
+    let bytes = u64::try_from(config.history.bytes).unwrap_or(u64::MAX);
+    writeln!(out, "\nmemory and disk")?;
+    writeln!(out, "  differences of each zone: {} versions, {}", config.history.versions, format_size(bytes))?;
+    match &config.state {
+        Some(folder) => writeln!(out, "  state folder: {}", folder.display())?,
+        None => writeln!(out, "  state folder: off, a restart begins without zones")?,
     }
     writeln!(out, "\nschedule")?;
+    match config.hold_down {
+        Duration::ZERO => writeln!(out, "  publications: at every change")?,
+        pause => writeln!(out, "  publications: at least {} apart", format_duration(pause))?,
+    }
     match &config.audit {
         Some(cron) => writeln!(out, "  full transfer of all zones: {cron} (UTC)")?,
         None => writeln!(out, "  full transfer of all zones: never")?,
@@ -34,14 +63,16 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "  {warning}")?;
     }
     let (zones, regions) = (config.zones.len(), config.regions.len());
-    writeln!(out, "\n{}", totals(zones, regions, config.warnings.len()))
+    writeln!(out, "\n{}", totals(zones, regions, config.catalog.is_some(), config.warnings.len()))
 }
 
 /// The last line.
-fn totals(zones: usize, regions: usize, warnings: usize) -> String {
+fn totals(zones: usize, regions: usize, catalog: bool, warnings: usize) -> String {
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let mut line =
-        format!("{}, {}, {}", counted(zones, "DC zone"), counted(regions, "region"), counted(zones + regions, "zone"));
+    let all = zones + regions + usize::from(catalog);
+    let mut line = format!("{}, {}", counted(zones, "DC zone"), counted(regions, "region"));
+    line.push_str(if catalog { ", 1 catalog" } else { "" });
+    line.push_str(&format!(", {}", counted(all, "zone")));
     if warnings > 0 {
         line.push_str(&format!(", {}", counted(warnings, "warning")));
     }
@@ -73,15 +104,50 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
 fn write_zone(zone: &ZonePlan, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "  {}", zone.zone)?;
     for primary in &zone.primaries {
-        match primary.source {
-            Some(source) => writeln!(out, "    primary {} from {source}", primary.address)?,
-            None => writeln!(out, "    primary {}", primary.address)?,
-        }
+        let peer = describe_peer(primary.address, primary.source, primary.key.as_deref());
+        writeln!(out, "    primary {peer}")?;
+    }
+    if !zone.ixfr {
+        writeln!(out, "    primaries are asked for full transfers only")?;
     }
     if !zone.notify_from.is_empty() {
         writeln!(out, "    NOTIFY also from {}", join(&zone.notify_from))?;
     }
     writeln!(out, "    {}", describe_timers(&zone.timers))
+}
+
+/// Another server: its address, where we come from, what we sign with.
+fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>) -> String {
+    let source = source.map(|source| format!(" from {source}")).unwrap_or_default();
+    let key = key.map(|key| format!(" with key {}", key.name)).unwrap_or_default();
+    format!("{address}{source}{key}")
+}
+
+/// Writes who may transfer a zone and who is told of its changes, where anyone is.
+fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Result {
+    let rules = config.outgoing.get(zone).map_or(&[][..], |outgoing| &outgoing.access.rules);
+    if !rules.is_empty() {
+        let ixfr = config.history.versions > 0 && config.outgoing.get(zone).is_some_and(|outgoing| outgoing.ixfr);
+        let how = if ixfr { "in full or by difference" } else { "in full" };
+        let rules: Vec<String> = rules.iter().map(describe_rule).collect();
+        writeln!(out, "    may be transferred by {}, {how}", join(&rules))?;
+    }
+    let targets = config.targets.get(zone).map_or(&[][..], Vec::as_slice);
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let peer = |target: &Target| describe_peer(target.address, target.source, target.key.as_deref());
+    writeln!(out, "    NOTIFY to {}", join(&targets.iter().map(peer).collect::<Vec<_>>()))
+}
+
+/// Who a rule means.
+fn describe_rule(rule: &Rule) -> String {
+    match (&rule.prefix, &rule.key) {
+        (Some(prefix), Some(key)) => format!("{prefix} with key {key}"),
+        (Some(prefix), None) => prefix.to_string(),
+        (None, Some(key)) => format!("anyone with key {key}"),
+        (None, None) => "anyone".to_string(),
+    }
 }
 
 /// The bounds of all three timers.
@@ -167,8 +233,9 @@ mod tests {
 
     #[test]
     fn totals_agree_in_number() {
-        assert_eq!(totals(6, 3, 0), "6 DC zones, 3 regions, 9 zones");
-        assert_eq!(totals(1, 1, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
-        assert_eq!(totals(1, 0, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
+        assert_eq!(totals(6, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
+        assert_eq!(totals(1, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
+        assert_eq!(totals(1, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
+        assert_eq!(totals(1, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
     }
 }

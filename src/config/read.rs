@@ -79,6 +79,14 @@ impl<'t> Reader<'t> {
         found
     }
 
+    /// Reads yes or no.
+    pub fn boolean(&mut self, key: &str, node: &Node) -> Option<bool> {
+        match node.value {
+            Value::Boolean(choice) => Some(choice),
+            _ => self.wrong_type(key, node, "true or false"),
+        }
+    }
+
     /// Reads a whole number.
     pub fn integer(&mut self, key: &str, node: &Node, range: RangeInclusive<u64>) -> Option<u64> {
         let wanted = match (*range.start(), *range.end()) {
@@ -292,7 +300,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Refuses IPv4 addresses in IPv6 clothes (RFC 4291 section 2.5.5.2), which IPv6-only sockets cannot reach.
-    fn plain_address(&mut self, at: usize, address: IpAddr) -> bool {
+    pub fn plain_address(&mut self, at: usize, address: IpAddr) -> bool {
         let plain = address.to_canonical();
         if plain != address {
             self.error(at, format!("{address} is an IPv4 address mapped to IPv6; write {plain}"));
@@ -332,15 +340,27 @@ pub struct Fields<'n> {
 impl<'n> Fields<'n> {
     /// Takes a table and reports keys that the schema does not know; `place` names it in messages.
     pub fn new(reader: &mut Reader<'_>, node: &'n Node, table: &'static Table, place: &str) -> Option<Fields<'n>> {
+        Fields::with_advice(reader, node, table, place, |_| None)
+    }
+
+    /// The same with advice of one's own for some keys that are not in the schema.
+    pub fn with_advice(
+        reader: &mut Reader<'_>,
+        node: &'n Node,
+        table: &'static Table,
+        place: &str,
+        advise: impl Fn(&str) -> Option<String>,
+    ) -> Option<Fields<'n>> {
         let Value::Table(entries) = &node.value else {
             reader.error(node.at, format!("{place} is {}; write a table", node.kind()));
             return None;
         };
         for entry in entries.iter().filter(|entry| !table.has(&entry.key)) {
             let known = || table.keys.iter().map(|key| key.name);
-            let advice = match suggest(&entry.key, known()) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => format!("known keys are {}", known().collect::<Vec<_>>().join(", ")),
+            let advice = match (advise(&entry.key), suggest(&entry.key, known())) {
+                (Some(advice), _) => advice,
+                (None, Some(near)) => format!("did you mean \"{near}\"?"),
+                (None, None) => format!("known keys are {}", known().collect::<Vec<_>>().join(", ")),
             };
             let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
             reader.error(entry.key_at, format!("unknown key \"{}\"{place}; {advice}", shorten(&entry.key)));

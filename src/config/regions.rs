@@ -9,11 +9,15 @@
 
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
+use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::zones::{Declared, report_twice, report_unquoted, unquoted_names};
 use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use crate::name::Name;
 use std::time::Duration;
+
+/// What stands for this server's own name in `mname`.
+const SELF: &str = "self";
 
 /// Reads `[aggregations]` in file order.
 pub fn read_regions(
@@ -21,13 +25,15 @@ pub fn read_regions(
     root: &Fields<'_>,
     zones: &Declared,
     server_name: &Name,
-) -> Vec<RegionPlan> {
-    let Some(section) = root.entry("aggregations") else { return Vec::new() };
+    secondaries: &mut Secondaries<'_>,
+) -> (Vec<RegionPlan>, Declared) {
+    let mut plans = Vec::new();
+    let mut declared = Declared::new();
+    let Some(section) = root.entry("aggregations") else { return (plans, declared) };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("aggregations", &section.node, "a table of region names and lists of zones");
-        return Vec::new();
+        return (plans, declared);
     };
-    let mut declared = Declared::new();
     let mut named = Vec::new();
     for entry in entries {
         if let Some(names) = unquoted_names(entry, &schema::AGGREGATION) {
@@ -51,12 +57,11 @@ pub fn read_regions(
         named.push((origin, entry));
     }
     // All regions must be known before members are judged: a member may be a region written further down.
-    let mut plans = Vec::new();
     for (origin, entry) in named {
         let context = Context { entry, origin, zones, regions: &declared, server_name };
-        plans.extend(context.read(reader));
+        plans.extend(context.read(reader, secondaries));
     }
-    plans
+    (plans, declared)
 }
 
 /// One region being read.
@@ -75,7 +80,7 @@ impl Context<'_> {
     }
 
     /// Reads the region in short or table form.
-    fn read(&self, reader: &mut Reader<'_>) -> Option<RegionPlan> {
+    fn read(&self, reader: &mut Reader<'_>, secondaries: &mut Secondaries<'_>) -> Option<RegionPlan> {
         let mut plan = RegionPlan {
             origin: self.origin.clone(),
             members: Vec::new(),
@@ -95,11 +100,16 @@ impl Context<'_> {
         let node = &self.entry.node;
         let mut ns_given = false;
         match &node.value {
-            Value::List(_) => plan.members = self.read_members(reader, &self.entry.key, node)?,
+            Value::List(_) => {
+                secondaries.admit(reader, &self.origin, None, &self.place(), true);
+                plan.members = self.read_members(reader, &self.entry.key, node)?;
+            }
             Value::Table(_) => {
                 let fields = Fields::new(reader, node, &schema::AGGREGATION, &self.place())?;
                 ns_given = fields.entry("ns").is_some();
                 self.read_fields(reader, &fields, &mut plan);
+                let ixfr = !shares_mname(&fields, &plan);
+                secondaries.admit(reader, &self.origin, Some(&fields), &self.place(), ixfr);
             }
             _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         }
@@ -138,7 +148,10 @@ impl Context<'_> {
             expire: fields.read(reader, "soa_expire", Reader::ttl),
             minimum: fields.read(reader, "soa_minimum", Reader::ttl),
         };
-        plan.mname = fields.read(reader, "mname", Reader::name);
+        plan.mname = fields.read(reader, "mname", |r, key, node| match &node.value {
+            Value::Text(text) if text == SELF => Some(self.server_name.clone()),
+            _ => r.name(key, node),
+        });
         plan.rname = fields.read(reader, "rname", Reader::mailbox);
         let offset = fields.read(reader, "serial_offset", |r, key, node| r.integer(key, node, 0..=u64::from(u32::MAX)));
         plan.serial_offset = offset.and_then(|offset| u32::try_from(offset).ok()).unwrap_or(plan.serial_offset);
@@ -297,6 +310,16 @@ impl Context<'_> {
             return None;
         }
         Some(OwnerPattern { name, below })
+    }
+}
+
+/// Whether all replicas that share this file write the same primary into the region's SOA. A secondary that is fed by
+/// several of them then cannot tell their versions apart, which may have one serial and different records, and must not
+/// get differences from one to the version of another.
+fn shares_mname(fields: &Fields<'_>, plan: &RegionPlan) -> bool {
+    match fields.entry("mname").map(|entry| &entry.node.value) {
+        Some(Value::Text(text)) => text != SELF,
+        _ => matches!(plan.ns, NsPolicy::Listed(_)),
     }
 }
 

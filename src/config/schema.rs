@@ -46,9 +46,12 @@ pub const ROOT: Table = Table {
     help: "Sections of the file",
     keys: &[
         key("server", "table", "", "this server and its listeners"),
+        key("keys", "table", "", "TSIG keys"),
         key("zones", "table", "", "the zones to transfer and their primaries"),
         key("aggregations", "table", "", "the region zones and their members"),
         key("transfer", "table", "", "timers and limits of all transfers"),
+        key("secondaries", "table", "", "who may transfer the zones from here, and who is notified"),
+        key("state", "table", "", "what is kept on disk"),
         key("metrics", "table", "", "the HTTP endpoint for Prometheus"),
         key("control", "table", "", "the socket for the other commands"),
         key("log", "table", "", "what is logged, and how"),
@@ -66,6 +69,13 @@ pub const SERVER: Table = Table {
         key("tcp_connections", "1 to 1000000", "1000", "TCP connections in total"),
         key("tcp_connections_per_client", "1 to 1000000", "50", "TCP connections from one address"),
         key("tcp_idle_timeout", "duration", r#""10s""#, "how long a TCP connection may be silent"),
+        key("hold_down", "0 to 10s", r#""100ms""#, "shortest time between two publications"),
+        key(
+            "tsig_legacy",
+            "true or false",
+            "false",
+            "whether keys may have hmac-md5 and hmac-sha1, to verify requests",
+        ),
         key("tls", "table", "", "DNS over TLS; default: off"),
     ],
 };
@@ -78,6 +88,16 @@ pub const TLS: Table = Table {
         key("listen", "addresses", "", "TCP addresses; port 853 when none is written"),
         key("certificate", "path", "", "PEM file with the certificate chain"),
         key("key", "path", "", "PEM file with the private key"),
+    ],
+};
+
+/// A key of TSIG
+pub const KEY: Table = Table {
+    path: "[keys.\"NAME\"]",
+    help: "A TSIG key (RFC 8945)",
+    keys: &[
+        key("algorithm", "name of an HMAC", r#""hmac-sha256""#, "hmac-sha256, hmac-sha384 or hmac-sha512"),
+        key("secret_file", "path", "", "file that holds the secret in base64, which others must not be able to read"),
     ],
 };
 
@@ -95,6 +115,11 @@ pub const ZONE: Table = Table {
         key("retry_max", "duration", "", "default: that of [transfer]"),
         key("expire_min", "duration", "", "default: that of [transfer]"),
         key("expire_max", "duration", "", "default: that of [transfer]"),
+        key("key", "name of a key", "", "TSIG key that its primaries share with us"),
+        key("ixfr", "true or false", "true", "whether the primaries are asked for differences"),
+        key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
+        key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
+        key("ixfr_out", "\"auto\", true or false", r#""auto""#, "whether secondaries get differences; auto: yes"),
     ],
 };
 
@@ -105,6 +130,7 @@ pub const PRIMARY: Table = Table {
     keys: &[
         key("address", "address", "", "address with or without a port"),
         key("source_address", "address", "", "default: that of the zone"),
+        key("key", "name of a key", "", "TSIG key that it shares with us; default: that of the zone"),
     ],
 };
 
@@ -121,7 +147,7 @@ pub const AGGREGATION: Table = Table {
         key("soa_retry", "seconds or duration", "", "default: the smallest of the members"),
         key("soa_expire", "seconds or duration", "", "default: the smallest of the members"),
         key("soa_minimum", "seconds or duration", "", "never above the smallest of the members"),
-        key("mname", "domain name", "", "primary in the SOA; default: the first of ns, else this server"),
+        key("mname", "domain name or \"self\"", "", "primary in the SOA; default: the first of ns, else this server"),
         key("rname", "mail address", "", "contact in the SOA; default: that of the first member"),
         key("serial_offset", "0 to 4294967295", "0", "added to the sum of the member serials"),
         key("rdata_names", "\"keep\" or \"rewrite\"", r#""keep""#, "whether names in RDATA move to the region"),
@@ -129,6 +155,14 @@ pub const AGGREGATION: Table = Table {
         key("partial_after", "duration", r#""10m""#, "how long to wait for members never transferred"),
         key("on_expire", "\"withdraw\" or \"keep\"", r#""withdraw""#, "what becomes of an expired member's records"),
         key("expire_after", "duration", "", "when they leave even before their zone expires; default: with the zone"),
+        key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
+        key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
+        key(
+            "ixfr_out",
+            "\"auto\", true or false",
+            r#""auto""#,
+            "whether secondaries get differences; auto: unless replicas share the mname",
+        ),
     ],
 };
 
@@ -156,6 +190,47 @@ pub const TRANSFER: Table = Table {
     ],
 };
 
+/// `[secondaries]`
+pub const SECONDARIES: Table = Table {
+    path: "[secondaries]",
+    help: "Who may transfer the zones from here, and who is notified, unless a zone says otherwise",
+    keys: &[
+        key("allow_transfer", "prefixes and keys", "[]", "who may transfer every zone from here"),
+        key("notify", "addresses", "[]", "secondaries that are told of every change"),
+        key("catalog", "domain name", "", "catalog zone (RFC 9432) that lists everything served; default: none"),
+        key("history_versions", "0 to 1000000", "500", "versions of each zone that differences reach back"),
+        key("history_bytes", "size", r#""64MiB""#, "memory for the differences of each zone"),
+    ],
+};
+
+/// Who may transfer, in table form
+pub const RULE: Table = Table {
+    path: "allow_transfer",
+    help: "Who may transfer; both parts must be met where both are written",
+    keys: &[
+        key("prefix", "address prefix", "", "addresses that may transfer"),
+        key("key", "name of a key", "", "TSIG key that requests must be signed with"),
+    ],
+};
+
+/// A secondary in table form
+pub const TARGET: Table = Table {
+    path: "notify",
+    help: "A secondary that is told of changes",
+    keys: &[
+        key("address", "address", "", "address with or without a port"),
+        key("source_address", "address", "", "local address that NOTIFY comes from; default: what the system chooses"),
+        key("key", "name of a key", "", "TSIG key to sign with"),
+    ],
+};
+
+/// `[state]`
+pub const STATE: Table = Table {
+    path: "[state]",
+    help: "What is kept on disk",
+    keys: &[key("folder", "path or false", r#""/var/lib/aggregator""#, "zones and serials; false keeps nothing")],
+};
+
 /// `[metrics]`
 pub const METRICS: Table = Table {
     path: "[metrics]",
@@ -181,8 +256,23 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 10] =
-    [&ROOT, &SERVER, &TLS, &ZONE, &PRIMARY, &AGGREGATION, &TRANSFER, &METRICS, &CONTROL, &LOG];
+pub const TABLES: [&Table; 15] = [
+    &ROOT,
+    &SERVER,
+    &TLS,
+    &KEY,
+    &ZONE,
+    &PRIMARY,
+    &AGGREGATION,
+    &TRANSFER,
+    &SECONDARIES,
+    &RULE,
+    &TARGET,
+    &STATE,
+    &METRICS,
+    &CONTROL,
+    &LOG,
+];
 
 /// The candidate that was probably meant, the first of the nearest; none when nothing is near.
 pub fn suggest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {

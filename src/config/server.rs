@@ -1,4 +1,4 @@
-//! The sections about this server itself: `[server]`, `[metrics]`, `[control]` and `[log]`.
+//! The sections about this server itself: `[server]`, `[state]`, `[metrics]`, `[control]` and `[log]`.
 //!
 //! Invariant: no TCP address is asked for twice, by whichever section.
 //!
@@ -9,6 +9,7 @@
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::tree::{Node, Value};
+use crate::config::units::format_duration;
 use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::name::Name;
 use crate::serve::{ListenPlan, TlsPlan};
@@ -25,6 +26,10 @@ const TLS_PORT: u16 = 853;
 const METRICS_PORT: u16 = 9153;
 /// In the folder that service managers make for a service's runtime files.
 pub const DEFAULT_SOCKET: &str = "/run/aggregator/control.sock";
+/// In the folder that service managers make for a service's lasting files.
+const DEFAULT_STATE: &str = "/var/lib/aggregator";
+/// A change that waits longer is no longer of use to whoever balances load by DNS.
+const MAX_HOLD_DOWN: Duration = Duration::from_secs(10);
 /// More threads on one socket address gain nothing that was ever measured.
 const MOST_DEFAULT_THREADS: usize = 8;
 /// `sun_path` of a Unix socket address holds 108 octets on Linux, 104 on others, with the final NUL.
@@ -37,6 +42,10 @@ pub type Placed = (SocketAddr, usize);
 pub struct ServerSections {
     pub name: Name,
     pub listen: ListenPlan,
+    pub hold_down: Duration,
+    /// Whether keys may have outdated algorithms.
+    pub tsig_legacy: bool,
+    pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
@@ -46,11 +55,14 @@ pub struct ServerSections {
     pub files: Vec<(&'static str, PathBuf, usize)>,
 }
 
-/// Reads all four sections; absent ones give defaults.
+/// Reads all five sections; absent ones give defaults.
 pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSections {
     let mut sections = ServerSections {
         name: host_name(),
         listen: default_listen(),
+        hold_down: Duration::from_millis(100),
+        tsig_legacy: false,
+        state: Some(PathBuf::from(DEFAULT_STATE)),
         metrics: MetricsPlan { listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)] },
         control: ControlPlan { socket: PathBuf::from(DEFAULT_SOCKET) },
         log: LogPlan { level: "info".to_string(), format: LogFormat::Human },
@@ -59,6 +71,9 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
     };
     if let Some(entry) = root.entry("server") {
         read_server(reader, &entry.node, &mut sections);
+    }
+    if let Some(entry) = root.entry("state") {
+        read_state(reader, &entry.node, &mut sections);
     }
     if let Some(entry) = root.entry("metrics") {
         read_metrics(reader, &entry.node, &mut sections);
@@ -128,6 +143,12 @@ fn read_server(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSectio
     if let Some(timeout) = fields.read(reader, "tcp_idle_timeout", Reader::positive_duration) {
         plan.tcp_idle_timeout = timeout;
     }
+    if let Some(duration) = fields.read(reader, "hold_down", read_hold_down) {
+        sections.hold_down = duration;
+    }
+    if let Some(legacy) = fields.read(reader, "tsig_legacy", Reader::boolean) {
+        sections.tsig_legacy = legacy;
+    }
     if let Some(entry) = fields.entry("tls") {
         read_tls(reader, &entry.node, entry.key_at, sections);
     }
@@ -158,6 +179,28 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
         sections.listen.tls = Some(TlsPlan { listen, certificate, key });
         sections.places.extend(placed);
     }
+}
+
+/// Reads the shortest time between publications.
+fn read_hold_down(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
+    let duration = reader.duration(key, node)?;
+    if duration > MAX_HOLD_DOWN {
+        let (given, most) = (format_duration(duration), format_duration(MAX_HOLD_DOWN));
+        reader.error(node.at, format!("\"{key}\" cannot be {given}; write at most \"{most}\""));
+        return None;
+    }
+    Some(duration)
+}
+
+/// Reads `[state]`; false switches it off.
+fn read_state(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
+    let Some(fields) = Fields::new(reader, node, &schema::STATE, schema::STATE.path) else { return };
+    let folder = fields.read(reader, "folder", |reader, key, node| match &node.value {
+        Value::Boolean(false) => Some(None),
+        Value::Text(_) => reader.path(key, node).map(Some),
+        _ => reader.wrong_type(key, node, "the path of a folder, or false"),
+    });
+    sections.state = folder.unwrap_or(sections.state.take());
 }
 
 /// Reads `[metrics]`; an empty list switches the endpoint off.

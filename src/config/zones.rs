@@ -7,19 +7,21 @@
 //!
 //! RFCs: 4343 (case of names), RFD 172 (the short form).
 
+use crate::config::keys::Keys;
+use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
+use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::units::format_duration;
 use crate::name::Name;
 use crate::transfer::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 use tokio_cron_scheduler::Job;
 
-/// RFC 1035 section 4.2.
-const DNS_PORT: u16 = 53;
+/// Primaries in messages and in the schema.
+const PRIMARY: Role = Role { noun: "primary", table: &schema::PRIMARY };
 
 /// What `[transfer]` comes to.
 pub struct TransferSection {
@@ -145,7 +147,13 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
 //--- [zones] ---
 
 /// Reads `[zones]` in file order.
-pub fn read_zones(reader: &mut Reader<'_>, root: &Fields<'_>, transfer: &TransferSection) -> (Vec<ZonePlan>, Declared) {
+pub fn read_zones(
+    reader: &mut Reader<'_>,
+    root: &Fields<'_>,
+    transfer: &TransferSection,
+    keys: &Keys,
+    secondaries: &mut Secondaries<'_>,
+) -> (Vec<ZonePlan>, Declared) {
     let mut plans = Vec::new();
     let mut declared = Declared::new();
     if root.lacks("zones") {
@@ -171,7 +179,7 @@ pub fn read_zones(reader: &mut Reader<'_>, root: &Fields<'_>, transfer: &Transfe
             continue;
         }
         declared.insert(zone.clone(), entry.key_at);
-        plans.extend(read_zone(reader, zone, entry, transfer));
+        plans.extend(read_zone(reader, zone, entry, transfer, keys, secondaries));
     }
     (plans, declared)
 }
@@ -180,37 +188,53 @@ pub fn read_zones(reader: &mut Reader<'_>, root: &Fields<'_>, transfer: &Transfe
 const NO_ZONES_ADVICE: &str = "write [zones] and below it for each zone \"ZONE\" = \"ADDRESS OF ITS PRIMARY\"";
 
 /// Reads one zone in short or table form.
-fn read_zone(reader: &mut Reader<'_>, zone: Name, entry: &Entry, transfer: &TransferSection) -> Option<ZonePlan> {
+fn read_zone(
+    reader: &mut Reader<'_>,
+    zone: Name,
+    entry: &Entry,
+    transfer: &TransferSection,
+    keys: &Keys,
+    secondaries: &mut Secondaries<'_>,
+) -> Option<ZonePlan> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let (mut timers, limits) = (transfer.timers, transfer.limits);
     let mut notify_from = Vec::new();
+    let mut ixfr = true;
+    let mut inherited = Inherited::default();
     let primaries = match &entry.node.value {
         Value::Table(_) => {
             let fields = Fields::new(reader, &entry.node, &schema::ZONE, &place)?;
             timers = read_timers(reader, &fields, timers, &place);
-            let source = fields.read(reader, "source_address", Reader::source_address);
+            inherited.source = fields.read(reader, "source_address", Reader::source_address);
+            inherited.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node));
+            ixfr = fields.read(reader, "ixfr", Reader::boolean).unwrap_or(ixfr);
             let wanted = "a list of addresses such as [\"192.0.2.1\"]";
             let host =
                 |r: &mut Reader<'_>, key: &str, node: &Node| r.bare_address(key, node, "the address of one host");
             let hosts = fields.read(reader, "notify_from", |r, key, node| r.list(key, node, wanted, host));
             notify_from = hosts.unwrap_or_default();
+            secondaries.admit(reader, &zone, Some(&fields), &place, true);
             if fields.lacks("primaries") {
                 reader.error(entry.key_at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
             }
-            fields.read(reader, "primaries", |r, key, node| read_primaries(r, &place, key, node, source))
+            fields.read(reader, "primaries", |r, key, node| read_primaries(r, keys, &place, key, node, &inherited))
         }
-        _ => read_primaries(reader, &place, &entry.key, &entry.node, None),
+        _ => {
+            secondaries.admit(reader, &zone, None, &place, true);
+            read_primaries(reader, keys, &place, &entry.key, &entry.node, &inherited)
+        }
     }?;
-    Some(ZonePlan { zone, primaries, notify_from, timers, limits })
+    Some(ZonePlan { zone, primaries, notify_from, ixfr, timers, limits })
 }
 
 /// Reads one primary or a list of them.
 fn read_primaries(
     reader: &mut Reader<'_>,
+    keys: &Keys,
     place: &str,
     key: &str,
     node: &Node,
-    source: Option<IpAddr>,
+    inherited: &Inherited,
 ) -> Option<Vec<PrimaryPlan>> {
     let single = std::slice::from_ref(node);
     let items = match &node.value {
@@ -224,7 +248,8 @@ fn read_primaries(
     };
     let mut primaries: Vec<PrimaryPlan> = Vec::new();
     for item in items {
-        let Some(primary) = read_primary(reader, place, key, item, source) else { continue };
+        let Some(peer) = read_peer(reader, keys, &PRIMARY, place, key, item, inherited) else { continue };
+        let primary = PrimaryPlan { address: peer.address, source: peer.source, key: peer.key };
         if primaries.iter().any(|other| other.address == primary.address) {
             reader.error(item.at, format!("{place} lists primary {} twice; remove one", primary.address));
             continue;
@@ -236,49 +261,6 @@ fn read_primaries(
         primaries.push(primary);
     }
     (!primaries.is_empty()).then_some(primaries)
-}
-
-/// Reads one primary as text or table.
-fn read_primary(
-    reader: &mut Reader<'_>,
-    place: &str,
-    key: &str,
-    node: &Node,
-    inherited: Option<IpAddr>,
-) -> Option<PrimaryPlan> {
-    let (address_node, own) = match &node.value {
-        Value::Table(_) => {
-            let fields = Fields::new(reader, node, &schema::PRIMARY, &format!("a primary of {place}"))?;
-            let own = fields.read(reader, "source_address", Reader::source_address);
-            if fields.lacks("address") {
-                reader.error(node.at, format!("a primary of {place} has no \"address\"; write address = \"ADDRESS\""));
-            }
-            (&fields.entry("address")?.node, own)
-        }
-        _ => (node, None),
-    };
-    let address = reader.address(key, address_node, DNS_PORT)?;
-    let (ip, at) = (address.ip(), address_node.at);
-    if ip.is_unspecified() || ip.is_multicast() {
-        reader.error(at, format!("{ip} cannot be a primary; write the address of one server"));
-        return None;
-    }
-    if address.port() == 0 {
-        reader.error(at, format!("port 0 of primary {ip} reaches nothing; write another port, or none for {DNS_PORT}"));
-        return None;
-    }
-    let source = own.or(inherited);
-    if let Some(source) = source.filter(|source| source.is_ipv4() != address.is_ipv4()) {
-        let (wanted, given) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
-        reader.error(
-            at,
-            format!(
-                "source_address {source} is {given}, primary {ip} is {wanted}; write an {wanted} source_address for it"
-            ),
-        );
-        return None;
-    }
-    Some(PrimaryPlan { address, source })
 }
 
 //--- Names as keys ---

@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serve::BindError;
 use crate::serve::http::{HttpListener, readiness};
-use crate::serve::notify::Reception;
+use crate::serve::respond::Responder;
 use crate::serve::stream::{StreamContext, StreamListener};
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 /// The sockets in service, by the address that the configuration names.
 pub struct Listeners {
     publisher: Arc<Publisher>,
-    notify: Arc<Reception>,
+    responder: Arc<Responder>,
     metrics: Arc<Metrics>,
     streams: Arc<StreamContext>,
     udp_threads: usize,
@@ -53,11 +53,16 @@ pub struct Bound {
 
 impl Listeners {
     /// Starts without any socket.
-    pub fn new(config: &Config, publisher: Arc<Publisher>, notify: Arc<Reception>, metrics: Arc<Metrics>) -> Listeners {
-        let streams = StreamContext::new(&config.listen, publisher.clone(), notify.clone(), metrics.clone());
+    pub fn new(
+        config: &Config,
+        publisher: Arc<Publisher>,
+        responder: Arc<Responder>,
+        metrics: Arc<Metrics>,
+    ) -> Listeners {
+        let streams = StreamContext::new(&config.listen, publisher.clone(), responder.clone(), metrics.clone());
         Listeners {
             publisher,
-            notify,
+            responder,
             metrics,
             streams,
             udp_threads: 0,
@@ -132,7 +137,7 @@ impl Listeners {
         self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
         let mut result = Ok(());
         for (address, (mut udp, mut stream)) in bound.sockets.dns {
-            result = result.and(udp.start(config.listen.udp_threads, &self.publisher, &self.notify, &self.metrics));
+            result = result.and(udp.start(config.listen.udp_threads, &self.publisher, &self.responder, &self.metrics));
             result = result.and(stream.start(&self.streams));
             self.sockets.dns.insert(address, (udp, stream));
         }
@@ -188,7 +193,7 @@ impl Listeners {
             let mut result = Ok(());
             for (address, (udp, stream)) in std::mem::take(&mut self.sockets.dns) {
                 let mut udp = udp.restart();
-                result = result.and(udp.start(threads, &self.publisher, &self.notify, &self.metrics));
+                result = result.and(udp.start(threads, &self.publisher, &self.responder, &self.metrics));
                 self.sockets.dns.insert(address, (udp, stream));
             }
             result

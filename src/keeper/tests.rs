@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::merge::tests::plan;
+use crate::merge::{OnExpire, RegionPlan};
 use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
@@ -22,7 +23,7 @@ struct Bench {
 impl Bench {
     fn new(zones: &[&str], regions: Vec<RegionPlan>) -> Bench {
         let publisher = Arc::new(Publisher::default());
-        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new())), publisher };
+        let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None), publisher };
         bench.plan(zones, regions);
         bench
     }
@@ -31,7 +32,7 @@ impl Bench {
         let (sender, mut changes) = oneshot::channel();
         let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
         let zones = zones.iter().map(|zone| (name(zone), lifetime)).collect();
-        let plan = Plan { identity: Identity::default(), zones, regions };
+        let plan = Box::new(Plan { zones, regions, ..Plan::default() });
         self.keeper.handle(Vec::new(), vec![Command::Plan(plan, sender)]);
         changes.try_recv().unwrap()
     }
@@ -208,4 +209,152 @@ fn news_of_a_zone_that_is_gone_is_dropped() {
     let update = Update { zone: name("w9.x"), change: Change::Current, refreshed: Instant::now(), published: None };
     bench.keeper.handle(vec![update], Vec::new());
     assert!(bench.publisher.load().get(&name("w9.x")).is_none());
+}
+
+#[test]
+fn versions_of_zones_and_regions_are_linked_by_their_history() {
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
+    let version = |bench: &Bench, zone: &str| bench.publisher.load().get(&name(zone)).unwrap().zone.clone().unwrap();
+    let before = [version(&bench, "w1.x"), version(&bench, "w.x")];
+    bench.load("w1.x.", "@ 30 SOA 2\nweb 30 A 192.0.2.3\nnew 30 A 192.0.2.4", ZERO);
+    bench.load("w1.x.", "@ 30 SOA 3\nweb 30 A 192.0.2.3", ZERO);
+    for (old, steps) in before.iter().zip([2, 2]) {
+        let published = bench.publisher.load();
+        let served = published.get(&old.origin).unwrap();
+        let soa = old.soa_rrset().rdatas().next().unwrap();
+        let way = served.history.since(soa).unwrap();
+        assert_eq!(way.len(), steps);
+        let end = way.iter().fold((**old).clone(), |zone, delta| delta.apply(&zone).unwrap());
+        assert_eq!(&end, &**served.zone.as_ref().unwrap());
+    }
+    // A serial that falls cannot be followed by a secondary of the zone; the region's rises on.
+    bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.3", ZERO);
+    let published = bench.publisher.load();
+    assert!(published.get(&name("w1.x")).unwrap().history.is_empty());
+    assert_eq!(published.get(&name("w.x")).unwrap().history.len(), 3 + 1);
+}
+
+#[test]
+fn serials_that_move_too_far_are_followed_in_two_steps() {
+    let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
+    let update = |bench: &Bench, zone: &str, serial: u32| {
+        let base = bench.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
+        let loaded = Box::new(load(zone, &format!("@ 30 SOA {serial}\na 30 A 192.0.2.1"), base.as_deref()));
+        Update { zone: name(zone), change: Change::Load { loaded, base }, refreshed: Instant::now(), published: None }
+    };
+    let serial = |bench: &Bench| bench.publisher.load().get(&name("w.x")).unwrap().zone.as_ref().unwrap().soa.serial;
+    let both = |bench: &mut Bench, number: u32| {
+        let updates = ["w1.x.", "w2.x."].map(|zone| update(bench, zone, number));
+        bench.keeper.handle(updates.into(), Vec::new());
+    };
+    both(&mut bench, 5);
+    assert_eq!(serial(&bench), Serial(10));
+    let far = 5 + (1 << 30) + 7;
+    both(&mut bench, far);
+    let half_way = Serial(10).advance(serial::LONGEST_STEP);
+    assert_eq!(serial(&bench), half_way);
+    // What changes meanwhile is published one further.
+    let next = update(&bench, "w1.x.", far + 1);
+    bench.keeper.handle(vec![next], Vec::new());
+    assert_eq!(serial(&bench), half_way.advance(1));
+    let later = Instant::now() + Duration::from_secs(91);
+    assert!(bench.keeper.merge(&HashMap::new(), later));
+    bench.keeper.settle_regions(later);
+    bench.keeper.publish();
+    let sum = Serial(far).advance(far + 1);
+    assert_eq!((serial(&bench), bench.keeper.regions[&name("w.x")].region.drift), (sum, 0));
+    assert!(sum.newer_than(half_way.advance(1)));
+    assert!(!bench.keeper.merge(&HashMap::new(), later), "that is all");
+}
+
+#[test]
+fn what_an_earlier_run_left_is_served_at_once() {
+    let zone = |origin: &str, lines: &str| Arc::new(load(origin, lines, None).zone);
+    let now = SystemTime::now();
+    let restored = |zone: Arc<Zone>, age: u64| {
+        (zone.origin.clone(), Restored { zone, refreshed: now - Duration::from_secs(age), history: Vec::new() })
+    };
+    let publisher = Arc::new(Publisher::default());
+    let mut keeper = Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None);
+    keeper.seen_serials.insert(name("w.x"), (Serial(700), 693));
+    let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+    let (done, _changes) = oneshot::channel();
+    let plan = Plan {
+        zones: ["w1.x", "w2.x"].map(|zone| (name(zone), lifetime)).into(),
+        regions: vec![region("w.x", &["w1.x", "w2.x"])],
+        restored: [
+            restored(zone("w1.x.", "@ 30 SOA 7\nweb 30 A 192.0.2.1"), 60),
+            restored(zone("w2.x.", "@ 30 SOA 9\nweb 30 A 192.0.2.2"), 2_592_001),
+        ]
+        .into(),
+        ..Plan::default()
+    };
+    keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
+    let bench = Bench { keeper, publisher };
+    assert_eq!((bench.state("w1.x"), bench.state("w2.x"), bench.state("w.x")), (State::Ok, State::Expired, State::Ok));
+    assert_eq!((bench.ask("web.w1.x"), bench.ask("web.w2.x"), bench.ask("web.w.x")), ((0, 1), (2, 0), (0, 1)));
+    // The same members as before give the same serial as before, drift included.
+    let kept = &bench.keeper.regions[&name("w.x")].region;
+    assert_eq!((kept.zone.as_ref().unwrap().soa.serial, kept.drift), (Serial(700), 693));
+}
+
+#[test]
+fn the_catalog_lists_everything_and_its_serial_moves_with_the_list() {
+    let publisher = Arc::new(Publisher::default());
+    let mut bench = Bench { keeper: Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None), publisher };
+    let mut plan = |zones: &[&str]| {
+        let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+        let (done, _changes) = oneshot::channel();
+        let plan = Plan {
+            zones: zones.iter().map(|zone| (name(zone), lifetime)).collect(),
+            regions: vec![region("w.x", &["w1.x"])],
+            catalog: Some(CatalogPlan { origin: name("c.x"), server_name: name("ns.x") }),
+            ..Plan::default()
+        };
+        bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
+        bench.publisher.load().get(&name("c.x")).unwrap().clone()
+    };
+    let members = |served: &Served| format!("{:?}", served.zone.as_ref().unwrap()).matches(" PTR ").count();
+    let serial = |served: &Served| served.zone.as_ref().unwrap().soa.serial;
+    let first = plan(&["w1.x", "w2.x"]);
+    assert_eq!((first.state, members(&first)), (State::Ok, 3));
+    let same = plan(&["w2.x", "w1.x"]);
+    assert_eq!(serial(&same), serial(&first));
+    let fewer = plan(&["w1.x"]);
+    assert_eq!((members(&fewer), fewer.history.len()), (2, 1));
+    assert!(serial(&fewer).newer_than(serial(&first)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_change_is_published_at_once_and_the_next_after_a_while() {
+    let hold_down = Duration::from_secs(1);
+    let publisher = Arc::new(Publisher::default());
+    let handle = start(publisher.clone(), Arc::new(Metrics::new()), None);
+    let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+    let zones = ["w1.x", "w2.x", "w3.x"];
+    let (done, planned) = oneshot::channel();
+    let plan = Plan { zones: zones.iter().map(|zone| (name(zone), lifetime)).collect(), hold_down, ..Plan::default() };
+    handle.commands.send(Command::Plan(Box::new(plan), done)).await.unwrap();
+    planned.await.unwrap();
+    tokio::time::sleep(hold_down).await;
+    let send = |zone: &str| {
+        let loaded = Box::new(load(&format!("{zone}."), "@ 30 SOA 7\na 30 A 192.0.2.1", None));
+        let (published, done) = oneshot::channel();
+        let change = Change::Load { loaded, base: None };
+        let update = Update { zone: name(zone), change, refreshed: Instant::now(), published: Some(published) };
+        handle.updates.try_send(update).unwrap();
+        done
+    };
+    let generation = || publisher.load().generation;
+    let before = generation();
+    let begun = Instant::now();
+    send(zones[0]).await.unwrap();
+    assert!(begun.elapsed() < hold_down, "held for {:?} without a reason", begun.elapsed());
+    let (second, third) = (send(zones[1]), send(zones[2]));
+    second.await.unwrap();
+    third.await.unwrap();
+    assert!(begun.elapsed() >= hold_down);
+    assert_eq!(generation(), before + 2, "the two that waited are one publication");
 }

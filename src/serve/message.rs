@@ -17,7 +17,7 @@ pub const MAX_UDP_BYTES: usize = 1232;
 /// The largest response over UDP without EDNS, and what a smaller EDNS size means (RFC 6891 section 6.2.3).
 pub const MIN_UDP_BYTES: usize = 512;
 /// Positions beyond this cannot be pointed to (RFC 1035 section 4.1.4).
-const POINTER_LIMIT: usize = 0x4000;
+pub const POINTER_LIMIT: usize = 0x4000;
 
 /// Response codes (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6891 section 9).
 pub mod rcode {
@@ -36,6 +36,7 @@ pub mod rcode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendedError {
     NotReady = 14,
+    Prohibited = 18,
     NotAuthoritative = 20,
     InvalidData = 24,
 }
@@ -57,7 +58,7 @@ const OPTION_NSID: u16 = 3;
 /// EDNS option Extended DNS Error (RFC 8914).
 const OPTION_EDE: u16 = 15;
 /// An OPT record without options.
-const OPT_BYTES: usize = 11;
+pub const OPT_BYTES: usize = 11;
 /// An extended error without text.
 const EDE_BYTES: usize = 6;
 
@@ -82,12 +83,15 @@ pub struct Edns {
 }
 
 /// A request as far as it could be read.
+#[derive(Clone)]
 pub struct Request {
     pub id: u16,
     pub opcode: u8,
     recursion_desired: bool,
     pub question: Option<Question>,
     pub edns: Option<Edns>,
+    /// Whether there is a TSIG record (RFC 8945), which this module knows nothing more of.
+    pub signed: bool,
     /// What to answer at once, if not `NOERROR`.
     pub rcode: u16,
 }
@@ -108,6 +112,7 @@ impl Request {
             recursion_desired: flags & FLAG_RD != 0,
             question: None,
             edns: None,
+            signed: false,
             rcode: rcode::NOERROR,
         };
         if !matches!(request.opcode, OPCODE_QUERY | OPCODE_NOTIFY) {
@@ -148,9 +153,25 @@ impl Request {
                 }
                 self.edns = Some(read_opt(class, ttl, &message[start..start + length])?);
             }
+            self.signed |= rtype == rtype::TSIG;
             position = start + length;
         }
         Some(())
+    }
+
+    /// The header of a response: flags as given, counts of answer, authority and additional section.
+    pub fn response_header(&self, rcode: u16, flags: ResponseFlags, counts: [u16; 3]) -> [u8; HEADER_BYTES] {
+        let mut bits = FLAG_QR | u16::from(self.opcode) << 11 | rcode & 15;
+        bits |= if flags.authoritative { FLAG_AA } else { 0 };
+        bits |= if flags.truncated { FLAG_TC } else { 0 };
+        // RFC 8906 section 3.1.4: with an unknown opcode no flag has a known meaning.
+        bits |= if self.recursion_desired && self.opcode == OPCODE_QUERY { FLAG_RD } else { 0 };
+        let questions = u16::from(self.question.is_some());
+        let mut header = [0; HEADER_BYTES];
+        for (index, field) in [self.id, bits, questions, counts[0], counts[1], counts[2]].into_iter().enumerate() {
+            header[2 * index..2 * index + 2].copy_from_slice(&field.to_be_bytes());
+        }
+        header
     }
 
     /// The largest response the client takes.
@@ -161,6 +182,25 @@ impl Request {
             (true, Some(edns)) => usize::from(edns.payload).clamp(MIN_UDP_BYTES, MAX_UDP_BYTES),
         }
     }
+}
+
+impl Edns {
+    /// The OPT record of a response up to its options, which come to a number of bytes: owner root, type OPT, our payload
+    /// size; extended response code, version 0, DO as asked (RFC 3225).
+    pub fn response_opt(&self, rcode: u16, options: usize) -> [u8; OPT_BYTES] {
+        let [kind, payload, options] =
+            [rtype::OPT, MAX_UDP_BYTES as u16, options as u16].map(|number| number.to_be_bytes());
+        let dnssec_ok = if self.dnssec_ok { 0x80 } else { 0 };
+        let extended = (rcode >> 4) as u8;
+        [0, kind[0], kind[1], payload[0], payload[1], extended, 0, dnssec_ok, 0, options[0], options[1]]
+    }
+}
+
+/// What the header of a response says beside its code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFlags {
+    pub authoritative: bool,
+    pub truncated: bool,
 }
 
 /// Reads an OPT record; `None` when an option goes beyond it.
@@ -218,7 +258,8 @@ impl<'a> Writer<'a> {
             Some(edns) => OPT_BYTES + if edns.nsid { 4 + nsid.len() } else { 0 },
             None => 0,
         };
-        let limit = limit.min(out.len()) - opt;
+        // A signature may leave less room than that: then there is none for records.
+        let limit = limit.min(out.len()).saturating_sub(opt);
         let mut writer = Writer {
             out,
             position: HEADER_BYTES,
@@ -355,12 +396,7 @@ impl<'a> Writer<'a> {
             let mut options = 0;
             options += if edns.nsid { 4 + nsid.len() } else { 0 };
             options += if self.extended.is_some() { EDE_BYTES } else { 0 };
-            // Owner root, type OPT, our payload size; extended response code, version 0, DO as asked (RFC 3225).
-            self.put(&[0]);
-            self.put(&rtype::OPT.to_be_bytes());
-            self.put(&(MAX_UDP_BYTES as u16).to_be_bytes());
-            self.put(&[(rcode >> 4) as u8, 0, if edns.dnssec_ok { 0x80 } else { 0 }, 0]);
-            self.put(&(options as u16).to_be_bytes());
+            self.put(&edns.response_opt(rcode, options));
             if edns.nsid {
                 self.put(&OPTION_NSID.to_be_bytes());
                 self.put(&(nsid.len() as u16).to_be_bytes());
@@ -372,16 +408,9 @@ impl<'a> Writer<'a> {
                 self.put(&(error as u16).to_be_bytes());
             }
         }
-        let mut flags = FLAG_QR | u16::from(request.opcode) << 11 | rcode & 15;
-        flags |= if self.authoritative { FLAG_AA } else { 0 };
-        flags |= if self.truncated { FLAG_TC } else { 0 };
-        // RFC 8906 section 3.1.4: with an unknown opcode no flag has a known meaning.
-        flags |= if request.recursion_desired && request.opcode == OPCODE_QUERY { FLAG_RD } else { 0 };
-        let questions = u16::from(request.question.is_some());
-        let header = [request.id, flags, questions, self.counts[0], self.counts[1], additional];
-        for (index, field) in header.iter().enumerate() {
-            self.out[2 * index..2 * index + 2].copy_from_slice(&field.to_be_bytes());
-        }
+        let flags = ResponseFlags { authoritative: self.authoritative, truncated: self.truncated };
+        let header = request.response_header(rcode, flags, [self.counts[0], self.counts[1], additional]);
+        self.out[..HEADER_BYTES].copy_from_slice(&header);
         self.position
     }
 }

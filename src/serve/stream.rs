@@ -6,14 +6,21 @@
 //! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2). When a listener is taken away, its
 //! connections are answered for [`DRAIN`] more, so that requests on their way are not lost.
 //!
+//! A zone transfer is written message by message, each when the client has taken the one before, so that it costs one
+//! message of memory. It holds up the requests behind it on the same connection and nothing else; a client that does not
+//! take a message within the idle timeout is let go. Only [`MAX_TRANSFERS`] run at once; one more waits a moment for its turn
+//! and then gets SERVFAIL, as from BIND, and comes again.
+//!
 //! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
 
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
-use crate::serve::answer::answer;
-use crate::serve::notify::{Reception, is_notify};
+use crate::serve::message::rcode;
+use crate::serve::respond::{Asked, Outbound, Outcome, Responder};
 use crate::serve::udp::{DRAIN, new_socket};
+use crate::serve::xfr::{Oversized, Refusal, Sent};
+use crate::tsig::Signer;
 use arc_swap::ArcSwap;
 use socket2::{Protocol, Type};
 use std::collections::HashMap;
@@ -24,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -34,6 +41,11 @@ const BACKLOG: i32 = 1024;
 const BURST_BYTES: usize = 64 << 10;
 /// Read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
+
+/// Transfers under way at once. Each costs a buffer of 64 KiB, and time to compose; more at once would not be faster.
+pub const MAX_TRANSFERS: usize = 32;
+/// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
+const TURN: Duration = Duration::from_secs(2);
 
 /// Opens a TCP socket that takes connections; for tokio, but outside of it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -49,12 +61,14 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// What all connections share.
 pub struct StreamContext {
     publisher: Arc<Publisher>,
-    notify: Arc<Reception>,
+    responder: Arc<Responder>,
     metrics: Arc<Metrics>,
     counters: Arc<QueryCounters>,
     limits: ArcSwap<Limits>,
     open: Mutex<Open>,
     rotation: AtomicU32,
+    /// Transfers that may begin.
+    turns: Semaphore,
 }
 
 /// Connections that are counted in.
@@ -95,17 +109,18 @@ impl StreamContext {
     pub fn new(
         plan: &ListenPlan,
         publisher: Arc<Publisher>,
-        notify: Arc<Reception>,
+        responder: Arc<Responder>,
         metrics: Arc<Metrics>,
     ) -> Arc<StreamContext> {
         Arc::new(StreamContext {
             publisher,
-            notify,
+            responder,
             counters: metrics.query_counters(),
             metrics,
             limits: ArcSwap::new(Limits::from_plan(plan)),
             open: Mutex::default(),
             rotation: AtomicU32::default(),
+            turns: Semaphore::new(MAX_TRANSFERS),
         })
     }
 
@@ -240,15 +255,22 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
     let mut last_request = Instant::now();
     loop {
         let idle = context.limits.load().idle;
-        let (output, complete) = answer_frames(&mut input, context, admission.address);
+        let Burst { output, complete, transfer } = answer_frames(&mut input, context, admission.address);
         if complete {
             last_request = Instant::now();
         }
-        if !output.is_empty() {
-            match timeout(idle, stream.write_all(&output)).await {
-                Ok(Ok(())) => continue,
-                _ => return,
+        if !output.is_empty() && !write(&mut stream, &output, idle).await {
+            return;
+        }
+        if let Some(outbound) = transfer {
+            if !send(&mut stream, *outbound, context, admission.address).await {
+                return;
             }
+            last_request = Instant::now();
+            continue;
+        }
+        if !output.is_empty() {
+            continue;
         }
         let silent_until = last_request + idle;
         let until = leave_by.map_or(silent_until, |at| silent_until.min(at));
@@ -266,65 +288,104 @@ async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Rec
     }
 }
 
-/// Answers the complete frames in `input`, up to a burst's worth, and removes them. Returns the answers and whether
-/// there was a complete frame.
-fn answer_frames(input: &mut Vec<u8>, context: &StreamContext, peer: IpAddr) -> (Vec<u8>, bool) {
-    let mut output = Vec::new();
+/// Writes octets, unless the client does not take them in time; whether it did.
+async fn write(stream: &mut TcpStream, octets: &[u8], patience: Duration) -> bool {
+    matches!(timeout(patience, stream.write_all(octets)).await, Ok(Ok(())))
+}
+
+/// What came of the frames that were there.
+struct Burst {
+    output: Vec<u8>,
+    /// Whether there was a complete frame.
+    complete: bool,
+    /// The transfer that the last of them asks for, to be sent behind the output.
+    transfer: Option<Box<Outbound>>,
+}
+
+/// Answers the complete frames in `input`, up to a burst's worth or a transfer, and removes them.
+fn answer_frames(input: &mut Vec<u8>, context: &StreamContext, peer: IpAddr) -> Burst {
+    let mut burst = Burst { output: Vec::new(), complete: false, transfer: None };
     let mut scratch = Vec::new();
     let mut start = 0;
-    while output.len() < BURST_BYTES
+    while burst.output.len() < BURST_BYTES
+        && burst.transfer.is_none()
         && let Some(head) = input.get(start..start + 2)
         && let length = usize::from(u16::from_be_bytes([head[0], head[1]]))
-        && let Some(request) = input.get(start + 2..start + 2 + length)
+        && let Some(message) = input.get(start + 2..start + 2 + length)
     {
         scratch.resize(usize::from(u16::MAX), 0);
         let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
-        let response = if is_notify(request) {
-            context.notify.receive(request, peer, &mut scratch)
-        } else {
-            answer(&context.publisher.load(), request, false, rotation, &mut scratch)
-        };
-        match response {
-            Some(response) => {
+        let asked = Asked { message, peer, datagram: false, rotation };
+        match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
+            Outcome::Response(response) => {
                 context.counters.count_shared(Transport::Tcp, response.rcode, response.truncated);
-                output.extend_from_slice(&(response.length as u16).to_be_bytes());
-                output.extend_from_slice(&scratch[..response.length]);
+                burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
+                burst.output.extend_from_slice(&scratch[..response.length]);
             }
-            None => context.counters.count_dropped_shared(request),
+            Outcome::Transfer(outbound) => burst.transfer = Some(outbound),
+            Outcome::Nothing => context.counters.count_dropped_shared(message),
         }
         start += 2 + length;
+        burst.complete = true;
     }
     input.drain(..start);
     if input.is_empty() {
         // One long frame must not hold its room for the rest of the connection.
         input.shrink_to(READ_BYTES);
     }
-    (output, start > 0)
+    burst
+}
+
+//--- Transfers ---
+
+/// Sends a transfer when it is its turn. False when the connection is of no more use.
+async fn send(stream: &mut TcpStream, mut outbound: Outbound, context: &StreamContext, peer: IpAddr) -> bool {
+    // Length and message.
+    let mut frame = vec![0; 2 + usize::from(u16::MAX)];
+    let zone = outbound.transfer.zone.origin.to_string();
+    let kind = outbound.transfer.kind;
+    let Ok(Ok(_turn)) = timeout(TURN, context.turns.acquire()).await else {
+        context.responder.count(&zone, kind, Refusal::Busy.label());
+        tracing::warn!(zone, %peer, kind = kind.label(), most = MAX_TRANSFERS, "too many transfers at once");
+        let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
+        context.counters.count_shared(Transport::Tcp, response.rcode, false);
+        frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
+        return write(stream, &frame[..2 + response.length], context.limits.load().idle).await;
+    };
+    let started = Instant::now();
+    let Outbound { transfer, mut signer } = outbound;
+    context.counters.count_shared(Transport::Tcp, rcode::NOERROR, false);
+    let mut messages = transfer.messages();
+    let mut octets = 0;
+    let result = loop {
+        let reserve = signer.as_ref().map_or(0, Signer::overhead);
+        let composed = match messages.compose(&mut frame[2..], reserve) {
+            None => break "ok",
+            Some(Ok(length)) => match &mut signer {
+                Some(signer) => signer.sign(&mut frame[2..], length, context.responder.now()),
+                None => Some(length),
+            },
+            Some(Err(Oversized)) => None,
+        };
+        // Nothing but the end of the connection can tell the client now.
+        let Some(length) = composed else { break "oversized" };
+        frame[..2].copy_from_slice(&(length as u16).to_be_bytes());
+        if !write(stream, &frame[..2 + length], context.limits.load().idle).await {
+            break "aborted";
+        }
+        octets += length;
+        // A client that takes everything at once must not keep others from their turn.
+        tokio::task::yield_now().await;
+    };
+    context.responder.count(&zone, kind, result);
+    let Sent { messages, records } = messages.sent;
+    let (key, ms) = (signer.map(|signer| signer.key().to_string()), started.elapsed().as_millis());
+    let (from, serial) = (transfer.from.map(|from| from.0), transfer.zone.soa.serial.0);
+    tracing::info!(
+        zone, %peer, key, kind = kind.label(), from, serial, messages, records, bytes = octets, ms, result, "transfer out"
+    );
+    result == "ok"
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// On one thread the accepting task runs only when it is waited for, so nothing here is by luck.
-    #[tokio::test(flavor = "current_thread")]
-    async fn an_ended_listener_has_given_its_address_back() {
-        let plan = ListenPlan {
-            dns: Vec::new(),
-            udp_threads: 1,
-            tcp_connections: 10,
-            tcp_connections_per_client: 10,
-            tcp_idle_timeout: Duration::from_secs(1),
-            tls: None,
-        };
-        let metrics = Arc::new(Metrics::new());
-        let (notify, _changed) = Reception::new(metrics.clone());
-        let context = StreamContext::new(&plan, Arc::default(), notify, metrics);
-        let mut listener = StreamListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let address = listener.address();
-        listener.start(&context).unwrap();
-        assert_eq!(StreamListener::bind(address).map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        listener.end().await;
-        StreamListener::bind(address).expect("the address is free");
-    }
-}
+mod tests;

@@ -7,13 +7,15 @@
 //! A listener that is taken away answers what its socket still holds before it closes, but not for longer than
 //! [`DRAIN`]: a flood must not keep a reload or the end of the server waiting.
 //!
+//! A request and its response are dealt with by [`Responder`], which knows nothing of sockets.
+//!
 //! Cost: two system calls a batch, no allocation, no lock.
 
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
-use crate::serve::answer::{Response, answer};
+use crate::serve::answer::Response;
 use crate::serve::message::MAX_UDP_BYTES;
-use crate::serve::notify::{Reception, is_notify};
+use crate::serve::respond::{Asked, Outcome, Responder};
 use arc_swap::{ArcSwap, Cache};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -85,7 +87,7 @@ impl UdpListener {
         &mut self,
         threads: usize,
         publisher: &Arc<Publisher>,
-        notify: &Arc<Reception>,
+        responder: &Arc<Responder>,
         metrics: &Metrics,
     ) -> io::Result<()> {
         for index in 0..threads {
@@ -93,7 +95,7 @@ impl UdpListener {
                 socket: self.socket.clone(),
                 leave_by: self.leave_by.clone(),
                 publisher: publisher.clone(),
-                notify: notify.clone(),
+                responder: responder.clone(),
                 counters: metrics.query_counters(),
             };
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
@@ -130,7 +132,7 @@ struct Worker {
     socket: Arc<UdpSocket>,
     leave_by: Arc<OnceLock<Instant>>,
     publisher: Arc<Publisher>,
-    notify: Arc<Reception>,
+    responder: Arc<Responder>,
     counters: Arc<QueryCounters>,
 }
 
@@ -172,10 +174,11 @@ impl Worker {
             for index in 0..received {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |request, peer, out| {
-                    let announcer = is_notify(request).then(|| address_of(peer)).flatten();
-                    let response = match announcer {
-                        Some(announcer) => self.notify.receive(request, announcer, out),
-                        None => answer(published, request, true, rotation, out),
+                    let asked = Asked { message: request, peer: address_of(peer), datagram: true, rotation };
+                    let response = match self.responder.respond(published, asked, out) {
+                        Outcome::Response(response) => Some(response),
+                        // Over UDP there are no transfers.
+                        Outcome::Nothing | Outcome::Transfer(_) => None,
                     };
                     match response {
                         Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),
@@ -311,15 +314,14 @@ impl Batch {
     }
 }
 
-/// The address in a socket address that the kernel wrote.
-fn address_of(peer: &libc::sockaddr_storage) -> Option<IpAddr> {
+/// The address in a socket address that the kernel wrote, of the family of one of our sockets.
+fn address_of(peer: &libc::sockaddr_storage) -> IpAddr {
     // SAFETY: the family tells which structure it is, and the storage has room and alignment for each.
     unsafe {
         let peer = std::ptr::from_ref(peer);
         match libc::c_int::from((*peer).ss_family) {
-            libc::AF_INET => Some(IpAddr::from((*peer.cast::<libc::sockaddr_in>()).sin_addr.s_addr.to_ne_bytes())),
-            libc::AF_INET6 => Some(IpAddr::from((*peer.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr)),
-            _ => None,
+            libc::AF_INET6 => IpAddr::from((*peer.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr),
+            _ => IpAddr::from((*peer.cast::<libc::sockaddr_in>()).sin_addr.s_addr.to_ne_bytes()),
         }
     }
 }

@@ -5,6 +5,7 @@
 use crate::name::NameError;
 use crate::rr::{RdataError, TypeName};
 use crate::serial::Serial;
+use crate::tsig::TsigError;
 use crate::zone::ZoneError;
 use std::io;
 use std::net::IpAddr;
@@ -58,6 +59,16 @@ pub enum TransferError {
         "the closing SOA differs from the opening one, the zone changed while it was sent: serial {first}, then {last}"
     )]
     ClosingSoa { first: Serial, last: Serial },
+    #[error("the differences begin at serial {theirs}, not at ours, {ours}")]
+    OtherBase { ours: Serial, theirs: Serial },
+    #[error("a step of the differences leads from serial {from} to {to}, which is not newer")]
+    Step { from: Serial, to: Serial },
+    #[error("a step of the differences ends at serial {end}, and the next begins at {begin}")]
+    Gap { end: Serial, begin: Serial },
+    #[error(
+        "a record was removed that the primary had sent more than once; only a full transfer tells whether it is gone"
+    )]
+    Copies,
     #[error("slower than {0} bytes a second")]
     Slow(u64),
     #[error("longer than max_bytes = {0}")]
@@ -68,6 +79,8 @@ pub enum TransferError {
     TooManyMessages(u64),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
     Regressed { ours: Serial, theirs: Serial },
+    #[error("the response cannot be trusted: {0}")]
+    Tsig(#[from] TsigError),
     #[error("the poll failed: {0}")]
     Poll(Box<str>),
     #[error("the program is stopping")]
@@ -98,11 +111,15 @@ impl TransferError {
             TransferError::Id => "id",
             TransferError::Question => "question",
             TransferError::ClosingSoa { .. } => "closing_soa",
+            TransferError::OtherBase { .. } => "ixfr_base",
+            TransferError::Step { .. } | TransferError::Gap { .. } => "ixfr_steps",
+            TransferError::Copies => "ixfr_copies",
             TransferError::Slow(_) => "slow",
             TransferError::TooLarge(_) => "too_large",
             TransferError::TooManyRecords(_) => "too_many_records",
             TransferError::TooManyMessages(_) => "too_many_messages",
             TransferError::Regressed { .. } => "regressed",
+            TransferError::Tsig(error) => error.reason(),
             TransferError::Poll(_) => "poll",
             TransferError::Stopped => "stopped",
         }

@@ -8,12 +8,11 @@
 //! that fails does not fail twice at the same place, and a zone whose instances come and go must not be held for
 //! ever because one of them did. A transfer that is suspicious and does not agree takes the held one's place.
 //!
-//! Cost: counting names is O(names), done off the tasks' threads; judging is O(1).
+//! Cost: O(1); versions know how many names they have.
 
 use crate::serial::Serial;
 use crate::source::WakeKind;
 use crate::transfer::plan::Limits;
-use crate::zone::Zone;
 use tokio::time::Instant;
 
 /// Fewer names than these may always go; small zones change by large shares.
@@ -43,11 +42,6 @@ pub enum Verdict {
 #[derive(Default)]
 pub struct Guard {
     held: Option<Held>,
-}
-
-/// Number of names that hold records. O(names)
-pub fn count_names(zone: &Zone) -> u64 {
-    zone.iter().filter(|(_, node)| !node.rrsets.is_empty()).count() as u64
 }
 
 /// Whether the change from one number of names to another needs a second opinion.

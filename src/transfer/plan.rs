@@ -1,15 +1,19 @@
 //! How zones are to be transferred: the plan that the configuration makes and the tasks follow.
 
 use crate::name::Name;
+use crate::tsig::Key;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One primary of a zone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimaryPlan {
     pub address: SocketAddr,
     /// Local address that polls and transfers come from; CNS knows its secondaries by it.
     pub source: Option<IpAddr>,
+    /// Signs what we ask and checks what comes back.
+    pub key: Option<Arc<Key>>,
 }
 
 /// Bounds on the timers that a zone's SOA asks for.
@@ -81,6 +85,8 @@ pub struct ZonePlan {
     pub primaries: Vec<PrimaryPlan>,
     /// Addresses besides the primaries' that may announce changes.
     pub notify_from: Vec<IpAddr>,
+    /// Whether primaries are asked for differences (RFC 1995) before whole zones.
+    pub ixfr: bool,
     pub timers: TimerBounds,
     pub limits: Limits,
 }

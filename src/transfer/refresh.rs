@@ -9,23 +9,32 @@
 //! - older: a failure, and the next primary is asked. When on [`OLDER_BEFORE_ADOPTING`] refreshes in a row every primary
 //!   that answered was older, its clock or database was set back, and the zone is adopted as it is.
 //!
-//! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published.
+//! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
+//! that is valid, while no version is held back. Whatever is wrong with the differences, the same primary is asked for the
+//! whole zone at once. A held version is confirmed by the whole zone only, because differences that agree with a version
+//! that was never adopted would prove nothing.
 //!
-//! Cost: see `transfer`; each attempt is counted once and logged once, failures only when their reason is new.
+//! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published; differences
+//! are applied to the version that was published when they were asked for.
+//!
+//! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
-use crate::metrics::{Metrics, unix_seconds};
+use crate::metrics::Metrics;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
 use crate::source::{Change, Update, WakeKind};
+use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::error::TransferError;
-use crate::transfer::guard::{self, Guard, Verdict};
+use crate::transfer::guard::{Guard, Verdict};
+use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::plan::ZonePlan;
+use crate::transfer::reader::{Changed, Received};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
-use crate::transfer::wire::{self, Summary};
+use crate::transfer::wire::{self, Traffic};
 use crate::transfer::{Answer, Shared, poll, timers};
-use crate::zone::{Anomalies, Loaded, Loader, Zone, ZoneError};
+use crate::zone::{Loaded, Loader, Zone};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -34,24 +43,20 @@ use tracing::{debug, info, warn};
 const ROUNDS_WITH_THE_SAME: u32 = 16;
 /// Refreshes in a row that must show an older serial before the zone goes back.
 const OLDER_BEFORE_ADOPTING: u32 = 3;
-
-/// The label of polls.
-const SOA: &str = "soa";
-/// The label of zone transfers.
-const AXFR: &str = "axfr";
+/// Differences of more records than these are applied where they stop no other zone's task; for fewer the way there and
+/// back would take longer than the work.
+const MANY_CHANGES: u64 = 2000;
 
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
-    /// The zone's name as a label.
-    zone: String,
-    /// The primaries' addresses as labels.
-    labels: Vec<String>,
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
-    metrics: Arc<Metrics>,
+    accounts: Accounts,
     shared: Arc<Shared>,
     guard: Guard,
+    /// For each primary, whether it is worth asking for differences.
+    manners: Vec<Manner>,
     /// The primary that was good last.
     good: usize,
     /// Counts refreshes.
@@ -69,6 +74,15 @@ enum Outcome {
     Held(String),
     /// The keeper has gone, and the task with it.
     Ended,
+}
+
+/// What a refresh is for.
+struct Call {
+    kind: WakeKind,
+    /// Whom to tell what came of it.
+    answers: Vec<Answer>,
+    /// Whether someone asked for it, rather than the timer.
+    asked: bool,
 }
 
 /// The answers of the primaries in one refresh.
@@ -97,16 +111,12 @@ impl Task {
         metrics: Arc<Metrics>,
         shared: Arc<Shared>,
     ) -> Task {
-        let zone = plan.zone.to_string();
-        let labels = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
-        metrics.transfer_held.with_label_values(&[&zone]).set(0);
         Task {
+            accounts: Accounts::new(&plan, metrics, shared.clone()),
+            manners: vec![Manner::default(); plan.primaries.len()],
             plan,
-            zone,
-            labels,
             updates,
             publisher,
-            metrics,
             shared,
             guard: Guard::default(),
             good: 0,
@@ -120,7 +130,7 @@ impl Task {
     pub(super) async fn run(mut self) {
         let mut next = Instant::now();
         let mut earliest = next;
-        while let Some((kind, answers)) = self.wait(earliest, next).await {
+        while let Some(Call { kind, answers, asked }) = self.wait(earliest, next).await {
             let result = self.refresh(kind).await;
             let delay = match &result {
                 Ok(Outcome::Ended) => break,
@@ -142,11 +152,12 @@ impl Task {
                 }
             };
             let now = Instant::now();
-            earliest = now + timers::LEAST_PAUSE;
+            // The pause breaks floods of requests. One that comes after a refresh by the timer is alone so far.
+            earliest = if asked || result.is_err() { now + timers::LEAST_PAUSE } else { now };
             next = now + delay;
             // After a failure the back-off counts, also for the transfer that is to confirm a held version.
             if let (Ok(_), Some(due)) = (&result, self.guard.due(&self.plan.limits)) {
-                next = next.min(due).max(earliest);
+                next = next.min(due).max(now + timers::LEAST_PAUSE);
             }
             self.note_end_of_refresh(next - now);
             tell(answers, &result);
@@ -156,13 +167,13 @@ impl Task {
     }
 
     /// Waits for the timer or a request. `None` when the keeper has gone.
-    async fn wait(&self, earliest: Instant, next: Instant) -> Option<(WakeKind, Vec<Answer>)> {
+    async fn wait(&self, earliest: Instant, next: Instant) -> Option<Call> {
         sleep_until(earliest).await;
         loop {
             {
                 let mut requests = self.shared.requests();
                 if let Some(kind) = requests.kind.take() {
-                    return Some((kind, std::mem::take(&mut requests.answers)));
+                    return Some(Call { kind, answers: std::mem::take(&mut requests.answers), asked: true });
                 }
             }
             tokio::select! {
@@ -171,7 +182,7 @@ impl Task {
                 () = sleep_until(next) => {
                     // A held version is confirmed by the request that brought it.
                     let kind = self.guard.held().map_or(WakeKind::Refresh, |held| held.kind);
-                    return Some((kind, Vec::new()));
+                    return Some(Call { kind, answers: Vec::new(), asked: false });
                 }
             }
         }
@@ -194,7 +205,7 @@ impl Task {
                     self.older = 0;
                     return Ok(outcome);
                 }
-                Err(error) => problems.push(format!("{}: {error}", self.labels[index])),
+                Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
             }
         }
         if let Some(index) = answers.set_back
@@ -202,16 +213,16 @@ impl Task {
         {
             self.older = self.older.saturating_add(1);
             if self.older >= OLDER_BEFORE_ADOPTING {
-                let (zone, primary) = (&self.zone, &self.labels[index]);
+                let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
                 warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
                       the zone goes back to it", self.older);
-                match self.transfer(index, kind, true).await {
+                match self.transfer_zone(index, kind, true).await {
                     Ok(outcome) => {
                         self.good = index;
                         self.older = if matches!(outcome, Outcome::Adopted(_)) { 0 } else { self.older };
                         return Ok(outcome);
                     }
-                    Err(error) => problems.push(format!("{}: {error}", self.labels[index])),
+                    Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
                 }
             }
         } else if answers.serials > 0 {
@@ -229,17 +240,22 @@ impl Task {
     ) -> Result<Outcome, TransferError> {
         let any_serial = matches!(kind, WakeKind::Retransfer { .. });
         if kind != WakeKind::Refresh {
-            return self.transfer(index, kind, any_serial).await;
+            return self.transfer_zone(index, kind, any_serial).await;
         }
         let heard = Instant::now();
-        self.begin(index, SOA, Activity::Polling);
+        self.accounts.note_attempt(index, Kind::Soa);
         let announced = self.poll(index, answers).await;
-        let (theirs, ours) = self.note(index, SOA, announced)?;
-        if ours != Some(theirs) {
-            return self.transfer(index, kind, any_serial).await;
+        let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
+        if ours.serial != Some(theirs) {
+            if let Some(base) = self.base_of_differences(index, theirs, ours)
+                && let Some(outcome) = self.transfer_changes(index, base).await?
+            {
+                return Ok(outcome);
+            }
+            return self.transfer_zone(index, kind, any_serial).await;
         }
-        self.note_result(index, format!("serial {theirs}, current"));
-        debug!(zone = %self.zone, primary = %self.labels[index], serial = %theirs, "current");
+        self.accounts.note_result(index, format!("serial {theirs}, current"));
+        debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
         // The primary no longer has what waits for confirmation, unless another request brought it.
         if self.guard.held().is_some_and(|held| held.kind == WakeKind::Refresh) {
             self.guard.clear();
@@ -248,13 +264,13 @@ impl Task {
     }
 
     /// Asks a primary for its serial and compares it with ours.
-    async fn poll(&self, index: usize, answers: &mut Answers) -> Result<(Serial, Option<Serial>), TransferError> {
+    async fn poll(&self, index: usize, answers: &mut Answers) -> Result<(Serial, Ours), TransferError> {
         let (zone, primary) = (&self.plan.zone, &self.plan.primaries[index]);
         let theirs = poll::poll(zone, primary, self.plan.limits.connect_timeout).await?;
-        self.note_serial(index, theirs);
+        self.accounts.note_serial(index, theirs);
         answers.serials += 1;
-        let ours = self.ours().serial;
-        match ours {
+        let ours = self.ours();
+        match ours.serial {
             Some(ours) if is_older(theirs, ours) => {
                 answers.older += 1;
                 answers.set_back.get_or_insert(index);
@@ -264,71 +280,120 @@ impl Task {
         }
     }
 
-    /// Transfers the zone and adopts it, if it is to be adopted.
-    async fn transfer(&mut self, index: usize, kind: WakeKind, any_serial: bool) -> Result<Outcome, TransferError> {
+    /// The version that differences may be put on, if this primary is to be asked for them.
+    fn base_of_differences(&self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
+        // At the undefined distance no differences can lead from ours to theirs (RFC 1982 section 3.2).
+        let wanted = self.plan.ixfr
+            && ours.serial.is_some_and(|ours| theirs.newer_than(ours))
+            && self.guard.held().is_none()
+            && self.manners[index].may_ask(Instant::now());
+        ours.base.filter(|_| wanted)
+    }
+
+    /// Transfers what has changed. `None` when that did not come about and the whole zone must be asked for.
+    async fn transfer_changes(&mut self, index: usize, base: Arc<Zone>) -> Result<Option<Outcome>, TransferError> {
         let heard = Instant::now();
-        self.begin(index, AXFR, Activity::Transferring);
-        let received = self.receive(index, kind, any_serial).await;
-        let received = self.note(index, AXFR, received)?;
-        let theirs = received.summary.soa.serial;
-        let Some(version) = received.version else {
-            self.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
-            return self.confirm(theirs, heard).await;
+        self.accounts.note_attempt(index, Kind::Ixfr);
+        let primary = &self.plan.primaries[index];
+        let candidate = match wire::fetch_changes(base, primary, &self.plan.limits).await {
+            Ok((received, traffic)) => self.examine(index, received, traffic, WakeKind::Refresh, false).await,
+            Err(error) => Err(error),
         };
-        let accept = matches!(kind, WakeKind::Retransfer { accept: true });
-        let size = (theirs, version.names);
-        let now = Instant::now();
-        if accept {
-            self.guard.clear();
-        } else if self.guard.judge(version.served_names, size, kind, &self.plan.limits, now) == Verdict::Hold {
-            let text = format!(
-                "serial {theirs} is held back: {} names with records, the served version has {}; it is transferred again \
-                 in {:?}, or adopt it now with an accepted retransfer",
-                version.names, version.served_names, self.plan.limits.confirm_after
-            );
-            warn!(zone = %self.zone, primary = %self.labels[index], "{text}");
-            self.note_result(index, format!("serial {theirs} received, held back"));
-            return Ok(Outcome::Held(text));
-        }
-        self.adopt(index, kind, received.ours, version, received.summary, heard).await
-    }
-
-    /// Receives a zone and makes a version of it; none when the serial says that ours is current.
-    async fn receive(&self, index: usize, kind: WakeKind, any_serial: bool) -> Result<Received, TransferError> {
-        let (zone, primary) = (&self.plan.zone, &self.plan.primaries[index]);
-        let (summary, loader) = wire::fetch(zone, primary, &self.plan.limits).await?;
-        let theirs = summary.soa.serial;
-        self.note_serial(index, theirs);
-        let ours = self.ours();
-        match ours.serial.filter(|_| !any_serial) {
-            Some(ours) if is_older(theirs, ours) => return Err(TransferError::Regressed { ours, theirs }),
-            Some(serial) if serial == theirs && kind == WakeKind::Refresh => {
-                return Ok(Received { summary, ours, version: None });
+        match candidate {
+            Ok(candidate) => {
+                self.manners[index].note_answer();
+                self.accounts.note_differences(index);
+                self.accounts.note_success(index, candidate.kind);
+                self.settle(index, WakeKind::Refresh, candidate, heard).await.map(Some)
             }
-            _ => {}
+            Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
+            Err(error) => {
+                let pause = self.manners[index].note_failure(&error, Instant::now());
+                self.accounts.note_no_differences(index, &error, pause);
+                Ok(None)
+            }
         }
-        let base = ours.base.clone();
-        let version = tokio::task::spawn_blocking(move || Version::make(loader, base.as_deref()))
-            .await
-            .map_err(|_| TransferError::Stopped)??;
-        Ok(Received { summary, ours, version: Some(version) })
     }
 
-    /// Hands a version to the keeper and waits until it is published.
-    async fn adopt(
+    /// Transfers the whole zone.
+    async fn transfer_zone(
         &mut self,
         index: usize,
         kind: WakeKind,
-        ours: Ours,
-        version: Version,
-        summary: Summary,
+        any_serial: bool,
+    ) -> Result<Outcome, TransferError> {
+        let heard = Instant::now();
+        self.accounts.note_attempt(index, Kind::Axfr);
+        let primary = &self.plan.primaries[index];
+        let candidate = match wire::fetch_zone(&self.plan.zone, primary, &self.plan.limits).await {
+            Ok((received, traffic)) => self.examine(index, received, traffic, kind, any_serial).await,
+            Err(error) => Err(error),
+        };
+        let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
+        self.settle(index, kind, candidate, heard).await
+    }
+
+    /// Makes a version of what was received, unless the serial says that ours is current.
+    async fn examine(
+        &self,
+        index: usize,
+        received: Received,
+        traffic: Traffic,
+        kind: WakeKind,
+        any_serial: bool,
+    ) -> Result<Candidate, TransferError> {
+        let serial = received.soa().serial;
+        self.accounts.note_serial(index, serial);
+        let ours = self.ours();
+        match ours.serial.filter(|_| !any_serial) {
+            Some(ours) if is_older(serial, ours) => return Err(TransferError::Regressed { ours, theirs: serial }),
+            _ => {}
+        }
+        let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
+        let (kind, version) = match received {
+            Received::NotNewer(_) => (Kind::Ixfr, None),
+            Received::Full(..) if unchanged => (Kind::Axfr, None),
+            Received::Full(_, loader) => (Kind::Axfr, Some(Version::load(loader, ours.base.clone()).await?)),
+            Received::Changed(changed) => (Kind::Ixfr, Some(Version::patch(changed).await?)),
+        };
+        Ok(Candidate { kind, serial, traffic, ours, version })
+    }
+
+    /// Adopts a version, if it is to be adopted.
+    async fn settle(
+        &mut self,
+        index: usize,
+        wake: WakeKind,
+        candidate: Candidate,
         heard: Instant,
     ) -> Result<Outcome, TransferError> {
-        let theirs = summary.soa.serial;
+        let Candidate { kind, serial: theirs, traffic, ours, version } = candidate;
+        let Some(version) = version else {
+            self.accounts.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
+            return self.confirm(theirs, heard).await;
+        };
+        let (names, served) = (version.loaded.zone.owners, ours.base.as_ref().map_or(0, |zone| zone.owners));
+        let limits = &self.plan.limits;
+        if wake == (WakeKind::Retransfer { accept: true }) {
+            self.guard.clear();
+        } else if self.guard.judge(served, (theirs, names), wake, limits, Instant::now()) == Verdict::Hold {
+            let text = format!(
+                "serial {theirs} is held back: {names} names with records, the served version has {served}; it is \
+                 transferred again in {:?}, or adopt it now with an accepted retransfer",
+                limits.confirm_after
+            );
+            warn!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), "{text}");
+            self.accounts.note_result(index, format!("serial {theirs} received, held back"));
+            return Ok(Outcome::Held(text));
+        }
         let (touched, records) = (version.loaded.touched.len(), version.loaded.zone.records);
         let from = ours.base.as_ref().map(|zone| zone.soa.serial);
         let drift = touched > 0 && from == Some(theirs);
-        self.count_adopted(version.loaded.anomalies, if drift { touched } else { 0 });
+        self.accounts.note_version(
+            version.loaded.anomalies,
+            if drift { touched as u64 } else { 0 },
+            version.noop_changes,
+        );
         self.shared.status().activity = Activity::Publishing;
         let change = if touched == 0 && ours.serial == Some(theirs) {
             Change::Current
@@ -340,17 +405,17 @@ impl Task {
         }
         let from = from.map_or("none".to_owned(), |serial| serial.to_string());
         let elapsed = heard.elapsed();
-        self.metrics.transfer_bytes.with_label_values(&[&self.zone]).inc_by(summary.bytes);
-        self.metrics.transfer_duration.with_label_values(&[self.zone.as_str(), AXFR]).observe(elapsed.as_secs_f64());
+        self.accounts.note_transfer(kind, traffic.bytes, elapsed);
         info!(
-            zone = %self.zone, primary = %self.labels[index], kind = AXFR, serial = %format_args!("{from}->{theirs}"),
-            records, touched, bytes = summary.bytes, messages = summary.messages, ms = elapsed.as_millis() as u64,
-            "zone transferred"
+            zone = %self.accounts.zone(), primary = %self.accounts.primary(index), kind = kind.label(),
+            serial = %format_args!("{from}->{theirs}"), records, touched, bytes = traffic.bytes,
+            messages = traffic.messages, ms = elapsed.as_millis() as u64, "zone transferred"
         );
         if drift {
-            warn!(zone = %self.zone, serial = %theirs, names = touched, ?kind, "content differed under the same serial");
+            let (zone, serial) = (self.accounts.zone(), theirs);
+            warn!(%zone, %serial, names = touched, kind = ?wake, "content differed under the same serial");
         }
-        self.note_result(index, format!("transferred serial {theirs}"));
+        self.accounts.note_result(index, format!("transferred serial {theirs}"));
         Ok(Outcome::Adopted(format!("serial {from} -> {theirs}, {records} records, {touched} names changed")))
     }
 
@@ -378,85 +443,10 @@ impl Task {
         Ours { serial: serial.map(|zone| zone.soa.serial), base }
     }
 
-    //--- Accounts ---
-
-    /// Counts an attempt.
-    fn begin(&self, index: usize, kind: &'static str, activity: Activity) {
-        self.shared.status().activity = activity;
-        self.metrics.transfer_attempts.with_label_values(&[&self.zone, &self.labels[index], kind]).inc();
-    }
-
-    /// Counts what came of an attempt, and logs a failure when its reason is new.
-    fn note<T>(&self, index: usize, kind: &'static str, result: Result<T, TransferError>) -> Result<T, TransferError> {
-        let (zone, primary) = (self.zone.as_str(), self.labels[index].as_str());
-        let mut status = self.shared.status();
-        let status = &mut status.primaries[index];
-        match &result {
-            Ok(_) => {
-                let now = unix_seconds(SystemTime::now());
-                self.metrics.transfer_success.with_label_values(&[zone, primary, kind]).set(now);
-            }
-            Err(error) => {
-                let reason = error.reason();
-                self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
-                status.failures = status.failures.saturating_add(1);
-                self.metrics.primary_failures.with_label_values(&[zone, primary]).set(status.failures.into());
-                status.result = error.to_string();
-                if status.reason == Some(reason) {
-                    debug!(%zone, %primary, kind, reason, "{error}");
-                } else {
-                    warn!(%zone, %primary, kind, reason, "{error}");
-                }
-                status.reason = Some(reason);
-            }
-        }
-        result
-    }
-
-    /// Notes what a primary's serial is.
-    fn note_serial(&self, index: usize, serial: Serial) {
-        let labels = [self.zone.as_str(), self.labels[index].as_str()];
-        self.metrics.zone_primary_serial.with_label_values(&labels).set(i64::from(serial.0));
-        self.shared.status().primaries[index].announced = Some(serial);
-    }
-
-    /// Notes that a primary did all that was asked of it, and what came of that.
-    fn note_result(&self, index: usize, result: String) {
-        let mut status = self.shared.status();
-        let status = &mut status.primaries[index];
-        if status.failures > 0 {
-            let (zone, primary) = (&self.zone, &self.labels[index]);
-            info!(%zone, %primary, failures = status.failures, "the primary is well again: {result}");
-        }
-        let labels = [self.zone.as_str(), self.labels[index].as_str()];
-        self.metrics.primary_failures.with_label_values(&labels).set(0);
-        status.success = Some(unix_seconds(SystemTime::now()));
-        (status.failures, status.reason, status.result) = (0, None, result);
-    }
-
-    /// Counts what a version brought.
-    fn count_adopted(&self, anomalies: Anomalies, drift: usize) {
-        let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized } = anomalies;
-        if oversized > 0 {
-            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; questions for them cannot be answered");
-        }
-        let kinds = [
-            ("duplicate", duplicates),
-            ("mixed_ttl", mixed_ttls),
-            ("alias", aliases),
-            ("inner_soa", inner_soa),
-            ("oversized", oversized),
-        ];
-        for (kind, count) in kinds {
-            self.metrics.transfer_anomalies.with_label_values(&[self.zone.as_str(), kind]).inc_by(count);
-        }
-        self.metrics.audit_drift.with_label_values(&[&self.zone]).inc_by(drift as u64);
-    }
-
     /// Brings the status up to date between refreshes.
     fn note_end_of_refresh(&self, delay: Duration) {
         let held = self.guard.held().map(HeldStatus::from);
-        self.metrics.transfer_held.with_label_values(&[&self.zone]).set(i64::from(held.is_some()));
+        self.accounts.note_held(held.is_some());
         let mut status = self.shared.status();
         status.activity = Activity::Idle;
         status.failures = self.failures;
@@ -466,26 +456,43 @@ impl Task {
     }
 }
 
-/// What a zone transfer brought.
-struct Received {
-    summary: Summary,
+/// What a transfer brought, before it is judged.
+struct Candidate {
+    /// What the primary sent, which need not be what it was asked for.
+    kind: Kind,
+    serial: Serial,
+    traffic: Traffic,
     ours: Ours,
+    /// None when ours is as new.
     version: Option<Version>,
 }
 
-/// A new version with what the guard must know.
+/// A new version.
 struct Version {
     loaded: Loaded,
-    names: u64,
-    served_names: u64,
+    /// Steps of differences that changed nothing.
+    noop_changes: u64,
 }
 
 impl Version {
-    /// Compares the records with the served version. O(records)
-    fn make(loader: Loader, base: Option<&Zone>) -> Result<Version, ZoneError> {
-        let loaded = loader.finish(base)?;
-        let (names, served_names) = (guard::count_names(&loaded.zone), base.map_or(0, guard::count_names));
-        Ok(Version { loaded, names, served_names })
+    /// Compares the records of a whole zone with the served version. O(records)
+    async fn load(loader: Loader, base: Option<Arc<Zone>>) -> Result<Version, TransferError> {
+        let load = move || loader.finish(base.as_deref());
+        let loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
+        Ok(Version { loaded, noop_changes: 0 })
+    }
+
+    /// Puts differences on the version that they were asked for. O(records at the names that changed)
+    async fn patch(changed: Changed) -> Result<Version, TransferError> {
+        let patched = if changed.changes() > MANY_CHANGES {
+            tokio::task::spawn_blocking(|| changed.finish()).await.map_err(|_| TransferError::Stopped)??
+        } else {
+            changed.finish()?
+        };
+        if patched.doubtful {
+            return Err(TransferError::Copies);
+        }
+        Ok(Version { noop_changes: patched.absent + patched.present, loaded: patched.loaded })
     }
 }
 

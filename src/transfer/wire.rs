@@ -1,21 +1,27 @@
-//! The TCP client of full zone transfers: one connection, one query, messages until the closing SOA.
+//! The TCP client of zone transfers: one connection, one query, messages until the reader has enough.
 //!
 //! Invariants: a transfer ends by itself whatever the primary does. Four clocks bound it (connection, message, total,
 //! progress) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
-//! [`AxfrReader::finish`], so an incomplete transfer leaves nothing.
+//! [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is closed when the reader has enough:
+//! CNS sends the whole zone to whoever has it already, and must not be listened to. With a key, no octet of a message is
+//! looked at before its MAC, and the last message must have one.
 //!
 //! Cost: O(bytes); memory for one message and the records.
 //!
-//! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4.
+//! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4, RFC 1995 section 2; TSIG: RFC
+//! 8945 section 5.3.1.
 
+use crate::metrics::unix_seconds;
 use crate::name::Name;
-use crate::transfer::axfr::{AxfrReader, Progress, write_query};
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::{Limits, PrimaryPlan};
-use crate::zone::{Loader, Soa};
+use crate::transfer::reader::{Progress, Reader, Received};
+use crate::tsig::{self, Key};
+use crate::zone::Zone;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,28 +31,53 @@ const RATE_GRACE: Duration = Duration::from_secs(10);
 /// Bytes asked from the kernel at a time: the longest message with its length.
 const BUFFER_BYTES: usize = 65_537;
 
-/// What a complete transfer was like.
+/// How much a complete transfer took.
 #[derive(Clone, Copy, Debug)]
-pub struct Summary {
-    pub soa: Soa,
+pub struct Traffic {
     pub bytes: u64,
     pub messages: u64,
 }
 
 /// Transfers a zone from a primary.
-pub async fn fetch(zone: &Name, primary: &PrimaryPlan, limits: &Limits) -> Result<(Summary, Loader), TransferError> {
+pub async fn fetch_zone(
+    zone: &Name,
+    primary: &PrimaryPlan,
+    limits: &Limits,
+) -> Result<(Received, Traffic), TransferError> {
+    fetch(Reader::axfr(zone.clone(), random_id()), primary, limits).await
+}
+
+/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that.
+pub async fn fetch_changes(
+    base: Arc<Zone>,
+    primary: &PrimaryPlan,
+    limits: &Limits,
+) -> Result<(Received, Traffic), TransferError> {
+    fetch(Reader::ixfr(base, random_id()), primary, limits).await
+}
+
+/// A random number that needs no generator: the hasher's keys differ from one to the next.
+pub(super) fn random_id() -> u16 {
+    RandomState::new().hash_one(0) as u16
+}
+
+/// The time as TSIG has it.
+pub(super) fn now() -> u64 {
+    u64::try_from(unix_seconds(SystemTime::now())).unwrap_or(0)
+}
+
+/// Connects, asks, and reads the answer.
+async fn fetch(reader: Reader, primary: &PrimaryPlan, limits: &Limits) -> Result<(Received, Traffic), TransferError> {
     let begun = Instant::now();
     let stream = match timeout(limits.connect_timeout, connect(primary)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };
-    // A random number that needs no generator: the hasher's keys differ from one to the next.
-    let id = RandomState::new().hash_one(begun) as u16;
-    exchange(stream, AxfrReader::new(zone.clone(), id), &write_query(zone, id), limits, begun).await
+    exchange(stream, reader, primary.key.as_ref(), limits, begun).await
 }
 
 /// Opens the connection, from the source address if there is one.
-async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
+pub(super) async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
     let socket = if primary.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(TransferError::Connect)?;
     if let Some(source) = primary.source {
@@ -58,14 +89,16 @@ async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
     Ok(stream)
 }
 
-/// Sends the query and reads until the reader has the whole zone.
+/// Sends the query and reads until the reader has enough.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    reader: AxfrReader,
-    query: &[u8],
+    reader: Reader,
+    key: Option<&Arc<Key>>,
     limits: &Limits,
     begun: Instant,
-) -> Result<(Summary, Loader), TransferError> {
+) -> Result<(Received, Traffic), TransferError> {
+    let mut query = reader.write_query();
+    let mut chain = key.map(|key| tsig::sign_request(&mut query, key, now()));
     let mut incoming = Incoming {
         stream: BufReader::with_capacity(BUFFER_BYTES, stream),
         limits,
@@ -75,26 +108,32 @@ async fn exchange(
         messages: 0,
     };
     let mut reader = Discard(Some(reader));
-    incoming.send(query).await?;
+    incoming.send(&query).await?;
     let mut message = Vec::new();
     let mut progress = Progress::More;
     while progress == Progress::More {
         incoming.receive(&mut message).await?;
+        if let Some(chain) = &mut chain {
+            chain.check(&mut message, now())?;
+        }
         progress = reader.get().feed(&message)?;
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }
     }
-    let (soa, loader) = reader.0.take().expect("taken only here").finish()?;
-    Ok((Summary { soa, bytes: incoming.bytes, messages: incoming.messages }, loader))
+    if let Some(chain) = chain {
+        chain.finish()?;
+    }
+    let received = reader.0.take().expect("taken only here").finish()?;
+    Ok((received, Traffic { bytes: incoming.bytes, messages: incoming.messages }))
 }
 
 /// A reader whose records, when the transfer fails, are freed where it stops no other zone's task.
-struct Discard(Option<AxfrReader>);
+struct Discard(Option<Reader>);
 
 impl Discard {
     /// The reader, while the transfer runs.
-    fn get(&mut self) -> &mut AxfrReader {
+    fn get(&mut self) -> &mut Reader {
         self.0.as_mut().expect("taken only when the transfer is complete")
     }
 }
@@ -195,7 +234,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::axfr::tests::{Message, soa};
+    use crate::transfer::reader::tests::{Message, soa};
+    use crate::zone::Loader;
     use tokio::io::DuplexStream;
 
     fn zone() -> Name {
@@ -219,12 +259,15 @@ mod tests {
     async fn against<F: Future<Output = ()>>(
         limits: Limits,
         play: impl FnOnce(DuplexStream) -> F,
-    ) -> Result<(Summary, Loader), TransferError> {
+    ) -> Result<(Traffic, Loader), TransferError> {
         let (ours, mut theirs) = tokio::io::duplex(1 << 17);
-        let query = write_query(&zone(), 7);
+        let reader = Reader::axfr(zone(), 7);
+        let query = reader.write_query();
         let client = async {
-            let begun = Instant::now();
-            exchange(ours, AxfrReader::new(zone(), 7), &query, &limits, begun).await
+            match exchange(ours, reader, None, &limits, Instant::now()).await? {
+                (Received::Full(_, loader), traffic) => Ok((traffic, loader)),
+                _ => unreachable!("the whole zone was asked for"),
+            }
         };
         let primary = async {
             let mut received = vec![0; query.len() + 2];
@@ -253,10 +296,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_may_come_byte_by_byte() {
         let limits = Limits { min_rate_bytes: 0, ..Limits::default() };
-        let (summary, loader) =
+        let (traffic, loader) =
             against(limits, |stream| dribble(stream, answer(3), Duration::from_millis(10))).await.unwrap();
-        assert_eq!((summary.messages, loader.records()), (1, 4));
-        assert_eq!(summary.bytes, answer(3).len() as u64);
+        assert_eq!((traffic.messages, loader.records()), (1, 4));
+        assert_eq!(traffic.bytes, answer(3).len() as u64);
     }
 
     #[tokio::test(start_paused = true)]

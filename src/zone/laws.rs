@@ -140,7 +140,8 @@ proptest! {
         let (zones, deltas) = chain(&texts);
         let mut patcher = Patcher::new(zones[0].clone());
         for record in deltas[0].removed.iter() {
-            patcher.remove(&NameBuf::from_wire(record.owner).unwrap(), record.rtype, record.rdata);
+            let owner = NameBuf::from_wire(record.owner).unwrap();
+            patcher.remove(&owner, record.rtype, record.ttl, record.rdata);
         }
         for record in deltas[0].added.iter() {
             patcher.add(&NameBuf::from_wire(record.owner).unwrap(), record.rtype, record.ttl, record.rdata);
@@ -168,7 +169,7 @@ const BASE: &str = "@ 30 SOA 1\n@ 3600 NS ns.example.\na 30 A 192.0.2.1\na 30 A 
 fn changes_that_do_not_fit_change_nothing_and_are_counted() {
     let a = NameBuf::parse("A.z").unwrap();
     let patched = patch(BASE, |patcher| {
-        patcher.remove(&a, rtype::A, &[192, 0, 2, 9]);
+        patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 9]);
         patcher.add(&a, rtype::A, 5, &[192, 0, 2, 1]);
         patcher.add(&NameBuf::parse("z").unwrap(), rtype::NS, 30, b"\x02NS\x07example\x00");
         patcher.add(&a, rtype::SOA, 5, &[0; 22]);
@@ -179,13 +180,47 @@ fn changes_that_do_not_fit_change_nothing_and_are_counted() {
 }
 
 #[test]
+fn a_set_gets_another_ttl_only_when_all_of_it_moves() {
+    let z = NameBuf::parse("z").unwrap();
+    let (old, new) = (b"\x02ns\x07example\x00".as_slice(), b"\x02n2\x07example\x00".as_slice());
+    let ttl = |change: &dyn Fn(&mut Patcher)| {
+        let zone = patch(BASE, change).loaded.zone;
+        let set = zone.apex().get(rtype::NS).unwrap();
+        (set.ttl, set.count)
+    };
+    // CNS: TTL 30 whatever the zone says.
+    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 30, new)), (3600, 2));
+    let replace = |removed: u32| {
+        move |patcher: &mut Patcher| {
+            patcher.remove(&z, rtype::NS, removed, old);
+            patcher.add(&z, rtype::NS, 30, new);
+        }
+    };
+    assert_eq!(ttl(&replace(30)), (3600, 1));
+    assert_eq!(ttl(&replace(3600)), (30, 1));
+    let in_two_steps = |patcher: &mut Patcher| {
+        patcher.add(&z, rtype::NS, 30, new);
+        patcher.remove(&z, rtype::NS, 30, old);
+    };
+    assert_eq!(ttl(&in_two_steps), (3600, 1));
+    // Others: the old record goes, and comes back with another TTL; then the set changes with that TTL.
+    let moved = |patcher: &mut Patcher| {
+        patcher.remove(&z, rtype::NS, 3600, old);
+        patcher.add(&z, rtype::NS, 60, old);
+        patcher.add(&z, rtype::NS, 60, new);
+        patcher.remove(&z, rtype::NS, 60, old);
+    };
+    assert_eq!(ttl(&moved), (60, 1));
+}
+
+#[test]
 fn the_removal_of_a_copy_is_doubtful() {
     let (a, b) = (NameBuf::parse("a.z").unwrap(), NameBuf::parse("b.z").unwrap());
-    let remove_first = |patcher: &mut Patcher| patcher.remove(&a, rtype::A, &[192, 0, 2, 1]);
+    let remove_first = |patcher: &mut Patcher| patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 1]);
     assert!(!patch(BASE, remove_first).doubtful);
     let twice = format!("{BASE}\na 30 A 192.0.2.1");
     assert!(patch(&twice, remove_first).doubtful);
-    assert!(!patch(&twice, |patcher| patcher.remove(&a, rtype::A, &[192, 0, 2, 2])).doubtful);
+    assert!(!patch(&twice, |patcher| patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 2])).doubtful);
     // Added although it was there: a second copy, for all we know.
     assert!(
         patch(BASE, |patcher| {
@@ -196,7 +231,7 @@ fn the_removal_of_a_copy_is_doubtful() {
     );
     // A CNAME that was dropped beside data may come back when the data goes.
     let alias = format!("{BASE}\nb 30 CNAME a\nb 30 TXT t");
-    assert!(patch(&alias, |patcher| patcher.remove(&b, rtype::TXT, b"\x01t")).doubtful);
+    assert!(patch(&alias, |patcher| patcher.remove(&b, rtype::TXT, 30, b"\x01t")).doubtful);
 }
 
 #[test]

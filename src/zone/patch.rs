@@ -2,8 +2,15 @@
 //!
 //! A primary's account of what changed need not fit what it sent before: CNS writes data before the serial, so a record
 //! can be there before it is added or gone before it is removed (contract `cns.md`, quirk 9). Such steps change nothing
-//! and are counted. TTLs play no part in a removal (quirk 10). What cannot be known is whether a record of which the
-//! primary had several copies is gone with the removal of one: the caller is told and transfers in full (quirk 8).
+//! and are counted. What cannot be known is whether a record of which the primary had several copies is gone with the removal
+//! of one: the caller is told and transfers in full (quirk 8).
+//!
+//! **TTLs.** A record is removed whatever its TTL (quirk 10). A set gets another TTL only where the primary can have meant that.
+//! CNS gives NS records the TTL 30 in differences and 3600 in the whole zone; if that were taken at its word, each such
+//! change would move the TTL there, and the next full transfer back. A set has one TTL (RFC 2181 section 5.2), so whoever
+//! changes it removes every record with the old TTL and adds every record with the new one. Hence a set keeps the TTL it
+//! had while any of its records stays, and when one was removed with a TTL that it did not have; a primary of that kind has
+//! other TTLs in differences than in its zone.
 //!
 //! Cost: O(records at the names that changed).
 
@@ -11,7 +18,7 @@ use crate::name::{Name, NameBuf};
 use crate::rr::{self, RRset, rtype};
 use crate::zone::loader::{Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A version in the making.
@@ -29,11 +36,24 @@ pub struct Patcher {
 /// The records of one name as they stand after the changes so far.
 struct Pending {
     spelled: Option<Arc<[u8]>>,
-    records: Records,
+    /// By type and canonical RDATA, so that a set of many records is changed in O(1) each.
+    records: HashMap<(u16, Vec<u8>), Kept>,
+    /// Types of which a record was removed with a TTL that it did not have.
+    other_ttls: HashSet<u16>,
 }
 
-/// TTL and RDATA by type and canonical RDATA, so that a set of many records is changed in O(1) each.
-type Records = HashMap<(u16, Vec<u8>), (u32, Box<[u8]>)>;
+/// A record without what it is found by.
+struct Kept {
+    ttl: u32,
+    rdata: Box<[u8]>,
+    /// Whether it is one of the base's that was there all the time.
+    stayed: bool,
+}
+
+/// A TTL as it counts: one with the top bit set is zero (RFC 2181 section 8).
+fn clamp(ttl: u32) -> u32 {
+    if ttl > i32::MAX as u32 { 0 } else { ttl }
+}
 
 /// What the changes came to.
 pub struct Patched {
@@ -73,13 +93,18 @@ impl Patcher {
     }
 
     /// Takes a removal; the owner is within the origin. The zone's SOA is not among the changes.
-    pub fn remove(&mut self, owner: &NameBuf, rtype: u16, rdata: &[u8]) {
+    pub fn remove(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
         self.changes += 1;
         let lower = owner.to_lowercase();
         let folded = rr::fold(rtype, rdata);
-        if self.pending(owner).records.remove(&(rtype, folded)).is_none() {
+        let pending = self.pending(owner);
+        match pending.records.remove(&(rtype, folded)) {
+            Some(kept) if kept.ttl != clamp(ttl) => {
+                pending.other_ttls.insert(rtype);
+            }
+            Some(_) => {}
             // A stray SOA below the apex is not kept, so its removal is no surprise.
-            self.absent += u64::from(rtype != rtype::SOA);
+            None => self.absent += u64::from(rtype != rtype::SOA),
         }
         self.doubtful |= self.repeated.holds(lower.as_wire(), rtype, rdata);
     }
@@ -92,8 +117,6 @@ impl Patcher {
             self.inner_soa += 1;
             return;
         }
-        // RFC 2181 section 8: a TTL with the top bit set counts as zero.
-        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
         let key = (rtype, rr::fold(rtype, rdata));
         let spelled = (lower.as_wire() != owner.as_wire()).then(|| Arc::from(owner.as_wire()));
         let pending = self.pending(owner);
@@ -105,7 +128,7 @@ impl Patcher {
         if pending.records.is_empty() {
             pending.spelled = spelled;
         }
-        pending.records.insert(key, (ttl, rdata.into()));
+        pending.records.insert(key, Kept { ttl: clamp(ttl), rdata: rdata.into(), stayed: false });
     }
 
     /// The records of a name, begun with those of the base.
@@ -116,11 +139,14 @@ impl Patcher {
             let rrsets = node.map_or(&[][..], |node| &node.rrsets);
             let each = |rrset: &Arc<RRset>| {
                 let (rtype, ttl) = (rrset.rtype, rrset.ttl);
-                let record = move |rdata: &[u8]| ((rtype, rr::fold(rtype, rdata)), (ttl, rdata.into()));
+                let record = move |rdata: &[u8]| {
+                    ((rtype, rr::fold(rtype, rdata)), Kept { ttl, rdata: rdata.into(), stayed: true })
+                };
                 rrset.rdatas().map(record).collect::<Vec<_>>()
             };
             let records = rrsets.iter().filter(|rrset| rrset.rtype != rtype::SOA).flat_map(each).collect();
-            Pending { spelled: node.and_then(|node| node.spelled.clone()), records }
+            let spelled = node.and_then(|node| node.spelled.clone());
+            Pending { spelled, records, other_ttls: HashSet::new() }
         })
     }
 
@@ -133,8 +159,14 @@ impl Patcher {
         let origin = NameBuf::from_wire(self.base.origin.as_wire()).map_err(|_| ZoneError::NoSoa)?;
         self.pending(&origin);
         for (name, pending) in self.names {
+            let mut unmoved = pending.other_ttls;
+            unmoved.extend(pending.records.iter().filter(|(_, kept)| kept.stayed).map(|((rtype, _), _)| *rtype));
+            let base = self.base.get(name.as_wire());
+            let base_ttl =
+                |rtype| base.filter(|_| unmoved.contains(&rtype)).and_then(|node| node.get(rtype)).map(|set| set.ttl);
+            let records = pending.records.into_iter();
             let mut records: Vec<Raw> =
-                pending.records.into_iter().map(|((rtype, _), (ttl, rdata))| (rtype, ttl, rdata)).collect();
+                records.map(|((rtype, _), kept)| (rtype, base_ttl(rtype).unwrap_or(kept.ttl), kept.rdata)).collect();
             if name == self.base.origin {
                 records.push((rtype::SOA, soa_ttl, soa.into()));
             }

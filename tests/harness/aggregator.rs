@@ -26,15 +26,18 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// Further lines of `[server]`.
     pub server: String,
-    /// The part that follows `[server]`, `[metrics]`, `[control]` and `[log]`.
+    /// The folder of `[state]`, relative to the daemon's; none switches it off.
+    pub state: Option<String>,
+    /// The part that follows `[server]`, `[state]`, `[metrics]`, `[control]` and `[log]`.
     pub plan: String,
 }
 
 impl Settings {
-    /// A server on 127.0.0.1 with a plan and defaults for all else.
+    /// A server on 127.0.0.1 with a plan, nothing on disk, and defaults for all else.
     pub fn new(plan: &str) -> Settings {
         let listen = vec!["127.0.0.1:{port}".to_string()];
-        Settings { name: "ns1.test".to_string(), listen, server: String::new(), plan: plan.to_string() }
+        let (name, plan) = ("ns1.test".to_string(), plan.to_string());
+        Settings { name, listen, server: String::new(), state: None, plan }
     }
 }
 
@@ -50,7 +53,7 @@ pub struct Aggregator {
 impl Aggregator {
     /// Starts the daemon and waits until it answers `status`.
     ///
-    /// `plan` is the part of the configuration that follows `[server]`, `[metrics]`, `[control]` and `[log]`.
+    /// `plan` is the part of the configuration that follows `[server]`, `[state]`, `[metrics]`, `[control]` and `[log]`.
     pub fn start(folder: &Folder, plan: &str) -> Aggregator {
         Aggregator::start_in(&folder.subfolder("aggregator"), plan)
     }
@@ -166,12 +169,13 @@ pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
 
 /// The whole configuration around a plan.
 fn configuration_text(port: u16, metrics: SocketAddr, socket: &Path, settings: &Settings) -> String {
-    let Settings { name, listen, server, plan } = settings;
+    let Settings { name, listen, server, state, plan } = settings;
     let listen: Vec<String> =
         listen.iter().map(|text| format!("\"{}\"", text.replace("{port}", &port.to_string()))).collect();
     let (listen, socket) = (listen.join(", "), socket.display());
+    let state = state.as_ref().map_or("false".to_string(), |folder| format!("\"{folder}\""));
     format!(
-        "[server]\nname = \"{name}\"\nlisten = [{listen}]\n{server}\n[metrics]\nlisten = \"{metrics}\"\n\n\
+        "[server]\nname = \"{name}\"\nlisten = [{listen}]\n{server}\n[state]\nfolder = {state}\n\n[metrics]\nlisten = \"{metrics}\"\n\n\
          [control]\nsocket = \"{socket}\"\n\n[log]\nlevel = \"info\"\n\n{plan}"
     )
 }

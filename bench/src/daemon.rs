@@ -1,0 +1,69 @@
+//! Our program as it is measured: the release build, with a region of all datacenters.
+//!
+//! Cost: starting is part of what `restart` measures.
+
+use crate::generate::Datacenter;
+use crate::harness::{Folder, Port, Process, write_file};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long writing the last state and ending may take.
+const LONGEST_STOP: Duration = Duration::from_secs(60);
+
+/// The daemon, running or not.
+pub struct Daemon {
+    program: PathBuf,
+    home: PathBuf,
+    address: SocketAddr,
+    process: Option<Process>,
+}
+
+impl Daemon {
+    /// Writes the configuration and starts the daemon; nothing is loaded yet.
+    pub fn start(folder: &Folder, program: &Path, region: &str, members: &[Datacenter], primary: SocketAddr) -> Daemon {
+        let home = folder.subfolder("aggregator");
+        let mut port = Port::reserve();
+        write_file(&home.join("aggregator.toml"), &configuration(port.address(), region, members, primary));
+        let address = port.release();
+        let mut daemon = Daemon { program: program.to_path_buf(), home, address, process: None };
+        daemon.start_again();
+        daemon
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Id of the process and of its group.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("the daemon runs but during a restart").id()
+    }
+
+    /// Starts the process with the configuration that is there.
+    pub fn start_again(&mut self) {
+        let mut command = Command::new(&self.program);
+        command.args(["run", "-c", "aggregator.toml"]).current_dir(&self.home);
+        self.process = Some(Process::start("aggregator", &mut command, &self.home.join("log")));
+    }
+
+    /// Ends the process politely.
+    pub fn stop(&mut self) {
+        let mut process = self.process.take().expect("the daemon runs but during a restart");
+        process.stop(LONGEST_STOP).expect("the daemon ends when it is asked to");
+    }
+}
+
+/// Changes come by NOTIFY alone: no poll, no audit falls into a measurement.
+fn configuration(address: SocketAddr, region: &str, members: &[Datacenter], primary: SocketAddr) -> String {
+    let zones: String = members.iter().map(|member| format!("\"{}\" = \"{primary}\"\n", member.zone)).collect();
+    let members: Vec<String> = members.iter().map(|member| format!("\"{}\"", member.zone)).collect();
+    let members = members.join(", ");
+    format!(
+        "[server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n\n[zones]\n{zones}\n[aggregations]\n\
+         \"{region}\" = [{members}]\n\n[transfer]\nrefresh_min = \"1d\"\naudit = \"never\"\n\n\
+         [state]\nfolder = \"state\"\n\n[metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n"
+    )
+}

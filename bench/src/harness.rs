@@ -1,0 +1,21 @@
+//! What the bench shares with the system tests: child processes that end with their owner, free ports, folders that
+//! remove themselves, waiting for conditions.
+//!
+//! Cost: a wait looks every ten milliseconds, so nothing that is timed goes through here.
+
+// The tests use more of it.
+#![allow(dead_code)]
+
+#[path = "../../tests/harness/folder.rs"]
+mod folder;
+#[path = "../../tests/harness/ports.rs"]
+mod ports;
+#[path = "../../tests/harness/process.rs"]
+mod process;
+#[path = "../../tests/harness/wait.rs"]
+mod wait;
+
+pub use folder::{Folder, write_file};
+pub use ports::Port;
+pub use process::Process;
+pub use wait::wait_until;

@@ -1,0 +1,75 @@
+//! `make bench`: the figures of `docs/performance.md`, measured on the program that was just built, beside real servers.
+//!
+//! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
+//! meets all. Tables go to stdout as Markdown, what is going on to stderr.
+//!
+//! `generate` makes zones, `primary` serves them with NSD, `daemon` and `pipeline` are what is compared, `scene` holds all
+//! of one size; `change` and `restart` measure; `probe`, `memory`, `quiet` look; `table` prints.
+//!
+//! Cost: about ten minutes on two processors, and 3 GB of memory.
+
+mod change;
+mod daemon;
+mod generate;
+mod harness;
+mod memory;
+mod options;
+mod pipeline;
+mod primary;
+mod probe;
+mod quiet;
+mod restart;
+mod scene;
+mod table;
+
+use options::Options;
+use scene::{RECORDS_OF_OTHERS, Scene};
+use std::path::Path;
+use std::process::ExitCode;
+use table::thousands;
+
+/// What must be installed.
+const PROGRAMS: [&str; 6] = ["nsd", "named", "rndc", "rndc-confgen", "dig", "sed"];
+
+/// Reads the options, measures, prints.
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)).and_then(find_programs) {
+        Ok(options) => options,
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::from(2);
+        }
+    };
+    let (mut times, mut memory, mut restarts) = (change::times_table(), change::memory_table(), restart::table());
+    for records in &options.records {
+        eprintln!("{} records: starting the servers", thousands(*records));
+        let mut scene = Scene::start(&options.program, *records);
+        change::measure(&mut scene, &options, &mut times, &mut memory);
+        if options.restart {
+            restart::measure(&mut scene, &options, &mut restarts);
+        }
+    }
+    println!("{} The two others have {} each.\n\n{times}", change::caption(), thousands(RECORDS_OF_OTHERS));
+    println!("Memory (resident), of the program alone:\n\n{memory}");
+    if options.restart {
+        println!("From the start of the program to the first answer, no primary there:\n\n{restarts}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Demands the programs that are measured, found absolutely, because servers are started in folders of their own.
+fn find_programs(options: Options) -> Result<Options, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !is_there(program)).collect();
+    if !missing.is_empty() {
+        return Err(format!("not installed: {}; `make bench` installs what it can", missing.join(", ")));
+    }
+    let program = find(&options.program)?;
+    Ok(Options { program, ..options })
+}
+
+/// The absolute path of the program to measure.
+fn find(program: &Path) -> Result<std::path::PathBuf, String> {
+    program.canonicalize().map_err(|error| format!("{}: {error}; `make build` makes it", program.display()))
+}

@@ -1,0 +1,107 @@
+//! Markdown tables of what was measured: medians with the smallest and the largest value.
+//!
+//! Cost: O(values log values).
+
+use std::fmt;
+use std::time::Duration;
+
+/// The values of all rounds of one measurement.
+#[derive(Clone, Debug, Default)]
+pub struct Figures(Vec<Duration>);
+
+impl Figures {
+    /// Adds the value of a round.
+    pub fn push(&mut self, value: Duration) {
+        self.0.push(value);
+        self.0.sort_unstable();
+    }
+
+    /// The value in the middle, or half way between the two there.
+    pub fn median(&self) -> Option<Duration> {
+        let (upper, lower) = (self.0.get(self.0.len() / 2)?, self.0.get(self.0.len().checked_sub(1)? / 2)?);
+        Some((*upper + *lower) / 2)
+    }
+}
+
+/// Median (smallest to largest, number of rounds).
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(median), [first, ..], [.., last]) = (self.median(), &self.0[..], &self.0[..]) else {
+            return f.write_str("–");
+        };
+        let [median, first, last] = [median, *first, *last].map(milliseconds);
+        write!(f, "**{median} ms** ({first} … {last}; {})", self.0.len())
+    }
+}
+
+/// Milliseconds with three digits that mean something.
+fn milliseconds(time: Duration) -> String {
+    let time = time.as_secs_f64() * 1000.0;
+    let digits = if time < 9.995 { 2 } else { usize::from(time < 99.95) };
+    format!("{time:.digits$}")
+}
+
+/// A table in the making.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column heads.
+    pub fn new(heads: &[&str]) -> Table {
+        Table { rows: vec![heads.iter().map(|head| head.to_string()).collect()] }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, row) in self.rows.iter().enumerate() {
+            writeln!(f, "| {} |", row.join(" | "))?;
+            if index == 0 {
+                writeln!(f, "|{}", "---:|".repeat(row.len()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number with separators between thousands.
+pub fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group)).flatten().collect();
+    groups.join(",")
+}
+
+/// KiB as MiB.
+pub fn mebibytes(kibibytes: u64) -> String {
+    format!("{} MiB", (kibibytes + 512) / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    pub fn medians_and_extremes_in_three_digits() {
+        let mut figures = Figures::default();
+        assert_eq!(figures.to_string(), "–");
+        [5_000, 1, 30_120].into_iter().map(Duration::from_micros).for_each(|value| figures.push(value));
+        assert_eq!(figures.to_string(), "**5.00 ms** (0.00 … 30.1; 3)");
+        figures.push(Duration::from_millis(1500));
+        assert_eq!(figures.to_string(), "**17.6 ms** (0.00 … 1500; 4)");
+    }
+
+    #[test]
+    fn a_table_is_markdown() {
+        let mut table = Table::new(&["a", "b"]);
+        table.row(vec![thousands(1_000_000), thousands(999)]);
+        assert_eq!(table.to_string(), "| a | b |\n|---:|---:|\n| 1,000,000 | 999 |\n");
+        assert_eq!(mebibytes(2047), "2 MiB");
+    }
+}

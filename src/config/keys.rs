@@ -1,0 +1,282 @@
+//! The section `[keys]`: TSIG keys, and who refers to them.
+//!
+//! Invariants: a secret comes from a file of its own that strangers can neither read nor change, and is never part of a
+//! message; what we sign ourselves is never signed with an outdated algorithm; a key with a mistake in it counts as
+//! known, so that one mistake is one error.
+//!
+//! Cost: O(keys), and O(keys) for each unknown name, to suggest another.
+//!
+//! RFCs: 8945 (TSIG; section 6 has the algorithms), 4648 section 4 (base64).
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Entry, Node, Value};
+use crate::config::zones::{report_twice, report_unquoted, unquoted_names};
+use crate::name::Name;
+use crate::tsig::{Algorithm, Key, Keyring};
+use data_encoding::BASE64;
+use std::cell::Cell;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// More octets than any secret in base64 needs.
+const MAX_SECRET_FILE_BYTES: u64 = 4096;
+
+/// Secrets below this many octets can be guessed with effort, whatever the algorithm.
+const SHORT_SECRET_BYTES: usize = 16;
+
+/// Others may neither read nor write, the group may not write.
+const FORBIDDEN_MODE: u32 = 0o026;
+
+/// A key that the file declares.
+struct Declared {
+    name: Name,
+    at: usize,
+    /// None when something is wrong with it.
+    key: Option<(Arc<Key>, PathBuf)>,
+    used: Cell<bool>,
+}
+
+/// The keys of a file, in its order.
+#[derive(Default)]
+pub struct Keys {
+    declared: Vec<Declared>,
+}
+
+impl Keys {
+    /// Reads `[keys]`. Without `touch_disk` the secrets stay empty, for texts that are no files.
+    pub fn read(reader: &mut Reader<'_>, root: &Fields<'_>, legacy: bool, touch_disk: bool) -> Keys {
+        let mut keys = Keys::default();
+        let Some(section) = root.entry("keys") else { return keys };
+        let Value::Table(entries) = &section.node.value else {
+            reader.wrong_type::<()>("keys", &section.node, "a table [keys.\"NAME\"] for each key");
+            return keys;
+        };
+        for entry in entries {
+            if let Some(names) = unquoted_names(entry, &schema::KEY) {
+                report_unquoted(reader, entry, &names);
+                let names = names.iter().filter_map(|name| Name::parse(name).ok());
+                keys.declared.extend(names.map(|name| Declared {
+                    name,
+                    at: entry.key_at,
+                    key: None,
+                    used: Cell::new(true),
+                }));
+                continue;
+            }
+            let Some(name) = reader.parse_name(entry.key_at, &entry.key) else { continue };
+            if let Some(first) = keys.declared.iter().find(|declared| declared.name == name) {
+                report_twice(reader, "key", entry, first.at);
+                continue;
+            }
+            let key = read_key(reader, name.clone(), entry, legacy, touch_disk);
+            keys.declared.push(Declared { name, at: entry.key_at, key, used: Cell::new(false) });
+        }
+        keys
+    }
+
+    /// Reads a reference to a key whose holder signs requests to us.
+    pub fn verifying(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Arc<Key>> {
+        let text = reader.text(key, node, "the name of a key of [keys]")?;
+        let name = reader.parse_name(node.at, text)?;
+        let Some(declared) = self.declared.iter().find(|declared| declared.name == name) else {
+            let known = self.declared.iter().map(|declared| declared.name.to_string());
+            let known: Vec<String> = known.map(|name| name.trim_end_matches('.').to_string()).collect();
+            let advice = match schema::suggest(text.trim_end_matches('.'), known.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("add [keys.\"{}\"]", shorten(text)),
+            };
+            reader.error(node.at, format!("\"{key}\" names unknown key \"{}\"; {advice}", shorten(text)));
+            return None;
+        };
+        declared.used.set(true);
+        declared.key.as_ref().map(|(key, _)| key.clone())
+    }
+
+    /// Reads a reference to a key that we sign with ourselves.
+    pub fn signing(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Arc<Key>> {
+        let found = self.verifying(reader, key, node)?;
+        if found.algorithm.is_legacy() {
+            reader.error(
+                node.at,
+                format!(
+                    "key {} has {}, which we verify but never sign with; write a key with hmac-sha256",
+                    found.name, found.algorithm
+                ),
+            );
+            return None;
+        }
+        Some(found)
+    }
+
+    /// The keys and the files that their secrets came from; warns of keys that nothing refers to.
+    pub fn finish(self, reader: &mut Reader<'_>) -> (Keyring, Vec<(Name, PathBuf)>) {
+        let mut files = Vec::new();
+        let mut ring = Keyring::default();
+        for declared in self.declared {
+            if !declared.used.get() {
+                reader.warn(
+                    declared.at,
+                    format!("key {} is not used; name it in a \"key\", or remove it", declared.name),
+                );
+            }
+            if let Some((key, file)) = declared.key {
+                files.push((declared.name.clone(), file));
+                ring.insert(declared.name, key);
+            }
+        }
+        (ring, files)
+    }
+}
+
+/// Reads one key.
+fn read_key(
+    reader: &mut Reader<'_>,
+    name: Name,
+    entry: &Entry,
+    legacy: bool,
+    touch_disk: bool,
+) -> Option<(Arc<Key>, PathBuf)> {
+    let place = format!("key \"{}\"", shorten(&entry.key));
+    let advise = |key: &str| {
+        let advice = "this file is no place for secrets, write it into a file of its own and secret_file = \"FILE\"";
+        (key == "secret").then(|| advice.to_string())
+    };
+    let fields = Fields::with_advice(reader, &entry.node, &schema::KEY, &place, advise)?;
+    let algorithm = match fields.entry("algorithm") {
+        Some(field) => read_algorithm(reader, &field.key, &field.node, legacy),
+        None => Some(Algorithm::Sha256),
+    };
+    if fields.lacks("secret_file") && entry.node.get("secret").is_none() {
+        reader.error(entry.key_at, format!("{place} has no secret; write secret_file = \"FILE\""));
+    }
+    let file = fields.read(reader, "secret_file", Reader::path)?;
+    let at = fields.entry("secret_file").map_or(entry.key_at, |field| field.node.at);
+    let secret = if touch_disk {
+        match read_secret(&file) {
+            Ok(secret) => secret,
+            Err(error) => {
+                reader.error(at, format!("\"secret_file\" {} {error}", file.display()));
+                return None;
+            }
+        }
+    } else {
+        Vec::new()
+    };
+    if touch_disk && secret.len() < SHORT_SECRET_BYTES {
+        let octets = secret.len();
+        reader.warn(at, format!("the secret of {place} has only {octets} octets; better make one of 32"));
+    }
+    Some((Arc::new(Key::new(name, algorithm?, secret)), file))
+}
+
+/// Reads the name of an algorithm.
+fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool) -> Option<Algorithm> {
+    let text = reader.text(key, node, "\"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"")?;
+    let Ok(algorithm) = text.parse::<Algorithm>() else {
+        let offered = Algorithm::ALL.into_iter().filter(|algorithm| legacy || !algorithm.is_legacy());
+        let offered: Vec<String> = offered.map(|algorithm| algorithm.to_string()).collect();
+        let advice = match schema::suggest(text, offered.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "write \"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"".to_string(),
+        };
+        reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; {advice}", shorten(text)));
+        return None;
+    };
+    if algorithm.is_legacy() && !legacy {
+        reader.error(
+            node.at,
+            format!(
+                "{algorithm} is outdated; write \"hmac-sha256\", or tsig_legacy = true in [server] to go on verifying \
+                 requests that are signed with it"
+            ),
+        );
+        return None;
+    }
+    Some(algorithm)
+}
+
+//--- Secrets ---
+
+/// Why a file gives no secret; nothing of its contents is told.
+#[derive(Debug, thiserror::Error)]
+enum SecretError {
+    #[error("cannot be read: {0}; write the path of a file that holds the secret in base64")]
+    Read(#[from] io::Error),
+    #[error("is no plain file; write the path of a file that holds the secret in base64")]
+    NoFile,
+    #[error("can be read or changed by strangers (mode {mode:03o}); run chmod {wanted:03o} {path}")]
+    Open { mode: u32, wanted: u32, path: String },
+    #[error(
+        "is no base64 text; write nothing into it but the text that a tool such as tsig-keygen shows as the secret"
+    )]
+    Encoding,
+}
+
+/// Reads a secret, when nobody else can.
+fn read_secret(path: &Path) -> Result<Vec<u8>, SecretError> {
+    // A named pipe would wait for its other end.
+    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    // Asked of what is open, so that nobody can put another file in its place.
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(SecretError::NoFile);
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & FORBIDDEN_MODE != 0 {
+        let wanted = if mode & 0o040 == 0 { 0o600 } else { 0o640 };
+        return Err(SecretError::Open { mode, wanted, path: path.display().to_string() });
+    }
+    let mut text = Vec::new();
+    file.take(MAX_SECRET_FILE_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_SECRET_FILE_BYTES {
+        return Err(SecretError::Encoding);
+    }
+    text.retain(|byte| !byte.is_ascii_whitespace());
+    match BASE64.decode(&text) {
+        Ok(secret) if !secret.is_empty() => Ok(secret),
+        _ => Err(SecretError::Encoding),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a file with these contents and mode gives.
+    fn read(contents: &str, mode: u32) -> Result<Vec<u8>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("k");
+        fs::write(&path, contents).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let home = folder.path().display().to_string();
+        read_secret(&path).map_err(|error| error.to_string().replace(&home, ""))
+    }
+
+    #[test]
+    fn a_secret_is_base64_in_a_file_of_its_own() {
+        assert_eq!(read("c2VjcmV0\n", 0o600), Ok(b"secret".to_vec()));
+        assert_eq!(read("  c2Vj\r\ncmV0 ", 0o440), Ok(b"secret".to_vec()));
+        for wrong in ["", "\n", "c2VjcmV0!", "c2VjcmV", "secret \"c2VjcmV0\";", &"c2Vj".repeat(1025)] {
+            assert!(read(wrong, 0o600).unwrap_err().starts_with("is no base64 text; write"), "{wrong}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(read_secret(folder.path()), Err(SecretError::NoFile)));
+        assert!(matches!(read_secret(&folder.path().join("none")), Err(SecretError::Read(_))));
+    }
+
+    #[test]
+    fn strangers_may_neither_read_nor_write() {
+        for (mode, wanted) in [(0o644, "640"), (0o604, "600"), (0o602, "600"), (0o620, "600"), (0o660, "640")] {
+            let error = read("c2VjcmV0", mode).unwrap_err();
+            let expected = format!("can be read or changed by strangers (mode {mode:03o}); run chmod {wanted} /k");
+            assert_eq!(error, expected);
+        }
+        for mode in [0o600, 0o400, 0o640, 0o440, 0o700] {
+            assert!(read("c2VjcmV0", mode).is_ok(), "{mode:o}");
+        }
+    }
+}

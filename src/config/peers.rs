@@ -1,0 +1,84 @@
+//! Other name servers: the primaries of a zone, and the secondaries that are told of its changes.
+//!
+//! Invariant: a peer is one host that packets can be sent to, from a local address of the same family if from a given
+//! one, and signed with a key that we may sign with.
+//!
+//! Cost: O(text) for each peer.
+
+use crate::config::keys::Keys;
+use crate::config::read::{Fields, Reader};
+use crate::config::schema::Table;
+use crate::config::tree::{Node, Value};
+use crate::tsig::Key;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// RFC 1035 section 4.2.
+const DNS_PORT: u16 = 53;
+
+/// What messages call a kind of peer, and what its table may say.
+pub struct Role {
+    pub noun: &'static str,
+    pub table: &'static Table,
+}
+
+/// What a peer has unless its own table says otherwise.
+#[derive(Clone, Default)]
+pub struct Inherited {
+    pub source: Option<IpAddr>,
+    pub key: Option<Arc<Key>>,
+}
+
+/// One name server to talk to.
+pub struct Peer {
+    pub address: SocketAddr,
+    pub source: Option<IpAddr>,
+    pub key: Option<Arc<Key>>,
+}
+
+/// Reads one peer as text or table; `place` is what it belongs to.
+pub fn read_peer(
+    reader: &mut Reader<'_>,
+    keys: &Keys,
+    role: &Role,
+    place: &str,
+    key: &str,
+    node: &Node,
+    inherited: &Inherited,
+) -> Option<Peer> {
+    let noun = role.noun;
+    let mut own = inherited.clone();
+    let address_node = match &node.value {
+        Value::Table(_) => {
+            let fields = Fields::new(reader, node, role.table, &format!("a {noun} of {place}"))?;
+            own.source = fields.read(reader, "source_address", Reader::source_address).or(own.source);
+            own.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node)).or(own.key);
+            if fields.lacks("address") {
+                reader.error(node.at, format!("a {noun} of {place} has no \"address\"; write address = \"ADDRESS\""));
+            }
+            &fields.entry("address")?.node
+        }
+        _ => node,
+    };
+    let address = reader.address(key, address_node, DNS_PORT)?;
+    let (ip, at) = (address.ip(), address_node.at);
+    if ip.is_unspecified() || ip.is_multicast() {
+        reader.error(at, format!("{ip} cannot be a {noun}; write the address of one server"));
+        return None;
+    }
+    if address.port() == 0 {
+        reader.error(at, format!("port 0 of {noun} {ip} reaches nothing; write another port, or none for {DNS_PORT}"));
+        return None;
+    }
+    if let Some(source) = own.source.filter(|source| source.is_ipv4() != address.is_ipv4()) {
+        let (wanted, given) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+        reader.error(
+            at,
+            format!(
+                "source_address {source} is {given}, {noun} {ip} is {wanted}; write an {wanted} source_address for it"
+            ),
+        );
+        return None;
+    }
+    Some(Peer { address, source: own.source, key: own.key })
+}

@@ -1,0 +1,284 @@
+//! The section `[secondaries]`, and what zones and regions say instead: who may transfer them from here, and who is told
+//! of their changes.
+//!
+//! Invariants: whatever is served has its [`Outgoing`], the catalog zone too; nobody may transfer anything unless the
+//! file says so; no zone notifies one secondary twice.
+//!
+//! Cost: O(zones × rules).
+//!
+//! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9432 (catalog zones).
+
+use crate::access::{Access, Prefix, PrefixError, Rule};
+use crate::catalog::CatalogPlan;
+use crate::config::keys::Keys;
+use crate::config::peers::{Inherited, Role, read_peer};
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Node, Value};
+use crate::config::zones::Declared;
+use crate::name::Name;
+use crate::notify::{Target, Targets};
+use crate::publish::Outgoing;
+use crate::zone::HistoryLimits;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Versions that a history may have at most; differences over more are longer than the zone.
+const MAX_VERSIONS: u64 = 1_000_000;
+
+/// Secondaries in messages and in the schema.
+const SECONDARY: Role = Role { noun: "secondary", table: &schema::TARGET };
+
+/// What the file says about the ways out.
+pub struct Secondaries<'k> {
+    keys: &'k Keys,
+    /// For everything that does not say otherwise.
+    defaults: (Access, Vec<Target>),
+    /// Where the default secondaries are written, until it was said that nobody may transfer.
+    useless_at: Option<usize>,
+    catalog: Option<(Name, usize)>,
+    pub history: HistoryLimits,
+    pub outgoing: HashMap<Name, Outgoing>,
+    pub targets: Targets,
+}
+
+impl<'k> Secondaries<'k> {
+    /// Reads `[secondaries]`; absent keys give defaults.
+    pub fn read(reader: &mut Reader<'_>, root: &Fields<'_>, keys: &'k Keys) -> Secondaries<'k> {
+        let mut section = Secondaries {
+            keys,
+            defaults: Default::default(),
+            useless_at: None,
+            catalog: None,
+            history: HistoryLimits::default(),
+            outgoing: HashMap::new(),
+            targets: Targets::new(),
+        };
+        let Some(entry) = root.entry("secondaries") else { return section };
+        let table = &schema::SECONDARIES;
+        let Some(fields) = Fields::new(reader, &entry.node, table, table.path) else { return section };
+        section.defaults = section.read_lists(reader, &fields, table.path);
+        section.useless_at = fields.entry("notify").map(|entry| entry.node.at);
+        if let Some(catalog) = fields.entry("catalog")
+            && let Some(name) = reader.name("catalog", &catalog.node)
+        {
+            if section.defaults.0.rules.is_empty() {
+                let advice = "write in [secondaries] who may, allow_transfer = [...]";
+                reader.warn(catalog.node.at, format!("nobody may transfer the catalog; {advice}"));
+            }
+            section.catalog = Some((name, catalog.node.at));
+        }
+        let versions = fields.read(reader, "history_versions", |r, key, node| r.integer(key, node, 0..=MAX_VERSIONS));
+        let bytes = fields.read(reader, "history_bytes", Reader::size);
+        let history = &mut section.history;
+        history.versions = versions.and_then(|versions| versions.try_into().ok()).unwrap_or(history.versions);
+        history.bytes = bytes.map_or(history.bytes, |bytes| bytes.try_into().unwrap_or(usize::MAX));
+        section
+    }
+
+    /// Takes in a zone or region: what its table says, if it has one, else the defaults. `ixfr` is whether secondaries get
+    /// differences unless the table says.
+    pub fn admit(
+        &mut self,
+        reader: &mut Reader<'_>,
+        zone: &Name,
+        fields: Option<&Fields<'_>>,
+        place: &str,
+        ixfr: bool,
+    ) {
+        let (access, targets) = fields.map_or_else(|| self.defaults.clone(), |own| self.read_lists(reader, own, place));
+        if access.rules.is_empty() && !targets.is_empty() {
+            let own = fields.and_then(|own| own.entry("notify").or(own.entry("allow_transfer")));
+            let (place, at) = match own {
+                Some(entry) => (place, Some(entry.node.at)),
+                None => (schema::SECONDARIES.path, self.useless_at.take()),
+            };
+            if let Some(at) = at {
+                let advice = "write allow_transfer = [...], or notify = []";
+                reader.warn(at, format!("{place} notifies secondaries, and nobody may transfer; {advice}"));
+            }
+        }
+        let ixfr = fields.and_then(|own| own.read(reader, "ixfr_out", read_ixfr_out)).flatten().unwrap_or(ixfr);
+        self.outgoing.insert(zone.clone(), Outgoing { access, ixfr });
+        self.targets.insert(zone.clone(), targets);
+    }
+
+    /// Takes in the catalog zone, which must not be anything else.
+    pub fn admit_catalog(
+        &mut self,
+        reader: &mut Reader<'_>,
+        (zones, regions): (&Declared, &Declared),
+        server_name: &Name,
+    ) -> Option<CatalogPlan> {
+        let (origin, at) = self.catalog.clone()?;
+        for (what, declared) in [("a zone", zones), ("an aggregation", regions)] {
+            if let Some(other) = declared.get(&origin) {
+                let (line, _) = reader.source.locate(*other);
+                reader.error(at, format!("catalog {origin} is also {what}, in line {line}; give it a name of its own"));
+            }
+        }
+        // Each replica writes its own name into the SOA, so that a difference is never taken for another's.
+        self.admit(reader, &origin, None, "", true);
+        let plan = CatalogPlan { origin, server_name: server_name.clone() };
+        if !plan.has_room() {
+            reader.error(
+                at,
+                format!("below catalog {} its members' names have no room; write a shorter one", plan.origin),
+            );
+        }
+        Some(plan)
+    }
+
+    /// Reads the two lists that a zone may have of its own; what is absent is inherited.
+    fn read_lists(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> (Access, Vec<Target>) {
+        let access = fields.read(reader, "allow_transfer", |r, key, node| self.read_access(r, place, key, node));
+        let targets = fields.read(reader, "notify", |r, key, node| self.read_targets(r, place, key, node));
+        (access.unwrap_or_else(|| self.defaults.0.clone()), targets.unwrap_or_else(|| self.defaults.1.clone()))
+    }
+
+    //--- Who may transfer ---
+
+    /// Reads one rule or a list of them.
+    fn read_access(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Access> {
+        let wanted = "a list such as [\"192.0.2.0/24\", { key = \"transfer.example.com\" }]";
+        let one = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_rule(reader, place, key, node);
+        let rules = match &node.value {
+            Value::Text(_) | Value::Table(_) => one(reader, key, node).into_iter().collect(),
+            _ => reader.list(key, node, wanted, one)?,
+        };
+        Some(Access { rules })
+    }
+
+    /// Reads one rule: a prefix, or a table with a prefix, a key, or both.
+    fn read_rule(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Rule> {
+        let rule = match &node.value {
+            Value::Table(_) => {
+                let fields = Fields::new(reader, node, &schema::RULE, &format!("\"{key}\" of {place}"))?;
+                let prefix = fields.read(reader, "prefix", read_prefix);
+                let signed = fields.read(reader, "key", |r, key, node| self.keys.verifying(r, key, node));
+                if fields.lacks("prefix") && fields.lacks("key") {
+                    let advice = "write prefix = \"192.0.2.0/24\", key = \"NAME\", or both";
+                    reader.error(node.at, format!("an entry of \"{key}\" of {place} is empty; {advice}"));
+                }
+                // A part that has a mistake must not be left out as if it were not wanted.
+                if (fields.entry("prefix").is_some() && prefix.is_none())
+                    || (fields.entry("key").is_some() && signed.is_none())
+                    || (prefix.is_none() && signed.is_none())
+                {
+                    return None;
+                }
+                Rule { prefix, key: signed.map(|key| key.name.clone()) }
+            }
+            _ => Rule { prefix: Some(read_prefix(reader, key, node)?), key: None },
+        };
+        if rule.key.is_none() && rule.prefix.is_some_and(|prefix| Prefix::EVERYTHING.contains(&prefix)) {
+            let prefix = rule.prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
+            reader.warn(
+                node.at,
+                format!("{place} lets everyone copy the zone ({prefix}); write a longer prefix, or add a key"),
+            );
+        }
+        Some(rule)
+    }
+
+    //--- Who is notified ---
+
+    /// Reads one secondary or a list of them.
+    fn read_targets(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Target>> {
+        let wanted = "a list of addresses such as [\"192.0.2.1\"]";
+        let none = Inherited::default();
+        let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
+            let peer = read_peer(reader, self.keys, &SECONDARY, place, key, node, &none)?;
+            Some((Target { address: peer.address, key: peer.key, source: peer.source }, node.at))
+        };
+        let written = match &node.value {
+            Value::Text(_) | Value::Table(_) => one(reader, key, node).into_iter().collect(),
+            _ => reader.list(key, node, wanted, one)?,
+        };
+        let mut targets: Vec<Target> = Vec::new();
+        for (target, at) in written {
+            if targets.iter().any(|other| other.address == target.address) {
+                reader.error(at, format!("{place} notifies {} twice; remove one", target.address));
+            } else {
+                targets.push(target);
+            }
+        }
+        Some(targets)
+    }
+}
+
+/// Reads `ixfr_out`; the inner option is none for "auto".
+fn read_ixfr_out(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<bool>> {
+    match &node.value {
+        Value::Boolean(choice) => Some(Some(*choice)),
+        Value::Text(text) if text == "auto" => Some(None),
+        Value::Text(text) => {
+            reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write \"auto\", true or false", shorten(text)));
+            None
+        }
+        _ => reader.wrong_type(key, node, "\"auto\", true or false"),
+    }
+}
+
+//--- Prefixes ---
+
+/// Reads an address prefix.
+fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Prefix> {
+    let wanted = "a prefix such as \"192.0.2.0/24\", \"192.0.2.1\" or \"2001:db8::/32\"";
+    let text = reader.text(key, node, wanted)?;
+    if let Some(address) = text.split('/').next().and_then(|address| address.parse().ok())
+        && !reader.plain_address(node.at, address)
+    {
+        return None;
+    }
+    let error = match text.parse::<Prefix>() {
+        Ok(prefix) => return Some(prefix),
+        Err(error) => error,
+    };
+    let advice = match (error, split_prefix(text)) {
+        (PrefixError::HostBits, Some((address, length))) => {
+            format!("write \"{}/{length}\" for the network, or \"{address}\" for the host", mask(address, length))
+        }
+        (PrefixError::Length(most), _) => format!("write 0 to {most} behind the slash"),
+        _ if text == "any" => "write \"0.0.0.0/0\" and \"::/0\" if everyone shall copy it".to_string(),
+        _ if text == "none" => "write [] for nobody".to_string(),
+        _ => format!("write {wanted}, or {{ key = \"NAME\" }}"),
+    };
+    reader.error(node.at, format!("\"{}\" is no address prefix ({error}); {advice}", shorten(text)));
+    None
+}
+
+/// Address and length of a text whose form is right.
+fn split_prefix(text: &str) -> Option<(IpAddr, u32)> {
+    let (address, length) = text.split_once('/')?;
+    Some((address.parse().ok()?, length.parse().ok()?))
+}
+
+/// The first address of the network that an address is in; `length` is no more than its bits.
+fn mask(address: IpAddr, length: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            Ipv4Addr::from(u32::from(address) & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            Ipv6Addr::from(u128::from(address) & mask).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_advised() {
+        let network = |address: &str, length| mask(address.parse().unwrap(), length).to_string();
+        assert_eq!(network("192.0.2.77", 24), "192.0.2.0");
+        assert_eq!(network("192.0.2.77", 0), "0.0.0.0");
+        assert_eq!(network("192.0.2.77", 32), "192.0.2.77");
+        assert_eq!(network("2001:db8:1::1", 32), "2001:db8::");
+        assert_eq!(network("2001:db8::1", 0), "::");
+    }
+}

@@ -1,0 +1,61 @@
+//! The keeper's gauges: states, serials and sizes of everything it keeps.
+//!
+//! Cost: O(zones + conflicts); set once for each batch, or in a tick where there are many zones.
+
+use super::status::MemberStatus;
+use super::{Keeper, status};
+use crate::metrics::unix_seconds;
+use crate::publish::State;
+use std::time::{Instant, SystemTime};
+
+impl Keeper {
+    /// Sets the gauges.
+    pub(super) fn show(&self, now: Instant) {
+        let unix = |at: Instant| {
+            let wall = SystemTime::now();
+            unix_seconds(if at > now { wall + (at - now) } else { wall - (now - at) })
+        };
+        let metrics = &self.metrics;
+        for (name, source) in &self.sources {
+            let zone = &name.to_string()[..];
+            for state in State::ALL {
+                metrics.zone_state.with_label_values(&[zone, state.label()]).set((state == source.state).into());
+            }
+            if let Some(data) = &source.zone {
+                metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
+                metrics.zone_records.with_label_values(&[zone]).set(data.records as i64);
+            }
+            if let (Some(refreshed), Some(expires)) = (source.refreshed, source.expires()) {
+                metrics.zone_refreshed.with_label_values(&[zone]).set(unix(refreshed));
+                metrics.zone_expires.with_label_values(&[zone]).set(unix(expires));
+            }
+        }
+        for (name, kept) in &self.regions {
+            let region = &name.to_string()[..];
+            for state in State::ALL {
+                metrics.zone_state.with_label_values(&[region, state.label()]).set((state == kept.state).into());
+            }
+            match &kept.region.zone {
+                Some(data) => {
+                    metrics.region_serial.with_label_values(&[region]).set(data.soa.serial.0.into());
+                    metrics.zone_records.with_label_values(&[region]).set(data.records as i64);
+                }
+                // Never there, or gone: either way there is nothing to show.
+                None => {
+                    _ = metrics.region_serial.remove_label_values(&[region]);
+                    _ = metrics.zone_records.remove_label_values(&[region]);
+                }
+            }
+            metrics.region_serial_drift.with_label_values(&[region]).set(kept.region.drift.cast_signed().into());
+            metrics.region_ns_fallback.with_label_values(&[region]).set(kept.region.ns_fallback.into());
+            status::count_conflicts(&kept.region, |kind, count| {
+                metrics.region_conflicts.with_label_values(&[region, kind]).set(count);
+            });
+            let members = self.member_statuses(&kept.region.plan, now);
+            for state in MemberStatus::STATES {
+                let count = members.iter().filter(|member| member.state == state).count();
+                metrics.region_members.with_label_values(&[region, state]).set(count as i64);
+            }
+        }
+    }
+}

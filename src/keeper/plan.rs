@@ -1,0 +1,49 @@
+//! What the keeper is to keep: made by the configuration, replaced whole by a reload.
+
+use crate::catalog::CatalogPlan;
+use crate::merge::RegionPlan;
+use crate::name::Name;
+use crate::publish::{Identity, Outgoing};
+use crate::state::Restored;
+use crate::tsig::Keyring;
+use crate::zone::HistoryLimits;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The zones and regions to keep.
+#[derive(Default)]
+pub struct Plan {
+    pub identity: Identity,
+    /// The keys that requests may be signed with.
+    pub keys: Arc<Keyring>,
+    /// Source zones and how long they may live without contact.
+    pub zones: Vec<(Name, Lifetime)>,
+    pub regions: Vec<RegionPlan>,
+    /// The catalog of all of them, if there is to be one.
+    pub catalog: Option<CatalogPlan>,
+    /// How zones may leave; those that are not here do not.
+    pub outgoing: HashMap<Name, Arc<Outgoing>>,
+    /// How much of each zone's past is kept.
+    pub history: HistoryLimits,
+    /// The shortest time from one publication to the next.
+    pub hold_down: Duration,
+    /// What an earlier run of the program left of zones that are not kept yet.
+    pub restored: HashMap<Name, Restored>,
+}
+
+/// Bounds on the expire time that a zone's SOA asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    pub shortest: Duration,
+    pub longest: Duration,
+}
+
+/// What a new plan changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PlanChanges {
+    pub added: Vec<Name>,
+    pub removed: Vec<Name>,
+    /// Regions made anew because their plan changed.
+    pub rebuilt: Vec<Name>,
+}

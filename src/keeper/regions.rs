@@ -1,0 +1,229 @@
+//! The keeper's regions: merged from what their members have, with their states and serials.
+//!
+//! A region is in one of three states by itself: it waits until every member was there once or `partial_after` has
+//! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired. While
+//! nobody has seen a region, its serial keeps no memory of the order in which members arrived.
+//!
+//! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
+
+use super::{Keeper, SourceZone, has_room};
+use crate::merge::{Conflict, Members, OnExpire, Outcome, Place, Region, RegionPlan};
+use crate::name::Name;
+use crate::publish::State;
+use crate::zone::{Delta, History};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Conflicts logged one by one after an update; the rest is a number.
+const LOGGED_CONFLICTS: usize = 20;
+
+/// A region with its state.
+pub(super) struct KeptRegion {
+    pub region: Region,
+    pub state: State,
+    /// Whether clients have had answers from it: then it stays in service, whatever its members do.
+    pub was_served: bool,
+    /// Which members contributed to the present version.
+    contributing: Vec<bool>,
+    /// When waiting for missing members began.
+    pub waiting_since: Instant,
+    /// The way from older versions to the present one.
+    pub history: History,
+    /// When a serial that is half way to its sum goes on.
+    goes_on: Option<Instant>,
+}
+
+impl KeptRegion {
+    /// A region that has no version yet.
+    pub fn new(region: Region, now: Instant) -> KeptRegion {
+        KeptRegion {
+            region,
+            state: State::NotReady,
+            was_served: false,
+            contributing: Vec::new(),
+            waiting_since: now,
+            history: History::default(),
+            goes_on: None,
+        }
+    }
+}
+
+/// What has to be merged into the regions that have a zone as member.
+pub(super) enum Touched {
+    Names(Vec<Name>),
+    Everything,
+}
+
+impl Keeper {
+    /// Merges what was touched into the regions; returns whether any region has a new version.
+    pub(super) fn merge(&mut self, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
+        let mut regions = std::mem::take(&mut self.regions);
+        let mut changed = false;
+        for kept in regions.values_mut() {
+            if kept.goes_on.is_some_and(|at| at <= now) {
+                kept.goes_on = None;
+                kept.region.go_on();
+                changed |= self.merge_region(kept, Some(Vec::new()));
+            }
+            let members = kept.region.plan.members.iter().enumerate();
+            let affected: Vec<(usize, &Touched)> =
+                members.filter_map(|(index, member)| Some((index, touched.get(member)?))).collect();
+            let same_members = kept.contributing == self.contributing(&kept.region.plan);
+            if affected.is_empty() && same_members {
+                continue;
+            }
+            let mut names = same_members.then(Vec::new);
+            for (index, touched) in affected {
+                match (touched, &mut names) {
+                    (Touched::Names(touched), Some(names)) => {
+                        names.extend(touched.iter().map(|name| (index, name.clone())));
+                    }
+                    _ => names = None,
+                }
+            }
+            changed |= self.merge_region(kept, names);
+        }
+        self.regions = regions;
+        changed
+    }
+
+    /// Makes a region's next version out of the names that changed, or of all.
+    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
+        let started = Instant::now();
+        kept.contributing = self.contributing(&kept.region.plan);
+        let members = self.members(&kept.region.plan);
+        let before = kept.region.zone.clone();
+        let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
+        let without_address = kept.region.servers_without_address.clone();
+        let outcome = match changed {
+            Some(changed) => kept.region.merge_changed(&members, changed),
+            None => kept.region.merge_all(&members),
+        };
+        match outcome {
+            Outcome::Same => false,
+            Outcome::Empty => {
+                kept.history.clear();
+                before.is_some()
+            }
+            Outcome::New { conflicts, touched } => {
+                let region = &kept.region;
+                if let (Some(before), Some(zone)) = (&before, &region.zone) {
+                    if has_room(touched.len(), zone) {
+                        kept.history.push(Arc::new(Delta::between(before, zone, touched)), &self.history);
+                    } else {
+                        kept.history.clear();
+                    }
+                }
+                if let (true, Some(zone)) = (region.is_half_way(), &region.zone) {
+                    // Long enough for every secondary to see the serial in between, by NOTIFY or by its timers.
+                    let pause = Duration::from_secs(u64::from(zone.soa.refresh) + u64::from(zone.soa.retry));
+                    kept.goes_on = Some(started + pause);
+                    tracing::warn!(region = %zone.origin, serial = %zone.soa.serial, "the members' serials moved too far \
+                         for one step; the region's serial follows in two");
+                }
+                if let Some(zone) = &region.zone {
+                    let members = format!("{}/{}", members.iter().flatten().count(), members.len());
+                    let from = before.as_ref().map_or("none".into(), |zone| zone.soa.serial.to_string());
+                    tracing::info!(
+                        region = %zone.origin, serial = %format_args!("{from}->{}", zone.soa.serial), records = zone.records,
+                        members, conflicts = region.conflicts.len(), ms = started.elapsed().as_millis() as u64, "region merged"
+                    );
+                }
+                log_conflicts(region, &conflicts);
+                let (name, now) = (&region.plan.origin, region.drift);
+                if kept.was_served && now != 0 && now != drift {
+                    let offset = region.plan.serial_offset.wrapping_add(now);
+                    tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
+                         serial_offset = {offset} on all replicas aligns them again");
+                }
+                if region.ns_fallback && !fallback {
+                    tracing::warn!(region = %name, "the members' NS sets have nothing in common, so this server is \
+                         listed alone; set \"ns\" of the aggregation");
+                }
+                if !region.servers_without_address.is_empty() && region.servers_without_address != without_address {
+                    let servers = &region.servers_without_address;
+                    tracing::warn!(region = %name, ?servers, "name servers within the region have no address there");
+                }
+                true
+            }
+        }
+    }
+
+    /// What the members of a region contribute.
+    fn members(&self, plan: &RegionPlan) -> Box<Members> {
+        let contributing = self.contributing(plan);
+        let zone = |member: &Name| self.sources.get(member)?.zone.clone();
+        plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect()
+    }
+
+    /// Which members of a region contribute: those with a zone that has neither expired nor been without contact for
+    /// longer than the region wants.
+    pub(super) fn contributing(&self, plan: &RegionPlan) -> Vec<bool> {
+        let contributes = |source: &SourceZone| {
+            let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;
+            let age = source.refreshed.map(|at| at.elapsed());
+            let too_old = plan.expire_after.is_some_and(|limit| age.is_none_or(|age| age > limit));
+            source.zone.is_some() && !expired && !too_old
+        };
+        plan.members.iter().map(|member| self.sources.get(member).is_some_and(contributes)).collect()
+    }
+
+    /// Sets the states of the regions; returns whether any changed.
+    pub(super) fn settle_regions(&mut self, now: Instant) -> bool {
+        let mut changed = false;
+        for (name, kept) in &mut self.regions {
+            let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
+            let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
+            let waited = now.duration_since(kept.waiting_since) >= kept.region.plan.partial_after;
+            let state = match &kept.region.zone {
+                None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
+                None => State::NotReady,
+                // In service once, a region stays in service: a member added by a reload must not take it away.
+                Some(_) if kept.was_served || missing == 0 || waited => State::Ok,
+                Some(_) => State::NotReady,
+            };
+            kept.was_served |= state == State::Ok;
+            match &kept.region.zone {
+                Some(zone) if state == State::Ok => {
+                    self.seen_serials.insert(name.clone(), (zone.soa.serial, kept.region.drift));
+                    kept.region.set_seen();
+                }
+                // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
+                _ if !kept.was_served => {
+                    let last = self.seen_serials.get(name).map(|(serial, _)| (*serial, 0));
+                    kept.region.set_last_serial(last);
+                }
+                _ => {}
+            }
+            if state != kept.state {
+                if state == State::Ok && missing > 0 {
+                    let members = kept.region.plan.members.iter();
+                    let without: Vec<_> = members.filter(|member| !loaded(member)).collect();
+                    tracing::warn!(region = %name, ?without, "region is served without members that never were transferred");
+                } else {
+                    tracing::info!(region = %name, state = state.label(), missing, "region changed its state");
+                }
+                kept.state = state;
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+/// Logs new conflicts, each once, up to a number that does not flood the log.
+fn log_conflicts(region: &Region, places: &[(Place, Vec<Conflict>)]) {
+    for (place, conflicts) in places.iter().take(LOGGED_CONFLICTS) {
+        for conflict in conflicts {
+            let member = &region.plan.members[conflict.member];
+            tracing::warn!(
+                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,
+                "members conflict"
+            );
+        }
+    }
+    if let Some(more) = places.len().checked_sub(LOGGED_CONFLICTS).filter(|more| *more > 0) {
+        tracing::warn!(region = %region.plan.origin, more, "further names with conflicts; see the status of the region");
+    }
+}

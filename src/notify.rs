@@ -1,0 +1,203 @@
+//! NOTIFY to secondaries (RFC 1996): each zone that has changed is announced to those who transfer it.
+//!
+//! One task watches the publications, and `table` says what is to be told to whom. Messages leave from one UDP socket
+//! for each source address, and replies come in there; who does not reply is asked again a few times, at doubling
+//! intervals, and then left to its own refresh timer. A NOTIFY is a hint: nothing depends on its arrival.
+//!
+//! Invariants: nothing a target does or fails to do delays another target or the program; a publication that comes while
+//! an exchange is under way is announced after it, so that a storm of publications makes few messages, the last with the
+//! last serial; zones that may not be answered from are not announced. At start everything is announced once, because a
+//! secondary may have missed what changed while nobody told it.
+//!
+//! Parts: `table` who has been told what, `message` octets, `outcome` results, `sockets` the way out and back.
+//!
+//! Cost: a publication O(zones × targets), a message O(log) of that.
+
+mod message;
+mod outcome;
+mod sockets;
+mod table;
+
+pub use outcome::Outcome;
+
+use crate::metrics::Metrics;
+use crate::name::Name;
+use crate::publish::Publisher;
+use crate::serial::Serial;
+use crate::tsig::Key;
+use serde::Serialize;
+use sockets::Sockets;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use table::Table;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// How long the task sleeps when it waits for nothing.
+const IDLE: Duration = Duration::from_secs(3600);
+/// Pause before a task that panicked runs again.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
+
+/// A secondary that is told of changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    pub address: SocketAddr,
+    /// Signs the announcements, and must have signed the replies (RFC 8945).
+    pub key: Option<Arc<Key>>,
+    /// The address to send from; the system's choice if there is none.
+    pub source: Option<IpAddr>,
+}
+
+/// Zones and the secondaries that are told of their changes.
+pub type Targets = HashMap<Name, Vec<Target>>;
+
+/// When messages are sent.
+#[derive(Clone, Debug)]
+pub struct Timers {
+    /// Time for the first reply; each further message has twice the time of the one before.
+    pub first: Duration,
+    /// Messages after the first, until the target is given up.
+    pub retries: u32,
+    /// Shortest time from one announcement of a zone to the next to the same target.
+    pub pause: Duration,
+}
+
+impl Default for Timers {
+    /// The five retries of RFC 1996 section 3.6, within one minute.
+    fn default() -> Timers {
+        Timers { first: Duration::from_secs(1), retries: 5, pause: Duration::from_millis(100) }
+    }
+}
+
+/// What is known of one target of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TargetStatus {
+    pub address: SocketAddr,
+    /// The serial that was sent last.
+    pub notified: Option<Serial>,
+    /// The serial that the target last acknowledged.
+    pub acknowledged: Option<Serial>,
+    /// What came of it, in words.
+    pub result: String,
+}
+
+/// The handle of the task, which ends when this is dropped.
+pub struct Notifier {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+/// What the handle and the task both see. The lock is held for moments only.
+struct Shared {
+    table: Mutex<Table>,
+    /// Rung when an order has changed the table.
+    bell: Notify,
+}
+
+impl Shared {
+    /// The table, for a moment.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begins to announce changes, to nobody yet. Must be called within a tokio runtime.
+pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Notifier {
+    start_with(publisher, metrics, Timers::default())
+}
+
+/// The same with other timers.
+pub fn start_with(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
+    let shared = Arc::new(Shared { table: Mutex::new(Table::new(timers, metrics)), bell: Notify::new() });
+    let task = tokio::spawn(keep_running(shared.clone(), publisher)).abort_handle();
+    Notifier { shared, task }
+}
+
+impl Notifier {
+    /// Tells other targets from now on. New ones hear of what is served at once, those that stay of changes only.
+    pub fn set_targets(&self, targets: Targets) {
+        self.shared.table().set_targets(targets, Instant::now());
+        self.shared.bell.notify_one();
+    }
+
+    /// Announces a zone, or every zone, whether it has changed or not; returns to how many targets.
+    pub fn notify_now(&self, zone: Option<&Name>) -> usize {
+        let count = self.shared.table().want(zone, Instant::now());
+        self.shared.bell.notify_one();
+        count
+    }
+
+    /// What is known of a zone's targets, in the order in which they were set.
+    pub fn status(&self, zone: &Name) -> Vec<TargetStatus> {
+        self.shared.table().status(zone)
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Runs the task, and once more if it panics: secondaries must not silently fall back to their timers for ever.
+async fn keep_running(shared: Arc<Shared>, publisher: Arc<Publisher>) {
+    loop {
+        // The set ends its task when this one is ended.
+        let mut running = JoinSet::new();
+        running.spawn(run(shared.clone(), publisher.clone()));
+        match running.join_next().await {
+            Some(Err(error)) if error.is_panic() => {
+                tracing::error!(
+                    "the task of NOTIFY has panicked and is started again; please report what the log says"
+                );
+                sleep(PAUSE_AFTER_PANIC).await;
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Announces what is published until the program ends.
+async fn run(shared: Arc<Shared>, publisher: Arc<Publisher>) {
+    let mut changes = publisher.changes();
+    let mut sockets = Sockets::new();
+    let mut look = true;
+    loop {
+        let (datagrams, next) = {
+            // The root is held for a moment only: it keeps replaced versions of zones in memory.
+            let (root, now) = (publisher.load(), Instant::now());
+            let mut table = shared.table();
+            if look {
+                table.look(&root, now);
+            }
+            for (from, bytes) in sockets.take_arrived() {
+                table.receive(from, &bytes, &root, now);
+            }
+            let datagrams = table.advance(&root, now);
+            (datagrams, table.next_alarm().unwrap_or(now + IDLE))
+        };
+        for datagram in datagrams {
+            if let Err(error) = sockets.send(&datagram.target, &datagram.bytes).await {
+                shared.table().note_failure(datagram.number, &error);
+            }
+        }
+        look = tokio::select! {
+            changed = changes.changed() => match changed {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            () = shared.bell.notified() => {
+                sockets.retain(shared.table().targets());
+                true
+            }
+            () = sockets.wait() => false,
+            () = sleep_until(next) => false,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! What came of an announcement, in words for an operator and as the `result` label of the counter.
+//!
+//! Invariant: every outcome has exactly one label.
+
+use crate::tsig::TsigError;
+
+/// How an exchange ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Outcome {
+    #[error("acknowledged")]
+    Acknowledged,
+    #[error("no reply")]
+    Timeout,
+    #[error("cannot send: {0}")]
+    Failed(String),
+    #[error("no reply with a valid signature: {0}")]
+    Signature(TsigError),
+    #[error("{}", code_text(*.0))]
+    Code(u8),
+}
+
+impl Outcome {
+    /// What a response code means.
+    pub(super) fn from_code(code: u8) -> Outcome {
+        if code == 0 { Outcome::Acknowledged } else { Outcome::Code(code) }
+    }
+
+    /// The metric label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Outcome::Acknowledged => "acknowledged",
+            Outcome::Timeout => "timeout",
+            Outcome::Failed(_) => "error",
+            Outcome::Signature(_) => "tsig",
+            Outcome::Code(1) => "formerr",
+            Outcome::Code(2) => "servfail",
+            Outcome::Code(4) => "notimp",
+            Outcome::Code(5) => "refused",
+            Outcome::Code(9) => "notauth",
+            Outcome::Code(_) => "rcode_other",
+        }
+    }
+
+    /// Whether nothing was heard from the address.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(self, Outcome::Timeout | Outcome::Failed(_))
+    }
+}
+
+/// What a response code means to whoever runs the primary.
+fn code_text(code: u8) -> String {
+    match code {
+        1 => "the secondary answered FORMERR: it cannot read the message".to_owned(),
+        2 => "the secondary answered SERVFAIL".to_owned(),
+        4 => "the secondary answered NOTIMP: it does not take announcements".to_owned(),
+        5 => "the secondary answered REFUSED: it takes no announcements from this address, or needs another key"
+            .to_owned(),
+        9 => "the secondary answered NOTAUTH: it does not serve the zone, or does not know the key".to_owned(),
+        other => format!("the secondary answered with response code {other}"),
+    }
+}

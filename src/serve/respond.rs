@@ -1,0 +1,211 @@
+//! One entry for the messages of UDP and TCP: whatever a client sends becomes a response, a transfer, or nothing.
+//!
+//! [`Responder::respond`] takes a signature off (TSIG, RFC 8945), finds out who deals with the request, NOTIFY, transfers or
+//! the answers, and signs what comes out. A transfer is only begun here; the transport sends it message by message. DNS
+//! over TLS does not come this way: it gives neither transfers nor signatures.
+//!
+//! Invariants: a signed request gets a signed response, whose records leave room for the signature; a request whose
+//! signature is not right is not carried out. Cost: for a request without TSIG record nothing but the reading that
+//! it needs anyway; for others a copy of it, and hashing O(bytes).
+
+use crate::metrics::Metrics;
+use crate::name::Name;
+use crate::publish::Published;
+use crate::rr::rtype;
+use crate::serve::answer::{Response, answer_request};
+use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, Placed, Request, Section, Writer, rcode};
+use crate::serve::notify::Reception;
+use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
+use crate::tsig::{Opened, Signer, open_request};
+use crate::zone::Zone;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Seconds since 1970, for signatures.
+pub type Clock = fn() -> u64;
+
+/// Whoever deals with requests, for all transports.
+pub struct Responder {
+    reception: Arc<Reception>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+}
+
+/// A message and how it came.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub message: &'a [u8],
+    pub peer: IpAddr,
+    /// Over UDP, with its limits.
+    pub datagram: bool,
+    /// Chooses the address that comes first.
+    pub rotation: u32,
+}
+
+/// What a message gets.
+pub enum Outcome {
+    /// No response may be sent.
+    Nothing,
+    /// A response in the caller's buffer.
+    Response(Response),
+    /// A transfer to be sent.
+    Transfer(Box<Outbound>),
+}
+
+impl From<Option<Response>> for Outcome {
+    fn from(response: Option<Response>) -> Outcome {
+        response.map_or(Outcome::Nothing, Outcome::Response)
+    }
+}
+
+/// A transfer with what signs its messages.
+pub struct Outbound {
+    pub transfer: Box<Transfer>,
+    pub signer: Option<Signer>,
+}
+
+impl Outbound {
+    /// Writes the response to a client that must come again because too many transfers are under way.
+    pub fn refuse(&mut self, now: u64, out: &mut [u8]) -> Option<Response> {
+        let limit = out.len() - self.signer.as_ref().map_or(0, Signer::overhead);
+        let response = refuse(&self.transfer.request, Refusal::Busy, &[], limit, out);
+        sign(self.signer.as_mut(), response, now, out)
+    }
+}
+
+impl Responder {
+    /// Deals with NOTIFY through a reception.
+    pub fn new(reception: Arc<Reception>, metrics: Arc<Metrics>, clock: Clock) -> Arc<Responder> {
+        Arc::new(Responder { reception, metrics, clock })
+    }
+
+    /// The time for signatures.
+    pub fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// Responds to a message. `out` must hold 1232 octets for datagrams and 65,535 for streams.
+    pub fn respond(&self, published: &Published, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
+        match Request::parse(asked.message) {
+            None => Outcome::Nothing,
+            Some(request) if request.signed => self.respond_signed(published, &request, asked, out),
+            Some(request) => self.dispatch(published, &request, asked, None, out),
+        }
+    }
+
+    /// Responds to a message with a TSIG record.
+    #[cold]
+    fn respond_signed(&self, published: &Published, request: &Request, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
+        let mut message = asked.message.to_vec();
+        let now = self.now();
+        match open_request(&mut message, &published.keys, now) {
+            Opened::Unsigned => self.dispatch(published, request, asked, None, out),
+            Opened::Rejected(rejection) => {
+                self.metrics.tsig_rejected.with_label_values(&[rejection.error.reason()]).inc();
+                tracing::debug!(peer = %asked.peer, error = %rejection.error, "a signed request is refused");
+                let (length, rcode) = rejection.write(asked.message, out);
+                (length > 0).then_some(Response { length, rcode, truncated: false }).into()
+            }
+            Opened::Signed { length, mut signer } => {
+                let asked = Asked { message: &message[..length], ..asked };
+                let Some(request) = Request::parse(asked.message) else { return Outcome::Nothing };
+                match self.dispatch(published, &request, asked, Some(&signer), out) {
+                    Outcome::Response(response) => sign(Some(&mut signer), response, now, out).into(),
+                    Outcome::Transfer(outbound) => {
+                        Outcome::Transfer(Box::new(Outbound { signer: Some(signer), ..*outbound }))
+                    }
+                    Outcome::Nothing => Outcome::Nothing,
+                }
+            }
+        }
+    }
+
+    /// Hands a request without signature to whoever deals with it.
+    fn dispatch(
+        &self,
+        published: &Published,
+        request: &Request,
+        asked: Asked<'_>,
+        signer: Option<&Signer>,
+        out: &mut [u8],
+    ) -> Outcome {
+        let limit = request.limit(asked.datagram).min(out.len());
+        let limit = limit.saturating_sub(signer.map_or(0, Signer::overhead));
+        let key = signer.map(Signer::key);
+        if request.opcode == OPCODE_NOTIFY {
+            return Outcome::Response(self.reception.receive(request, asked.peer, key, limit, out));
+        }
+        if xfr::is_transfer(request, asked.datagram) {
+            return self.transfer(published, request, asked, key, limit, out);
+        }
+        Outcome::Response(answer_request(published, request, limit, asked.rotation, out))
+    }
+
+    /// Begins a transfer, or says why not.
+    fn transfer(
+        &self,
+        published: &Published,
+        request: &Request,
+        asked: Asked<'_>,
+        key: Option<&Name>,
+        limit: usize,
+        out: &mut [u8],
+    ) -> Outcome {
+        let client = Client { address: asked.peer, key, datagram: asked.datagram };
+        let incremental = request.question.as_ref().is_some_and(|question| question.rtype == rtype::IXFR);
+        let nsid = published.identity.nsid();
+        let asked_kind = if incremental { Kind::Ixfr } else { Kind::Axfr };
+        match xfr::decide(published, request, asked.message, &client) {
+            Verdict::Refuse(refusal, zone) => {
+                // Any name can be asked for; only those of zones become labels.
+                let zone = zone.map(|zone| zone.to_string()).unwrap_or_default();
+                self.count(&zone, asked_kind, refusal.label());
+                tracing::debug!(zone, peer = %asked.peer, kind = asked_kind.label(), reason = %refusal, "no transfer");
+                Outcome::Response(refuse(request, refusal, nsid, limit, out))
+            }
+            Verdict::Soa { zone, truncated } => {
+                let (kind, result) = if truncated { (Kind::Ixfr, "truncated") } else { (Kind::Current, "ok") };
+                self.count(&zone.origin.to_string(), kind, result);
+                Outcome::Response(write_soa(request, &zone, truncated, nsid, limit, out))
+            }
+            Verdict::Stream(transfer) => Outcome::Transfer(Box::new(Outbound { transfer, signer: None })),
+        }
+    }
+
+    /// Counts a request for a transfer by what became of it.
+    pub fn count(&self, zone: &str, kind: Kind, result: &str) {
+        self.metrics.xfr_served.with_label_values(&[zone, kind.label(), result]).inc();
+    }
+}
+
+/// Writes a response without records.
+fn refuse(request: &Request, refusal: Refusal, nsid: &[u8], limit: usize, out: &mut [u8]) -> Response {
+    let (rcode, extended) = refusal.codes();
+    let mut writer = Writer::new(out, request, limit, nsid);
+    extended.into_iter().for_each(|error| writer.set_extended(error));
+    Response { length: writer.finish(request, rcode, nsid), rcode, truncated: false }
+}
+
+/// Writes a response with the zone's SOA alone.
+fn write_soa(request: &Request, zone: &Zone, truncated: bool, nsid: &[u8], limit: usize, out: &mut [u8]) -> Response {
+    let mut writer = Writer::new(out, request, limit, nsid);
+    writer.authoritative = true;
+    // The question is for the origin.
+    let owner = request.question.as_ref().map(|question| question.name.to_lowercase());
+    let added = owner.map(|lower| {
+        let owner = Placed { offset: HEADER_BYTES, lower };
+        writer.add_rrset(Section::Answer, &owner, zone.soa_rrset(), 0, |_| ())
+    });
+    let truncated = truncated || added.is_some_and(|added| added.is_err());
+    writer.truncated = truncated;
+    Response { length: writer.finish(request, rcode::NOERROR, nsid), rcode: rcode::NOERROR, truncated }
+}
+
+/// Signs a response, if there is something to sign it with; none that has no room for its signature is sent.
+fn sign(signer: Option<&mut Signer>, response: Response, now: u64, out: &mut [u8]) -> Option<Response> {
+    let Some(signer) = signer else { return Some(response) };
+    signer.sign(out, response.length, now).map(|length| Response { length, ..response })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! Zone transfers to secondaries: AXFR (RFC 5936) and IXFR (RFC 1995), as messages without sockets.
+//!
+//! [`decide`] says what a request for a transfer gets: a refusal, the SOA alone, or a [`Transfer`]. That holds one
+//! version of the zone and the differences that lead to it, all immutable and shared, and its [`Messages`] compose
+//! one message after the other, so a transfer of any length costs one message of memory and never sees a newer version.
+//!
+//! A difference is sent only to a client whose whole SOA equals what this server published under that serial. Replicas
+//! that sum the serials of the same members can have one serial over different contents for a moment; such a client, and
+//! one that says nothing but a serial, gets the whole zone. At a distance of 2^31 neither serial is newer (RFC 1982
+//! section 3.2), and the whole zone is sent, too.
+//!
+//! Over UDP an IXFR is answered with our SOA alone (RFC 1995 section 2), and with TC when there is more: NSD takes either as
+//! the sign to use TCP. AXFR over UDP has no meaning (RFC 5936 section 4.2) and is refused with all else.
+//!
+//! Invariants: a message is no longer than [`MESSAGE_BYTES`], unless a single record is; names are compressed only in
+//! RDATA of types that RFC 1035 defines (RFC 3597 section 4), and keep their spelling; TTLs are those that were received.
+//!
+//! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
+
+use crate::name::{self, Name};
+use crate::publish::{Published, Served, State};
+use crate::rr::{self, CLASS_IN, RRset, rtype};
+use crate::serial::Serial;
+use crate::serve::message::{
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, Question, Request, ResponseFlags, rcode,
+};
+use crate::zone::{Delta, Record, Soa, Zone};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+mod compress;
+
+use compress::{Compressor, Cursor};
+
+/// The longest message but for single records that are longer: compression pointers reach no further.
+pub const MESSAGE_BYTES: usize = 16 << 10;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Axfr,
+    Ixfr,
+    /// The whole zone in answer to IXFR (RFC 1995 section 4).
+    IxfrFull,
+    /// The SOA alone in answer to IXFR.
+    Current,
+}
+
+impl Kind {
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Axfr => "axfr",
+            Kind::Ixfr => "ixfr",
+            Kind::IxfrFull => "ixfr-full",
+            Kind::Current => "current",
+        }
+    }
+}
+
+/// Why a client gets no transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the server is not authoritative for the zone")]
+    NotAuthoritative,
+    #[error("neither its address nor its key may transfer the zone")]
+    Prohibited,
+    #[error("an IXFR request holds exactly one SOA, that of the zone")]
+    Malformed,
+    #[error("the zone has never been loaded whole")]
+    NotReady,
+    #[error("the zone has expired")]
+    Expired,
+    #[error("too many transfers at once")]
+    Busy,
+}
+
+impl Refusal {
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Refusal::NotAuthoritative => "not-authoritative",
+            Refusal::Prohibited => "refused",
+            Refusal::Malformed => "malformed",
+            Refusal::NotReady => "not-ready",
+            Refusal::Expired => "expired",
+            Refusal::Busy => "busy",
+        }
+    }
+
+    /// The response code and the extended error that goes with it.
+    pub fn codes(self) -> (u16, Option<ExtendedError>) {
+        match self {
+            // RFC 5936 section 2.2.1.
+            Refusal::NotAuthoritative => (rcode::NOTAUTH, Some(ExtendedError::NotAuthoritative)),
+            Refusal::Prohibited => (rcode::REFUSED, Some(ExtendedError::Prohibited)),
+            Refusal::Malformed => (rcode::FORMERR, None),
+            Refusal::NotReady => (rcode::SERVFAIL, Some(ExtendedError::NotReady)),
+            Refusal::Expired => (rcode::SERVFAIL, Some(ExtendedError::InvalidData)),
+            // As BIND answers when its quota of transfers is used up; secondaries try again.
+            Refusal::Busy => (rcode::SERVFAIL, None),
+        }
+    }
+}
+
+/// What a request for a transfer gets.
+pub enum Verdict {
+    Refuse(Refusal, Option<Name>),
+    /// The SOA alone, with TC if there is more over TCP.
+    Soa {
+        zone: Arc<Zone>,
+        truncated: bool,
+    },
+    Stream(Box<Transfer>),
+}
+
+/// Who asks.
+pub struct Client<'a> {
+    pub address: IpAddr,
+    /// The key that the request was signed with.
+    pub key: Option<&'a Name>,
+    /// Whether there is no connection that a transfer could be sent over.
+    pub datagram: bool,
+}
+
+/// Whether a request is one that [`decide`] decides.
+pub fn is_transfer(request: &Request, datagram: bool) -> bool {
+    let asks = |question: &Question| {
+        let rtype = question.rtype == rtype::IXFR || question.rtype == rtype::AXFR && !datagram;
+        rtype && question.class == CLASS_IN
+    };
+    request.opcode == OPCODE_QUERY && request.rcode == rcode::NOERROR && request.question.as_ref().is_some_and(asks)
+}
+
+/// Decides what a request for a transfer gets, which `message` holds in whole.
+pub fn decide(published: &Published, request: &Request, message: &[u8], client: &Client<'_>) -> Verdict {
+    let Some(question) = &request.question else { return Verdict::Refuse(Refusal::Malformed, None) };
+    let lower = question.name.to_lowercase();
+    // A zone is transferred by its own name, not by one within it.
+    let served = published.find(lower.as_wire()).filter(|served| served.origin.as_wire() == lower.as_wire());
+    let Some(served) = served else { return Verdict::Refuse(Refusal::NotAuthoritative, None) };
+    let refuse = |refusal| Verdict::Refuse(refusal, Some(served.origin.clone()));
+    let incremental = question.rtype == rtype::IXFR;
+    if !served.outgoing.access.allows(client.address, client.key) {
+        return refuse(Refusal::Prohibited);
+    }
+    let theirs = if incremental { read_soa(message, lower.as_wire()) } else { None };
+    if incremental && theirs.is_none() {
+        return refuse(Refusal::Malformed);
+    }
+    let Some(zone) = served.zone.clone().filter(|_| served.state == State::Ok) else {
+        return refuse(if served.state == State::Expired { Refusal::Expired } else { Refusal::NotReady });
+    };
+    let from = theirs.as_deref().and_then(Soa::from_rdata).map(|soa| soa.serial);
+    let (kind, deltas) = match (theirs, from) {
+        (Some(_), Some(from)) if from == zone.soa.serial || from.newer_than(zone.soa.serial) => {
+            // RFC 1995 section 2: nothing to send.
+            return Verdict::Soa { zone, truncated: false };
+        }
+        (Some(_), Some(_)) if client.datagram => return Verdict::Soa { zone, truncated: true },
+        (Some(theirs), Some(_)) => match differences(served, &zone, &theirs) {
+            Some(deltas) => (Kind::Ixfr, deltas),
+            None => (Kind::IxfrFull, Vec::new()),
+        },
+        _ => (Kind::Axfr, Vec::new()),
+    };
+    Verdict::Stream(Box::new(Transfer { kind, from, zone, deltas, request: request.clone() }))
+}
+
+/// The differences from the version that a client has, if it is one of ours and they are worth while.
+fn differences(served: &Served, zone: &Zone, theirs: &[u8]) -> Option<Vec<Arc<Delta>>> {
+    let deltas = served.outgoing.ixfr.then(|| served.history.since(theirs))??;
+    let arrives = deltas.last().is_some_and(|delta| &delta.to == zone.soa_rrset());
+    let size = |delta: &Arc<Delta>| 2 + u64::from(delta.removed.records()) + u64::from(delta.added.records());
+    // RFC 1995 section 4 leaves the choice; the shorter is the better one.
+    let worth_while = deltas.iter().map(size).sum::<u64>() <= zone.records;
+    (arrives && worth_while).then_some(deltas)
+}
+
+/// The RDATA, uncompressed, of the one SOA in the authority section of an IXFR request (RFC 1995 section 3).
+fn read_soa(message: &[u8], origin: &[u8]) -> Option<Vec<u8>> {
+    let number = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
+    let mut position = name::skip(message, HEADER_BYTES)? + 4;
+    for _ in 0..number(6)? {
+        position = rr::skip_record(message, position)?;
+    }
+    if number(8)? != 1 {
+        return None;
+    }
+    let (owner, fixed) = name::NameBuf::read(message, position).ok()?;
+    let (kind, class, _, start, length) = rr::read_fixed(message, fixed)?;
+    if kind != rtype::SOA || class != CLASS_IN || owner.to_lowercase().as_wire() != origin {
+        return None;
+    }
+    let mut rdata = Vec::with_capacity(length);
+    rr::decompress(rtype::SOA, message, start, length, &mut rdata).ok()?;
+    Some(rdata)
+}
+
+//--- Transfer ---
+
+/// One transfer as it was decided.
+pub struct Transfer {
+    pub kind: Kind,
+    /// The version that the client has, if it says so.
+    pub from: Option<Serial>,
+    pub zone: Arc<Zone>,
+    /// Empty where the whole zone is sent.
+    deltas: Vec<Arc<Delta>>,
+    pub request: Request,
+}
+
+/// A record that does not fit into any message; it cannot be transferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversized;
+
+impl Transfer {
+    /// Composes the messages, of which there is at least one.
+    pub fn messages(&self) -> Messages<'_> {
+        let records: Box<dyn Iterator<Item = Record<'_>> + Send + '_> =
+            if self.kind == Kind::Ixfr { Box::new(self.differences()) } else { Box::new(self.everything()) };
+        Messages {
+            request: &self.request,
+            records,
+            pending: None,
+            compressor: Compressor::new(),
+            sent: Sent::default(),
+        }
+    }
+
+    /// The SOA, all other records, and the SOA again (RFC 5936 section 2.2).
+    fn everything(&self) -> impl Iterator<Item = Record<'_>> + Send {
+        let soa = || std::iter::once(self.soa(self.zone.soa_rrset()));
+        let others = self.zone.iter().flat_map(|(name, node)| {
+            let owner = node.spelled.as_deref().unwrap_or(name.as_wire());
+            let rrsets = node.rrsets.iter().filter(|rrset| rrset.rtype != rtype::SOA);
+            rrsets.flat_map(move |rrset| records_of(owner, rrset))
+        });
+        soa().chain(others).chain(soa())
+    }
+
+    /// The newest SOA, the differences between it and their own two SOA, and the newest SOA again (RFC 1995 section 4).
+    fn differences(&self) -> impl Iterator<Item = Record<'_>> + Send {
+        let soa = |rrset| std::iter::once(self.soa(rrset));
+        let parts = move |delta| {
+            let Delta { from, to, removed, added, .. }: &Delta = delta;
+            soa(from).chain(removed.iter()).chain(soa(to)).chain(added.iter())
+        };
+        let newest = self.zone.soa_rrset();
+        soa(newest).chain(self.deltas.iter().map(|delta| &**delta).flat_map(parts)).chain(soa(newest))
+    }
+
+    /// An SOA of the zone, with the apex as it is spelled.
+    fn soa<'a>(&'a self, rrset: &'a RRset) -> Record<'a> {
+        let owner = self.zone.apex().spelled.as_deref().unwrap_or(self.zone.origin.as_wire());
+        records_of(owner, rrset).next().expect("an RRset has a record")
+    }
+}
+
+/// The records of an RRset.
+fn records_of<'a>(owner: &'a [u8], rrset: &'a RRset) -> impl Iterator<Item = Record<'a>> + Send {
+    rrset.rdatas().map(move |rdata| Record { owner, rtype: rrset.rtype, ttl: rrset.ttl, rdata })
+}
+
+//--- Messages ---
+
+/// How much has been composed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub messages: u64,
+    pub records: u64,
+}
+
+/// The messages of one transfer, composed one at a time.
+pub struct Messages<'a> {
+    request: &'a Request,
+    records: Box<dyn Iterator<Item = Record<'a>> + Send + 'a>,
+    /// The record that did not fit into the message before.
+    pending: Option<Record<'a>>,
+    compressor: Compressor,
+    pub sent: Sent,
+}
+
+impl<'a> Messages<'a> {
+    /// Composes the next message into `out`, with `reserve` octets left for a signature behind it. Returns its length;
+    /// `None` behind the last one.
+    pub fn compose(&mut self, out: &mut [u8], reserve: usize) -> Option<Result<usize, Oversized>> {
+        let mut next = self.pending.take().or_else(|| self.records.next());
+        next.as_ref()?;
+        let first = self.sent.messages == 0;
+        // RFC 5936 section 2.2.5: an OPT record in the first message, if the client has sent one.
+        let opt = self.request.edns.filter(|_| first).map(|edns| edns.response_opt(rcode::NOERROR, 0));
+        let reserve = reserve + opt.map_or(0, |opt| opt.len());
+        let room = out.len().min(usize::from(u16::MAX)).saturating_sub(reserve);
+        let mut cursor = Cursor::new(&mut out[..room], HEADER_BYTES);
+        self.compressor.clear();
+        // RFC 5936 section 2.2.2: the question stands in the first message.
+        if first && self.write_question(&mut cursor).is_none() {
+            return Some(Err(Oversized));
+        }
+        let limit = MESSAGE_BYTES.saturating_sub(reserve);
+        let mut records: u16 = 0;
+        let mut end = cursor.position;
+        while let Some(record) = next {
+            let fits = self.write_record(&mut cursor, &record).is_some();
+            if fits && (cursor.position <= limit || records == 0) {
+                (end, records) = (cursor.position, records + 1);
+                next = self.records.next();
+                continue;
+            }
+            if records == 0 {
+                return Some(Err(Oversized));
+            }
+            // What it left in the compressor is forgotten with the message.
+            self.pending = Some(record);
+            break;
+        }
+        let mut additional = 0;
+        if let Some(opt) = opt {
+            out[end..end + OPT_BYTES].copy_from_slice(&opt);
+            end += OPT_BYTES;
+            additional = 1;
+        }
+        let flags = ResponseFlags { authoritative: true, truncated: false };
+        let mut header = self.request.response_header(rcode::NOERROR, flags, [records, 0, additional]);
+        if !first {
+            // The count of questions.
+            header[4..6].fill(0);
+        }
+        out[..HEADER_BYTES].copy_from_slice(&header);
+        self.sent.messages += 1;
+        self.sent.records += u64::from(records);
+        Some(Ok(end))
+    }
+
+    /// Appends the question.
+    fn write_question(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
+        let Some(question) = &self.request.question else { return Some(()) };
+        self.compressor.write(cursor, question.name.as_wire())?;
+        cursor.put(&question.rtype.to_be_bytes())?;
+        cursor.put(&question.class.to_be_bytes())
+    }
+
+    /// Appends a record; `None` when it does not fit.
+    fn write_record(&mut self, cursor: &mut Cursor<'_>, record: &Record<'_>) -> Option<()> {
+        self.compressor.write(cursor, record.owner)?;
+        cursor.put(&record.rtype.to_be_bytes())?;
+        cursor.put(&CLASS_IN.to_be_bytes())?;
+        cursor.put(&record.ttl.to_be_bytes())?;
+        let length_at = cursor.position;
+        cursor.put(&[0; 2])?;
+        let (lead, names) = compressible(record.rtype);
+        let mut rest = record.rdata;
+        if let Some((head, tail)) = rest.split_at_checked(lead) {
+            cursor.put(head)?;
+            rest = tail;
+        }
+        for _ in 0..names {
+            let end = name::skip(rest, 0).unwrap_or(rest.len());
+            self.compressor.write(cursor, &rest[..end])?;
+            rest = &rest[end..];
+        }
+        cursor.put(rest)?;
+        cursor.set(length_at, (cursor.position - length_at - 2) as u16);
+        Some(())
+    }
+}
+
+/// Octets in front of the names of RDATA, and how many names may be compressed: those of the types of RFC 1035 that are
+/// in use. RFC 3597 section 4 forbids it in types that came later, SRV (RFC 2782) among them.
+fn compressible(rtype: u16) -> (usize, usize) {
+    match rtype {
+        rtype::NS | rtype::CNAME | rtype::PTR => (0, 1),
+        rtype::MX => (2, 1),
+        rtype::SOA => (0, 2),
+        _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

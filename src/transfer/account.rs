@@ -1,0 +1,181 @@
+//! The accounts of one zone's way in: every attempt is counted once and logged once, failures at full volume only when
+//! their reason is new.
+//!
+//! Invariant: the metrics, the status and the log say the same, because only this file writes them.
+//!
+//! Cost: O(1) for each entry.
+
+use crate::metrics::{Metrics, unix_seconds};
+use crate::serial::Serial;
+use crate::transfer::Shared;
+use crate::transfer::error::TransferError;
+use crate::transfer::plan::ZonePlan;
+use crate::transfer::status::Activity;
+use crate::zone::Anomalies;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tracing::{debug, info, warn};
+
+/// What was asked of a primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The zone's serial.
+    Soa,
+    /// The whole zone.
+    Axfr,
+    /// What has changed.
+    Ixfr,
+}
+
+impl Kind {
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Soa => "soa",
+            Kind::Axfr => "axfr",
+            Kind::Ixfr => "ixfr",
+        }
+    }
+}
+
+/// The books of one zone.
+pub struct Accounts {
+    /// The zone's name as a label.
+    zone: String,
+    /// The primaries' addresses as labels.
+    primaries: Vec<String>,
+    /// For each primary the reason of the last failure to get differences, while they fail.
+    differences: Vec<Option<&'static str>>,
+    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
+}
+
+impl Accounts {
+    /// Opens the books.
+    pub fn new(plan: &ZonePlan, metrics: Arc<Metrics>, shared: Arc<Shared>) -> Accounts {
+        let zone = plan.zone.to_string();
+        let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
+        metrics.transfer_held.with_label_values(&[&zone]).set(0);
+        Accounts { zone, differences: vec![None; primaries.len()], primaries, metrics, shared }
+    }
+
+    /// The zone's name as a label.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    /// A primary's address as a label.
+    pub fn primary(&self, index: usize) -> &str {
+        &self.primaries[index]
+    }
+
+    /// Counts an attempt.
+    pub fn note_attempt(&self, index: usize, kind: Kind) {
+        self.shared.status().activity = if kind == Kind::Soa { Activity::Polling } else { Activity::Transferring };
+        self.metrics.transfer_attempts.with_label_values(&[self.zone(), self.primary(index), kind.label()]).inc();
+    }
+
+    /// Counts what came of an attempt, and logs a failure.
+    pub fn note<T>(&self, index: usize, kind: Kind, result: Result<T, TransferError>) -> Result<T, TransferError> {
+        match &result {
+            Ok(_) => self.note_success(index, kind),
+            Err(error) => self.note_failure(index, kind, error),
+        }
+        result
+    }
+
+    /// Notes when an attempt succeeded.
+    pub fn note_success(&self, index: usize, kind: Kind) {
+        let now = unix_seconds(SystemTime::now());
+        self.metrics.transfer_success.with_label_values(&[self.zone(), self.primary(index), kind.label()]).set(now);
+    }
+
+    /// Notes that a primary did not do what was asked of it.
+    fn note_failure(&self, index: usize, kind: Kind, error: &TransferError) {
+        let (zone, primary, kind, reason) = (self.zone(), self.primary(index), kind.label(), error.reason());
+        self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
+        let mut status = self.shared.status();
+        let status = &mut status.primaries[index];
+        status.failures = status.failures.saturating_add(1);
+        self.metrics.primary_failures.with_label_values(&[zone, primary]).set(status.failures.into());
+        status.result = error.to_string();
+        if status.reason == Some(reason) {
+            debug!(%zone, %primary, kind, reason, "{error}");
+        } else {
+            warn!(%zone, %primary, kind, reason, "{error}");
+        }
+        status.reason = Some(reason);
+    }
+
+    /// Notes that differences did not come or are of no use. The primary may be quite well: the whole zone is asked for next,
+    /// and what comes of that is what its status tells.
+    pub fn note_no_differences(&mut self, index: usize, error: &TransferError, pause: Option<Duration>) {
+        let (zone, primary, kind, reason) =
+            (self.zone.as_str(), self.primaries[index].as_str(), Kind::Ixfr.label(), error.reason());
+        self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
+        let pause = pause.map_or_else(String::new, |pause| format!("; not asked for differences for {pause:?}"));
+        if self.differences[index] == Some(reason) {
+            debug!(%zone, %primary, kind, reason, "{error}; the whole zone is transferred{pause}");
+        } else {
+            info!(%zone, %primary, kind, reason, "{error}; the whole zone is transferred{pause}");
+        }
+        self.differences[index] = Some(reason);
+    }
+
+    /// Notes that differences have come.
+    pub fn note_differences(&mut self, index: usize) {
+        self.differences[index] = None;
+    }
+
+    /// Notes what a primary's serial is.
+    pub fn note_serial(&self, index: usize, serial: Serial) {
+        let labels = [self.zone(), self.primary(index)];
+        self.metrics.zone_primary_serial.with_label_values(&labels).set(i64::from(serial.0));
+        self.shared.status().primaries[index].announced = Some(serial);
+    }
+
+    /// Notes that a primary did all that was asked of it, and what came of that.
+    pub fn note_result(&self, index: usize, result: String) {
+        let mut status = self.shared.status();
+        let status = &mut status.primaries[index];
+        let (zone, primary) = (self.zone(), self.primary(index));
+        if status.failures > 0 {
+            info!(%zone, %primary, failures = status.failures, "the primary is well again: {result}");
+        }
+        self.metrics.primary_failures.with_label_values(&[zone, primary]).set(0);
+        status.success = Some(unix_seconds(SystemTime::now()));
+        (status.failures, status.reason, status.result) = (0, None, result);
+    }
+
+    /// Counts a transfer that is published.
+    pub fn note_transfer(&self, kind: Kind, bytes: u64, elapsed: Duration) {
+        self.metrics.transfer_bytes.with_label_values(&[self.zone()]).inc_by(bytes);
+        self.metrics.transfer_duration.with_label_values(&[self.zone(), kind.label()]).observe(elapsed.as_secs_f64());
+    }
+
+    /// Counts what a version brought: what a zone cannot hold, names that were not as the serial promised, and steps of
+    /// differences that changed nothing.
+    pub fn note_version(&self, anomalies: Anomalies, drift: u64, noop_changes: u64) {
+        let Anomalies { duplicates, mixed_ttls, aliases, inner_soa, oversized } = anomalies;
+        if oversized > 0 {
+            warn!(zone = %self.zone, rrsets = oversized, "RRsets are too large for any response; questions for them cannot be answered");
+        }
+        let kinds = [
+            ("duplicate", duplicates),
+            ("mixed_ttl", mixed_ttls),
+            ("alias", aliases),
+            ("inner_soa", inner_soa),
+            ("oversized", oversized),
+        ];
+        for (kind, count) in kinds {
+            self.metrics.transfer_anomalies.with_label_values(&[self.zone(), kind]).inc_by(count);
+        }
+        self.metrics.audit_drift.with_label_values(&[self.zone()]).inc_by(drift);
+        self.metrics.ixfr_noop_changes.with_label_values(&[self.zone()]).inc_by(noop_changes);
+    }
+
+    /// Notes whether a version waits for confirmation.
+    pub fn note_held(&self, held: bool) {
+        self.metrics.transfer_held.with_label_values(&[self.zone()]).set(i64::from(held));
+    }
+}

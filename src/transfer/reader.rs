@@ -1,0 +1,291 @@
+//! The meaning of the responses to a transfer query, as a pure machine: bytes in, verdict out.
+//!
+//! One machine reads both kinds, because a query for differences may be answered with the whole zone (RFC 1995
+//! section 4), and because that is told apart by the second record only:
+//!
+//! ```text
+//! SOA new                                  nothing newer than ours: stop at once
+//! SOA new, records…, SOA new               the whole zone (RFC 5936 section 2.2)
+//! SOA new, { SOA from, removed…, SOA to, added… }…, SOA new    differences, condensed or step by step
+//! ```
+//!
+//! Invariants: nothing leaves the reader before the closing SOA, and after an error the reader says `closed` for
+//! ever. Differences begin at our serial, each step where the one before has ended, each at a newer serial than it began,
+//! and the last at the serial that was announced. CNS breaks all of these on occasion: it begins below a serial that it does
+//! not know, goes one step beyond the SOA that frames the steps, and sends the whole zone when nothing is newer
+//! (contract `cns.md` section 7); the last is why reading stops at the first SOA.
+//!
+//! Cost: O(bytes) in time; in memory the records of a whole zone, or the names that differ.
+
+use crate::name::{Name, NameBuf};
+use crate::rr::{self, rtype};
+use crate::serial::Serial;
+use crate::transfer::error::TransferError;
+use crate::transfer::message::{Next, Query, Record};
+use crate::zone::{Loader, Patched, Patcher, Soa, Zone, ZoneError};
+use std::sync::Arc;
+
+/// Whether more messages must follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    More,
+    Done,
+}
+
+/// What a complete transfer brought.
+pub enum Received {
+    /// The primary's SOA is not newer than ours, and nothing behind it was read.
+    NotNewer(Soa),
+    /// The records of the whole zone.
+    Full(Soa, Loader),
+    /// Our version with all steps applied.
+    Changed(Changed),
+}
+
+impl Received {
+    /// The SOA that the primary sent first.
+    pub fn soa(&self) -> Soa {
+        match self {
+            Received::NotNewer(soa) | Received::Full(soa, _) => *soa,
+            Received::Changed(changed) => changed.soa,
+        }
+    }
+}
+
+/// Differences that are complete.
+pub struct Changed {
+    pub soa: Soa,
+    patcher: Patcher,
+    ttl: u32,
+    rdata: Box<[u8]>,
+}
+
+impl Changed {
+    /// Number of records removed and added.
+    pub fn changes(&self) -> u64 {
+        self.patcher.changes()
+    }
+
+    /// Makes the new version. O(records at the names that changed)
+    pub fn finish(self) -> Result<Patched, ZoneError> {
+        self.patcher.finish(self.ttl, &self.rdata)
+    }
+}
+
+/// The reader of one transfer's messages.
+pub struct Reader {
+    query: Query,
+    /// The version that differences begin with; none when the whole zone was asked for.
+    base: Option<Arc<Zone>>,
+    stage: Stage,
+    first: bool,
+    records: u64,
+    scratch: Vec<u8>,
+}
+
+/// What the reader waits for.
+enum Stage {
+    /// The opening SOA.
+    Start,
+    /// The record behind the opening SOA, which says what the answer is.
+    Opened(Opening),
+    /// Records of the whole zone, or the closing SOA.
+    Full(Opening, Box<Loader>),
+    /// Records that differ, or an SOA between them.
+    Steps(Opening, Box<Steps>),
+    /// Nothing: all is there.
+    Complete(Box<Received>),
+    /// Nothing: an error was reported.
+    Failed,
+}
+
+/// The opening SOA, with which the answer must close.
+struct Opening {
+    soa: Soa,
+    owner: NameBuf,
+    ttl: u32,
+    rdata: Box<[u8]>,
+}
+
+/// Differences that are being applied.
+struct Steps {
+    patcher: Patcher,
+    /// The serial of the SOA that came last.
+    at: Serial,
+    /// Whether the records that come now are new ones.
+    adding: bool,
+}
+
+impl Reader {
+    /// Asks for the whole zone.
+    pub fn axfr(origin: Name, id: u16) -> Reader {
+        Reader::new(Query::axfr(origin, id), None)
+    }
+
+    /// Asks for what has changed since `base`.
+    pub fn ixfr(base: Arc<Zone>, id: u16) -> Reader {
+        Reader::new(Query::ixfr(base.origin.clone(), id), Some(base))
+    }
+
+    /// Waits for the answer to a query.
+    fn new(query: Query, base: Option<Arc<Zone>>) -> Reader {
+        Reader { query, base, stage: Stage::Start, first: true, records: 0, scratch: Vec::new() }
+    }
+
+    /// The query to send.
+    pub fn write_query(&self) -> Vec<u8> {
+        self.query.write(self.base.as_deref().map(|zone| &**zone.soa_rrset()))
+    }
+
+    /// Number of records taken so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Takes the next message.
+    pub fn feed(&mut self, message: &[u8]) -> Result<Progress, TransferError> {
+        let progress = self.read_message(message);
+        if progress.is_err() {
+            self.stage = Stage::Failed;
+        }
+        progress
+    }
+
+    /// Gives out what a complete transfer brought.
+    pub fn finish(self) -> Result<Received, TransferError> {
+        match self.stage {
+            Stage::Complete(received) => Ok(*received),
+            _ => Err(TransferError::Closed),
+        }
+    }
+
+    /// Checks one message and takes its records.
+    fn read_message(&mut self, message: &[u8]) -> Result<Progress, TransferError> {
+        if matches!(self.stage, Stage::Failed | Stage::Complete(_)) {
+            return Err(TransferError::Closed);
+        }
+        let (origin, base, stage, records) = (self.query.origin(), &self.base, &mut self.stage, &mut self.records);
+        self.query.read(message, self.first, &mut self.scratch, |record| {
+            *records += 1;
+            stage.take(record, origin, base.as_ref())
+        })?;
+        self.first = false;
+        Ok(if matches!(self.stage, Stage::Complete(_)) { Progress::Done } else { Progress::More })
+    }
+}
+
+impl Stage {
+    /// Takes one record, and goes on to the stage that it leads to.
+    fn take(&mut self, record: Record<'_>, origin: &Name, base: Option<&Arc<Zone>>) -> Result<Next, TransferError> {
+        if record.is_zone_soa {
+            let soa = Soa::from_rdata(record.rdata).ok_or(TransferError::Malformed("the SOA is too short"))?;
+            *self = std::mem::replace(self, Stage::Failed).take_soa(&record, soa, origin, base)?;
+            let stop = matches!(self, Stage::Complete(received) if matches!(**received, Received::NotNewer(_)));
+            return Ok(if stop { Next::Stop } else { Next::Read });
+        }
+        let Record { owner, rtype, ttl, rdata, .. } = record;
+        match self {
+            Stage::Full(_, loader) => loader.push(owner, rtype, ttl, rdata),
+            Stage::Steps(_, steps) if steps.adding => steps.patcher.add(owner, rtype, ttl, rdata),
+            Stage::Steps(_, steps) => steps.patcher.remove(owner, rtype, ttl, rdata),
+            Stage::Opened(_) => {
+                if let Stage::Opened(opening) = std::mem::replace(self, Stage::Failed) {
+                    let mut loader = opening.load(origin);
+                    loader.push(owner, rtype, ttl, rdata);
+                    *self = Stage::Full(opening, Box::new(loader));
+                }
+            }
+            Stage::Start => return Err(TransferError::Malformed("the first record is not the zone's SOA")),
+            Stage::Complete(_) | Stage::Failed => return Err(BEHIND_THE_END),
+        }
+        Ok(Next::Read)
+    }
+
+    /// Takes the zone's SOA: it opens the answer, divides it, or closes it.
+    fn take_soa(
+        self,
+        record: &Record<'_>,
+        soa: Soa,
+        origin: &Name,
+        base: Option<&Arc<Zone>>,
+    ) -> Result<Stage, TransferError> {
+        match self {
+            Stage::Start => {
+                // At the undefined distance neither is newer (RFC 1982 section 3.2); then the whole zone may follow.
+                let not_newer = |ours: Serial| !soa.serial.newer_than(ours) && !soa.serial.undefined_against(ours);
+                if base.is_some_and(|base| not_newer(base.soa.serial)) {
+                    return Ok(Stage::Complete(Box::new(Received::NotNewer(soa))));
+                }
+                let (owner, ttl, rdata) = (*record.owner, record.ttl, record.rdata.into());
+                Ok(Stage::Opened(Opening { soa, owner, ttl, rdata }))
+            }
+            Stage::Opened(opening) => match base {
+                // A step leads on from an older serial, so the opening SOA once more is the end of an empty zone.
+                Some(base) if soa.serial != opening.soa.serial => {
+                    let (ours, theirs) = (base.soa.serial, soa.serial);
+                    if ours != theirs {
+                        return Err(TransferError::OtherBase { ours, theirs });
+                    }
+                    let steps = Steps { patcher: Patcher::new(base.clone()), at: theirs, adding: false };
+                    Ok(Stage::Steps(opening, Box::new(steps)))
+                }
+                _ => {
+                    let loader = opening.load(origin);
+                    opening.close(record, soa, |opening| Received::Full(opening.soa, loader))
+                }
+            },
+            Stage::Full(opening, loader) => opening.close(record, soa, |opening| Received::Full(opening.soa, *loader)),
+            Stage::Steps(opening, mut steps) if !steps.adding => {
+                if !soa.serial.newer_than(steps.at) {
+                    return Err(TransferError::Step { from: steps.at, to: soa.serial });
+                }
+                (steps.at, steps.adding) = (soa.serial, true);
+                Ok(Stage::Steps(opening, steps))
+            }
+            Stage::Steps(opening, steps) if steps.at == opening.soa.serial => {
+                opening.close(record, soa, |Opening { soa, ttl, rdata, .. }| {
+                    Received::Changed(Changed { soa, patcher: steps.patcher, ttl, rdata })
+                })
+            }
+            Stage::Steps(opening, mut steps) => {
+                if soa.serial != steps.at {
+                    return Err(TransferError::Gap { end: steps.at, begin: soa.serial });
+                }
+                steps.adding = false;
+                Ok(Stage::Steps(opening, steps))
+            }
+            Stage::Complete(_) | Stage::Failed => Err(BEHIND_THE_END),
+        }
+    }
+}
+
+/// What records behind the closing SOA are.
+const BEHIND_THE_END: TransferError = TransferError::Malformed("records behind the closing SOA");
+
+impl Opening {
+    /// Begins the whole zone.
+    fn load(&self, origin: &Name) -> Loader {
+        let mut loader = Loader::new(origin.clone());
+        loader.push(&self.owner, rtype::SOA, self.ttl, &self.rdata);
+        loader
+    }
+
+    /// Ends the answer with its closing SOA.
+    fn close(
+        self,
+        record: &Record<'_>,
+        soa: Soa,
+        finish: impl FnOnce(Opening) -> Received,
+    ) -> Result<Stage, TransferError> {
+        // RFC 5936 section 2.2: both ends carry the same SOA, else the zone changed on the way.
+        if rr::compare(rtype::SOA, &self.rdata, record.rdata).is_ne() {
+            return Err(TransferError::ClosingSoa { first: self.soa.serial, last: soa.serial });
+        }
+        Ok(Stage::Complete(Box::new(finish(self))))
+    }
+}
+
+#[cfg(test)]
+mod differences;
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,256 @@
+//! The TSIG record: where it stands, what it says (RFC 8945 section 4.2), and what its MAC covers (section 4.3).
+//!
+//! Cost: finding it is O(records) of the message, and O(1) where there are none; all else O(bytes).
+
+use super::key::{Key, Mac, Tag};
+use super::{HEADER_BYTES, TsigError};
+use crate::name::{self, NameBuf};
+use crate::rr::{self, rtype};
+
+/// Class ANY (RFC 1035 section 3.2.5), that of every TSIG record.
+const CLASS_ANY: u16 = 255;
+/// Octets of a record behind its owner name, and of TSIG RDATA, that always are there: type, class, TTL, length; time,
+/// fudge, MAC size; original id, error, length of other data.
+pub(super) const FIXED_BYTES: usize = 10 + 10 + 6;
+/// Octets of the time, 48 bits.
+const TIME_BYTES: usize = 6;
+
+/// What stands in the record beside key and MAC.
+#[derive(Clone, Copy)]
+pub(super) struct Stamp<'a> {
+    /// When the message was signed.
+    pub time: u64,
+    pub fudge: u16,
+    pub original_id: u16,
+    pub error: u16,
+    /// With BADTIME: the server's time.
+    pub other: &'a [u8],
+}
+
+/// A record that was read.
+pub(super) struct Tsig<'a> {
+    /// Names in canonical form.
+    pub key: NameBuf,
+    pub algorithm: NameBuf,
+    pub stamp: Stamp<'a>,
+    pub tag: &'a [u8],
+}
+
+/// How much of the record a MAC covers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coverage {
+    /// All its fields (RFC 8945 section 4.3.3).
+    Record,
+    /// Time and fudge, behind the first message of a response (section 5.3.1).
+    Timers,
+}
+
+/// Reads a number of a message in which it is known to be.
+pub(super) fn number16(message: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([message[at], message[at + 1]])
+}
+
+/// The six octets of a time.
+pub(super) fn time_octets(time: u64) -> [u8; TIME_BYTES] {
+    let [_, _, octets @ ..] = time.to_be_bytes();
+    octets
+}
+
+/// Reads the six octets of a time.
+pub(super) fn read_time(octets: &[u8]) -> Option<u64> {
+    let octets: [u8; TIME_BYTES] = octets.try_into().ok()?;
+    Some(octets.iter().fold(0, |time, octet| time << 8 | u64::from(*octet)))
+}
+
+//--- Reading ---
+
+/// Where the TSIG record begins. `None` when there is none, which is also said of a message that falls apart before one
+/// is met: whoever reads on will find that.
+///
+/// RFC 8945 section 5.2: it is the last record of the additional section, and there is only one. Bytes behind it would be
+/// nobody's, so there must be none.
+pub(super) fn locate(message: &[u8]) -> Result<Option<usize>, TsigError> {
+    if message.len() < HEADER_BYTES || message[6..HEADER_BYTES] == [0; 6] {
+        return Ok(None);
+    }
+    let additional = number16(message, 10);
+    let total = u32::from(number16(message, 6)) + u32::from(number16(message, 8)) + u32::from(additional);
+    let mut position = HEADER_BYTES;
+    for _ in 0..number16(message, 4) {
+        match name::skip(message, position) {
+            Some(end) => position = end + 4,
+            None => return Ok(None),
+        }
+    }
+    for index in 0..total {
+        let fixed = name::skip(message, position).and_then(|fixed| rr::read_fixed(message, fixed));
+        let Some((rtype, _, _, start, length)) = fixed else { return Ok(None) };
+        let end = start + length;
+        if rtype == rtype::TSIG {
+            let last = additional > 0 && index + 1 == total && end == message.len();
+            return if last { Ok(Some(position)) } else { Err(TsigError::Malformed) };
+        }
+        position = end;
+    }
+    Ok(None)
+}
+
+/// Reads the record that begins at a position.
+pub(super) fn read(message: &[u8], start: usize) -> Result<Tsig<'_>, TsigError> {
+    read_fields(message, start).ok_or(TsigError::Malformed)
+}
+
+/// Reads the record; `None` when it is not as RFC 8945 section 4.2 wants it.
+fn read_fields(message: &[u8], start: usize) -> Option<Tsig<'_>> {
+    let (key, fixed) = NameBuf::read(message, start).ok()?;
+    let (_, class, ttl, start, length) = rr::read_fixed(message, fixed)?;
+    if class != CLASS_ANY || ttl != 0 {
+        return None;
+    }
+    let (algorithm, end) = NameBuf::read_plain(&message[..start + length], start).ok()?;
+    let (head, rest) = message[end..start + length].split_at_checked(10)?;
+    let (tag, rest) = rest.split_at_checked(usize::from(number16(head, 8)))?;
+    let (tail, other) = rest.split_at_checked(6)?;
+    if other.len() != usize::from(number16(tail, 4)) {
+        return None;
+    }
+    let stamp = Stamp {
+        time: read_time(&head[..TIME_BYTES])?,
+        fudge: number16(head, 6),
+        original_id: number16(tail, 0),
+        error: number16(tail, 2),
+        other,
+    };
+    Some(Tsig { key: key.to_lowercase(), algorithm: algorithm.to_lowercase(), stamp, tag })
+}
+
+impl Tsig<'_> {
+    /// Whether the record names this key, and its algorithm.
+    pub fn is_of(&self, key: &Key) -> bool {
+        self.key.as_wire() == key.name.as_wire() && self.algorithm.as_wire() == key.algorithm.wire()
+    }
+
+    /// Checks size and value of the MAC of the message that ends where the record begins. `mac` has taken what goes before
+    /// the message.
+    pub fn verify(&self, key: &Key, mut mac: Mac, message: &[u8], coverage: Coverage) -> Result<(), TsigError> {
+        if !key.algorithm.allows_tag(self.tag.len()) {
+            return Err(TsigError::MacSize(self.tag.len()));
+        }
+        // RFC 8945 section 4.3.2: as it was before the record came, so without it in the count.
+        digest_message(&mut mac, message, &self.stamp, number16(message, 10) - 1);
+        digest_stamp(&mut mac, key, &self.stamp, coverage);
+        if mac.verify(self.tag) { Ok(()) } else { Err(TsigError::BadSignature) }
+    }
+
+    /// Checks the time, which may differ by the sender's fudge (RFC 8945 section 5.2.3).
+    pub fn check_time(&self, now: u64) -> Result<(), TsigError> {
+        let Stamp { time, fudge, .. } = self.stamp;
+        if now.abs_diff(time) <= u64::from(fudge) {
+            Ok(())
+        } else {
+            Err(TsigError::BadTime { signed: time, now, fudge })
+        }
+    }
+}
+
+/// Takes one off the count of additional records, for the TSIG record that is cut off.
+pub(super) fn uncount(message: &mut [u8]) {
+    let additional = number16(message, 10) - 1;
+    message[10..HEADER_BYTES].copy_from_slice(&additional.to_be_bytes());
+}
+
+//--- What MACs cover ---
+
+/// Takes an earlier MAC with its length (RFC 8945 section 4.3.1), as it was sent, be it truncated.
+pub(super) fn digest_prior(mac: &mut Mac, prior: &[u8]) {
+    mac.update(&(prior.len() as u16).to_be_bytes());
+    mac.update(prior);
+}
+
+/// Takes a message without its TSIG record, under the id that its first sender gave it (RFC 8945 section 4.3.2).
+fn digest_message(mac: &mut Mac, message: &[u8], stamp: &Stamp, additional: u16) {
+    mac.update(&stamp.original_id.to_be_bytes());
+    mac.update(&message[2..10]);
+    mac.update(&additional.to_be_bytes());
+    mac.update(&message[HEADER_BYTES..]);
+}
+
+/// Takes what the MAC covers of the record itself.
+fn digest_stamp(mac: &mut Mac, key: &Key, stamp: &Stamp, coverage: Coverage) {
+    if coverage == Coverage::Record {
+        mac.update(key.name.as_wire());
+        mac.update(&CLASS_ANY.to_be_bytes());
+        // The TTL.
+        mac.update(&[0; 4]);
+        mac.update(key.algorithm.wire());
+    }
+    mac.update(&time_octets(stamp.time));
+    mac.update(&stamp.fudge.to_be_bytes());
+    if coverage == Coverage::Record {
+        mac.update(&stamp.error.to_be_bytes());
+        mac.update(&(stamp.other.len() as u16).to_be_bytes());
+        mac.update(stamp.other);
+    }
+}
+
+//--- Writing ---
+
+/// The most octets that [`seal`] appends with a key, other data aside.
+pub(super) fn overhead(key: &Key) -> usize {
+    key.name.as_wire().len() + key.algorithm.wire().len() + FIXED_BYTES + key.algorithm.tag_bytes()
+}
+
+/// Signs the message at the front of a buffer. `mac` has taken what goes before the message. Returns the new length and
+/// the MAC; `None`, with nothing done, when the record does not fit.
+pub(super) fn seal(
+    key: &Key,
+    mut mac: Mac,
+    (buffer, length): (&mut [u8], usize),
+    stamp: &Stamp,
+    coverage: Coverage,
+) -> Option<(usize, Tag)> {
+    let message = buffer.get(..length).filter(|message| message.len() >= HEADER_BYTES)?;
+    digest_message(&mut mac, message, stamp, number16(message, 10));
+    digest_stamp(&mut mac, key, stamp, coverage);
+    let tag = mac.finish();
+    let end = append(buffer, length, (key.name.as_wire(), key.algorithm.wire()), stamp, &tag)?;
+    Some((end, tag))
+}
+
+/// Appends a record to a message with a header, and counts it. `None`, with nothing done, when it does not fit.
+pub(super) fn append(
+    buffer: &mut [u8],
+    length: usize,
+    (key, algorithm): (&[u8], &[u8]),
+    stamp: &Stamp,
+    tag: &[u8],
+) -> Option<usize> {
+    let end = length + key.len() + algorithm.len() + FIXED_BYTES + tag.len() + stamp.other.len();
+    let additional = number16(buffer, 10).checked_add(1)?;
+    let mut room = buffer.get_mut(length..end)?;
+    let rdata = end - length - key.len() - 10;
+    let parts: [&[u8]; 14] = [
+        key,
+        &rtype::TSIG.to_be_bytes(),
+        &CLASS_ANY.to_be_bytes(),
+        // The TTL.
+        &[0; 4],
+        &(rdata as u16).to_be_bytes(),
+        algorithm,
+        &time_octets(stamp.time),
+        &stamp.fudge.to_be_bytes(),
+        &(tag.len() as u16).to_be_bytes(),
+        tag,
+        &stamp.original_id.to_be_bytes(),
+        &stamp.error.to_be_bytes(),
+        &(stamp.other.len() as u16).to_be_bytes(),
+        stamp.other,
+    ];
+    for part in parts {
+        let (front, behind) = room.split_at_mut(part.len());
+        front.copy_from_slice(part);
+        room = behind;
+    }
+    buffer[10..HEADER_BYTES].copy_from_slice(&additional.to_be_bytes());
+    Some(end)
+}
