@@ -22,6 +22,8 @@ struct Times {
     names: usize,
     /// Ours, and the pipeline's.
     figures: [Figures; 2],
+    /// Rounds in which our daemon transferred a difference.
+    incremental: usize,
 }
 
 /// Measures all numbers of names on one scene and adds rows to the tables of times and of memory.
@@ -33,7 +35,7 @@ pub fn measure(scene: &mut Scene, options: &Options, times: &mut Table, memory: 
     let mut counts: Vec<usize> = options.names.iter().map(|names| *names.min(&all)).collect();
     counts.dedup();
     let mut results: Vec<Times> =
-        counts.into_iter().map(|names| Times { names, figures: Default::default() }).collect();
+        counts.into_iter().map(|names| Times { names, figures: Default::default(), incremental: 0 }).collect();
     let mut first = 0;
     for round in 0..options.rounds {
         for times in &mut results {
@@ -51,7 +53,9 @@ pub fn measure(scene: &mut Scene, options: &Options, times: &mut Table, memory: 
             _ => "–".to_string(),
         };
         let names = thousands(result.names);
-        times.row(vec![thousands(records), names, ours.to_string(), pipeline.to_string(), ratio]);
+        let incremental = format!("{} of {}", result.incremental, options.rounds);
+        let figures = [ours.to_string(), incremental, pipeline.to_string(), ratio];
+        times.row([thousands(records), names].into_iter().chain(figures).collect());
     }
     for (index, program) in ["aggregator", "BIND"].into_iter().enumerate() {
         let numbers = [loaded[index].resident, loaded[index].highest, changed[index].resident, changed[index].highest];
@@ -70,9 +74,13 @@ fn measure_round(scene: &mut Scene, times: &mut Times, first: usize, reverse: bo
     for server in if reverse { [1, 0] } else { [0, 1] } {
         scene.wait_quiet();
         if server == 0 {
+            let before = scene.daemon.incremental_transfers();
             let start = Instant::now();
             scene.probes[0].notify(&scene.datacenters[0].zone);
             times.figures[0].push(scene.time_until_current(0, last, start));
+            // The log line may come a moment after the answer.
+            scene.wait_quiet();
+            times.incremental += usize::from(scene.daemon.incremental_transfers() > before);
         } else if with_pipeline {
             let start = Instant::now();
             let mut script = scene.pipeline.spawn();
@@ -88,7 +96,7 @@ fn measure_round(scene: &mut Scene, times: &mut Times, first: usize, reverse: bo
 
 /// The table of times.
 pub fn times_table() -> Table {
-    Table::new(&["records", "names changed", "aggregator", "dig, sed, rndc, BIND", "ratio"])
+    Table::new(&["records", "names changed", "aggregator", "by IXFR", "dig, sed, rndc, BIND", "ratio"])
 }
 
 /// The table of memory.
