@@ -10,7 +10,7 @@
 
 use crate::memory::Memory;
 use crate::options::Options;
-use crate::scene::{REGION, Scene};
+use crate::scene::{REGION, SERVERS, Scene};
 use crate::table::{Figures, Table, mebibytes, thousands};
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ pub fn measure(scene: &mut Scene, options: &Options, times: &mut Table, memory: 
         let figures = [ours.to_string(), incremental, pipeline.to_string(), ratio];
         times.row([thousands(records), names].into_iter().chain(figures).collect());
     }
-    for (index, program) in ["aggregator", "BIND"].into_iter().enumerate() {
+    for (index, program) in SERVERS.into_iter().enumerate() {
         let numbers = [loaded[index].resident, loaded[index].highest, changed[index].resident, changed[index].highest];
         let cells = [thousands(records), program.to_string()].into_iter().chain(numbers.map(mebibytes));
         memory.row(cells.collect());
@@ -77,14 +77,16 @@ fn measure_round(scene: &mut Scene, times: &mut Times, first: usize, reverse: bo
             let before = scene.daemon.incremental_transfers();
             let start = Instant::now();
             scene.probes[0].notify(&scene.datacenters[0].zone);
-            times.figures[0].push(scene.time_until_current(0, last, start));
+            let time = scene.time_until_current(0, last, start);
+            times.figures[0].push(time.expect("a change that is announced reaches the region"));
             // The log line may come a moment after the answer.
             scene.wait_quiet();
             times.incremental += usize::from(scene.daemon.incremental_transfers() > before);
         } else if with_pipeline {
             let start = Instant::now();
             let mut script = scene.pipeline.spawn();
-            times.figures[1].push(scene.time_until_current(1, last, start));
+            let time = scene.time_until_current(1, last, start);
+            times.figures[1].push(time.expect("what the pipeline reloads is served"));
             let status = script.wait().expect("the script has been started");
             assert!(status.success(), "the pipeline ended with {status}");
         } else {
