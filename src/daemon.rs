@@ -8,6 +8,7 @@
 
 mod diff;
 mod listeners;
+mod outward;
 mod restore;
 mod status;
 
@@ -30,7 +31,7 @@ use crate::state::{Restored, StateError, Store};
 use crate::transfer::{self, Source};
 use listeners::Listeners;
 use restore::{open_store, restore_zones};
-use status::Report;
+use status::{About, CatalogReport, Report, StateReport};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -361,9 +362,23 @@ impl Daemon {
     fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
         let commands = self.keeper.commands.clone();
         let sources = self.lock_sources().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let about = (self.started.elapsed(), self.config.path.display().to_string(), self.schedule.next());
+        let name = only.as_deref().map(Name::parse).transpose();
+        let published = self.publisher.load();
+        let outward = match &name {
+            Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
+            Err(_) => HashMap::new(),
+        };
+        let folder = self.config.state.as_ref().map(|folder| folder.display().to_string());
+        let catalog = self.config.catalog.as_ref();
+        let about = About {
+            uptime: self.started.elapsed(),
+            config: self.config.path.display().to_string(),
+            next_audit: self.schedule.next(),
+            state: StateReport { folder, used: self.store.is_some() },
+            catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
+        };
         async move {
-            let name = match only.as_deref().map(Name::parse).transpose() {
+            let name = match name {
                 Ok(name) => name,
                 Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
             };
@@ -371,8 +386,8 @@ impl Daemon {
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::Status(sender)).await;
             let Ok(snapshot) = snapshot.await else { return Reply::failure("the server is stopping\n") };
-            let report = Report::new(snapshot, sources, about, name.as_ref());
-            if let Some(name) = name.filter(|_| report.zones.is_empty() && report.regions.is_empty()) {
+            let report = Report::new(snapshot, sources, outward, about, name.as_ref());
+            if let Some(name) = name.filter(|_| report.is_empty()) {
                 return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
             }
             let text = if only.is_some() { report.details() } else { report.overview() };

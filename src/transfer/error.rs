@@ -5,6 +5,7 @@
 use crate::name::NameError;
 use crate::rr::{RdataError, TypeName};
 use crate::serial::Serial;
+use crate::tsig::TsigError;
 use crate::zone::ZoneError;
 use std::io;
 use std::net::IpAddr;
@@ -78,6 +79,8 @@ pub enum TransferError {
     TooManyMessages(u64),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
     Regressed { ours: Serial, theirs: Serial },
+    #[error("the response cannot be trusted: {0}")]
+    Tsig(#[from] TsigError),
     #[error("the poll failed: {0}")]
     Poll(Box<str>),
     #[error("the program is stopping")]
@@ -116,6 +119,7 @@ impl TransferError {
             TransferError::TooManyRecords(_) => "too_many_records",
             TransferError::TooManyMessages(_) => "too_many_messages",
             TransferError::Regressed { .. } => "regressed",
+            TransferError::Tsig(error) => error.reason(),
             TransferError::Poll(_) => "poll",
             TransferError::Stopped => "stopped",
         }

@@ -58,6 +58,11 @@ impl Query {
         Query { id, origin, rtype: rtype::IXFR }
     }
 
+    /// Asks for the serial.
+    pub fn soa(origin: Name, id: u16) -> Query {
+        Query { id, origin, rtype: rtype::SOA }
+    }
+
     /// The zone that was asked for.
     pub fn origin(&self) -> &Name {
         &self.origin

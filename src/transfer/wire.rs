@@ -3,21 +3,25 @@
 //! Invariants: a transfer ends by itself whatever the primary does. Four clocks bound it (connection, message, total,
 //! progress) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
 //! [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is closed when the reader has enough:
-//! CNS sends the whole zone to whoever has it already, and must not be listened to.
+//! CNS sends the whole zone to whoever has it already, and must not be listened to. With a key, no octet of a message is
+//! looked at before its MAC, and the last message must have one.
 //!
 //! Cost: O(bytes); memory for one message and the records.
 //!
-//! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4, RFC 1995 section 2.
+//! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4, RFC 1995 section 2; TSIG: RFC
+//! 8945 section 5.3.1.
 
+use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::{Limits, PrimaryPlan};
 use crate::transfer::reader::{Progress, Reader, Received};
+use crate::tsig::{self, Key};
 use crate::zone::Zone;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -53,8 +57,13 @@ pub async fn fetch_changes(
 }
 
 /// A random number that needs no generator: the hasher's keys differ from one to the next.
-fn random_id() -> u16 {
+pub(super) fn random_id() -> u16 {
     RandomState::new().hash_one(0) as u16
+}
+
+/// The time as TSIG has it.
+pub(super) fn now() -> u64 {
+    u64::try_from(unix_seconds(SystemTime::now())).unwrap_or(0)
 }
 
 /// Connects, asks, and reads the answer.
@@ -64,11 +73,11 @@ async fn fetch(reader: Reader, primary: &PrimaryPlan, limits: &Limits) -> Result
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };
-    exchange(stream, reader, limits, begun).await
+    exchange(stream, reader, primary.key.as_ref(), limits, begun).await
 }
 
 /// Opens the connection, from the source address if there is one.
-async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
+pub(super) async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
     let socket = if primary.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(TransferError::Connect)?;
     if let Some(source) = primary.source {
@@ -84,10 +93,12 @@ async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     reader: Reader,
+    key: Option<&Arc<Key>>,
     limits: &Limits,
     begun: Instant,
 ) -> Result<(Received, Traffic), TransferError> {
-    let query = reader.write_query();
+    let mut query = reader.write_query();
+    let mut chain = key.map(|key| tsig::sign_request(&mut query, key, now()));
     let mut incoming = Incoming {
         stream: BufReader::with_capacity(BUFFER_BYTES, stream),
         limits,
@@ -102,10 +113,16 @@ async fn exchange(
     let mut progress = Progress::More;
     while progress == Progress::More {
         incoming.receive(&mut message).await?;
+        if let Some(chain) = &mut chain {
+            chain.check(&mut message, now())?;
+        }
         progress = reader.get().feed(&message)?;
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }
+    }
+    if let Some(chain) = chain {
+        chain.finish()?;
     }
     let received = reader.0.take().expect("taken only here").finish()?;
     Ok((received, Traffic { bytes: incoming.bytes, messages: incoming.messages }))
@@ -247,7 +264,7 @@ mod tests {
         let reader = Reader::axfr(zone(), 7);
         let query = reader.write_query();
         let client = async {
-            match exchange(ours, reader, &limits, Instant::now()).await? {
+            match exchange(ours, reader, None, &limits, Instant::now()).await? {
                 (Received::Full(_, loader), traffic) => Ok((traffic, loader)),
                 _ => unreachable!("the whole zone was asked for"),
             }
