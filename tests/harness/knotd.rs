@@ -1,6 +1,6 @@
 //! Knot DNS as a primary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::{Dname, Folder};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -15,6 +15,25 @@ impl Knotd {
         let arguments = |file: &Path| vec!["-c".into(), file.display().to_string()];
         Peer::start(&Kind { program: "knotd", configure, arguments }, folder, zones)
     }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        let arguments = |file: &Path| vec!["-c".into(), file.display().to_string()];
+        Peer::start(&Kind { program: "knotd", configure: configure_incremental, arguments }, folder, zones)
+    }
+}
+
+/// As [`configure`], with a journal of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let key = format!("key:\n  - id: {KEY_NAME}\n    algorithm: hmac-sha256\n    secret: {KEY_SECRET}\nacl:\n");
+    let signed =
+        format!("  - id: signed\n    address: 127.0.0.2\n    key: {KEY_NAME}\n    action: transfer\ntemplate:\n");
+    configure(home, address, zones)
+        .replace("acl:\n", &key)
+        .replace("template:\n", &signed)
+        .replace("acl: axfr\n", "acl: [axfr, signed]\n")
+        .replace("zonefile-load: whole", "zonefile-load: difference")
+        .replace("journal-content: none", "journal-content: all")
 }
 
 /// Without a journal: the zone file is all there is, and SIGHUP rereads it.

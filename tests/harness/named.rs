@@ -1,6 +1,6 @@
 //! BIND as a primary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::{Dname, Folder};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -17,6 +17,22 @@ impl Named {
         };
         Peer::start(&Kind { program: "named", configure, arguments }, folder, zones)
     }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        let arguments = |file: &Path| {
+            ["-g", "-n", "1", "-c"].into_iter().map(String::from).chain([file.display().to_string()]).collect()
+        };
+        Peer::start(&Kind { program: "named", configure: configure_incremental, arguments }, folder, zones)
+    }
+}
+
+/// As [`configure`], with a journal of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let text = configure(home, address, zones)
+        .replace("recursion no;", "recursion no;\n ixfr-from-differences yes;\n max-ixfr-ratio unlimited;")
+        .replace("allow-transfer { 127.0.0.1; }", &format!("allow-transfer {{ 127.0.0.1; key \"{KEY_NAME}\"; }}"));
+    format!("key \"{KEY_NAME}\" {{ algorithm hmac-sha256; secret \"{KEY_SECRET}\"; }};\n{text}")
 }
 
 /// Everything named writes goes into its folder; nothing controls it but signals. Services have more instances than the

@@ -1,6 +1,6 @@
 //! NSD as a primary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::{Dname, Folder};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -15,6 +15,22 @@ impl Nsd {
         let arguments = |file: &Path| vec!["-d".into(), "-c".into(), file.display().to_string()];
         Peer::start(&Kind { program: "nsd", configure, arguments }, folder, zones)
     }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        let arguments = |file: &Path| vec!["-d".into(), "-c".into(), file.display().to_string()];
+        Peer::start(&Kind { program: "nsd", configure: configure_incremental, arguments }, folder, zones)
+    }
+}
+
+/// As [`configure`], with differences made of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let each = format!(
+        " provide-xfr: 127.0.0.1 NOKEY\n provide-xfr: 127.0.0.2 {KEY_NAME}\n store-ixfr: yes\n create-ixfr: yes\n \
+         ixfr-number: 1000\n ixfr-size: 100000000\n"
+    );
+    let text = configure(home, address, zones).replace(" provide-xfr: 127.0.0.1 NOKEY\n", &each);
+    format!("{text}key:\n name: \"{KEY_NAME}\"\n algorithm: hmac-sha256\n secret: \"{KEY_SECRET}\"\n")
 }
 
 /// Without a limit of the response rate, which Debian builds in; SIGHUP rereads changed zone files.
