@@ -328,7 +328,7 @@ impl Keeper {
                 }
                 None => {
                     let mut region = Region::new(plan);
-                    region.set_last_serial(self.seen_serials.get(&origin).copied());
+                    region.set_last_serial(self.last_seen(&origin));
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
                     self.merge_region(&mut new, None);
@@ -361,6 +361,15 @@ impl Keeper {
             source.state = if expired { State::Expired } else { State::Ok };
         }
         source
+    }
+
+    /// The newest serial of a region that clients have seen, and the drift that it may have again.
+    ///
+    /// The members' versions on disk are those that it was made of. While the program ran without the region, a member with
+    /// the same serial may have got other contents, so the drift is not taken up.
+    fn last_seen(&self, region: &Name) -> Option<(Serial, u32)> {
+        let (serial, drift) = self.seen_serials.get(region).copied()?;
+        Some((serial, if self.generation == 0 { drift } else { 0 }))
     }
 
     /// The catalog of everything that is kept.

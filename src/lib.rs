@@ -12,11 +12,11 @@
 //! Prometheus names, [`log`] the set-up of log lines. None of them knows anything else here.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets as the bytes of an answer. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key, and
-//! [`tsig`] whether a message was signed with a key.
+//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, the
-//! loader and the patcher that turn transfers into one, differences of versions, and their history.
+//! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
+//! it, [`tsig`] signs messages and checks signatures.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
@@ -26,8 +26,9 @@
 //! changed, with the same result.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements; no sockets.
-//! [`notify`] announces to secondaries what has been published.
+//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
+//! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures. No sockets.
+//! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. They meet only in messages.

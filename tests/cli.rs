@@ -77,6 +77,10 @@ fn wrong_usage_is_2() {
         &["status", "a", "b"],
         &["retransfer"],
         &["dump"],
+        &["diff"],
+        &["diff", "a", "--from", "-1"],
+        &["diff", "a", "--from", "4294967296"],
+        &["notify", "a", "b"],
         &["check", "--frequently"],
         &["demo", "--for", "soon"],
         &["demo", "--json"],
@@ -95,7 +99,20 @@ fn wrong_usage_is_2() {
 fn help_and_version_are_0() {
     let (code, output, problem) = run(&["--help"]);
     assert_eq!((code, problem.as_str()), (0, ""));
-    for verb in ["run", "check", "reload", "status", "refresh", "retransfer", "dump", "stop", "demo", "version"] {
+    for verb in [
+        "run",
+        "check",
+        "reload",
+        "status",
+        "refresh",
+        "retransfer",
+        "dump",
+        "diff",
+        "notify",
+        "stop",
+        "demo",
+        "version",
+    ] {
         assert!(output.contains(&format!("\n  {verb} ")), "{verb} in {output}");
     }
     assert_eq!(run(&["version"]).1, concat!("aggregator ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -107,9 +124,16 @@ fn help_and_version_are_0() {
 #[test]
 fn no_server_is_3() {
     let fixture = Fixture::new("127.0.0.1:0", "[]");
-    for arguments in
-        [&["status"][..], &["reload"], &["refresh"], &["retransfer", "a.example"], &["dump", "a.example"], &["stop"]]
-    {
+    for arguments in [
+        &["status"][..],
+        &["reload"],
+        &["refresh"],
+        &["retransfer", "a.example"],
+        &["dump", "a.example"],
+        &["diff", "a.example"],
+        &["notify"],
+        &["stop"],
+    ] {
         let (code, output, problem) = fixture.run(arguments);
         assert_eq!((code, output.as_str()), (3, ""), "{arguments:?} {problem}");
         let expected = format!("no server is running: nobody listens at {}\n", fixture.socket().display());
@@ -143,6 +167,10 @@ fn requests_and_replies_pass_through() {
         (&["refresh", "a.example"], json!({ "verb": "refresh", "zone": "a.example" })),
         (&["retransfer", "a", "--accept"], json!({ "verb": "retransfer", "zone": "a", "accept": true })),
         (&["dump", "a"], json!({ "verb": "dump", "zone": "a" })),
+        (&["diff", "a"], json!({ "verb": "diff", "zone": "a", "from": null })),
+        (&["diff", "a", "--from", "4294967295"], json!({ "verb": "diff", "zone": "a", "from": 4_294_967_295_u32 })),
+        (&["notify"], json!({ "verb": "notify", "zone": null })),
+        (&["notify", "a"], json!({ "verb": "notify", "zone": "a" })),
         (&["stop"], json!({ "verb": "stop" })),
     ] {
         let server = fixture.answer_once(ok.clone(), "fine");
@@ -265,6 +293,19 @@ fn addresses_that_exclude_one_another_are_found() {
     let fixture = Fixture::new("192.0.2.77:0", "[]");
     let (code, _, problem) = fixture.run(&["check"]);
     assert!(code == 1 && problem.contains("this machine does not have the address"), "{problem}");
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_is_a_note() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    let text = fs::read_to_string(fixture.config()).unwrap();
+    for (folder, noted) in [("\"state/of/zones\"", false), ("\"c.toml/state\"", true)] {
+        fixture.write(&text.replace("folder = false", &format!("folder = {folder}")));
+        let (code, output, problem) = fixture.run(&["check"]);
+        assert_eq!((code, problem.as_str()), (0, ""));
+        assert_eq!(output.contains("note: the state folder "), noted, "{output}");
+        assert!(!fixture.0.path().join("state").exists(), "a check makes no folder");
+    }
 }
 
 #[test]

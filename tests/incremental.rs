@@ -265,6 +265,45 @@ fn polls_and_transfers_are_signed() {
     }
 }
 
+/// A zone of many messages, not all of which need a signature (RFC 8945 section 5.3.1), and differences of many messages.
+#[test]
+fn long_signed_transfers_are_checked_message_by_message() {
+    for start in [Named::start_incremental, Nsd::start_incremental, Knotd::start_incremental] {
+        let folder = Folder::new();
+        let zone = Dname::parse(ZONE);
+        let text = |serial: u32, count: u32| {
+            let mut text =
+                format!("$ORIGIN {ZONE}\n@ 30 IN SOA ns h {serial} 30 60 2592000 30\n@ 3600 IN NS ns.example.\n");
+            (0..count).for_each(|number| text += &format!("h{number} 30 IN TXT \"{}\"\n", "x".repeat(200)));
+            text
+        };
+        let peer = start(&folder, &[(zone.clone(), text(1, 10_000))]);
+        let daemon = Aggregator::start(&folder, &signed(&folder, &peer, KEY_SECRET));
+        let records = |serial: u32, count: u32| {
+            wait_until(&format!("{}: serial {serial}", peer.name()), Duration::from_secs(30), || {
+                let metrics = daemon.metrics();
+                let has = |name: &str, value: u32| {
+                    metrics.contains(&format!("aggregator_{name}{{zone=\"{ZONE}\"}} {value}\n"))
+                };
+                (has("zone_serial", serial) && has("zone_records", count + 2)).then_some(())
+            });
+        };
+        records(1, 10_000);
+        peer.replace_zone(&zone, &read_zone(&text(2, 18_000)));
+        assert_eq!(daemon.verb(&["refresh", ZONE]).code, 0, "{}", daemon.log_text());
+        records(2, 18_000);
+        assert!(!daemon.metrics().contains("aggregator_transfer_failures_total{"), "{}", daemon.log_text());
+        let lines: Vec<String> =
+            daemon.log_text().lines().filter(|line| line.contains("zone transferred")).map(str::to_owned).collect();
+        let is_long = |line: &String| {
+            let (_, rest) = line.split_once("messages=").expect("the number of messages");
+            rest.split(' ').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|messages| messages > 20)
+        };
+        assert!(lines.len() == 2 && lines.iter().all(is_long), "{lines:?}");
+        assert!(lines[1].contains("kind=\"ixfr\"") || lines[1].contains("kind=ixfr"), "{lines:?}");
+    }
+}
+
 /// A primary that wants signatures does not serve whoever has none; the reason is named.
 #[test]
 fn without_a_signature_there_is_no_transfer() {

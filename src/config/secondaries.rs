@@ -17,8 +17,7 @@ use crate::config::schema;
 use crate::config::tree::{Node, Value};
 use crate::config::zones::Declared;
 use crate::name::Name;
-use crate::notify::Target;
-use crate::notify::Targets;
+use crate::notify::{Target, Targets};
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
 use std::collections::HashMap;
@@ -120,7 +119,14 @@ impl<'k> Secondaries<'k> {
         }
         // Each replica writes its own name into the SOA, so that a difference is never taken for another's.
         self.admit(reader, &origin, None, "", true);
-        Some(CatalogPlan { origin, server_name: server_name.clone() })
+        let plan = CatalogPlan { origin, server_name: server_name.clone() };
+        if !plan.has_room() {
+            reader.error(
+                at,
+                format!("below catalog {} its members' names have no room; write a shorter one", plan.origin),
+            );
+        }
+        Some(plan)
     }
 
     /// Reads the two lists that a zone may have of its own; what is absent is inherited.

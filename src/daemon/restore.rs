@@ -16,7 +16,7 @@ pub fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<
     let Some(folder) = &config.state else { return Ok(None) };
     match state::open(folder, metrics.clone()) {
         Ok(store) => Ok(Some(Arc::new(store))),
-        Err(error @ StateError::Locked { .. }) => Err(RunError::State(error)),
+        Err(error @ StateError::InUse { .. }) => Err(RunError::State(error)),
         Err(error) => {
             tracing::error!(%error, "zones will not outlive this process");
             Ok(None)

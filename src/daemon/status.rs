@@ -1,7 +1,10 @@
-//! What `aggregator status` shows: the keeper's view and the sources' view of each zone, together.
+//! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
 
+use crate::config::format_size;
+use crate::daemon::outward::{Outward, TransferCounts, newest};
 use crate::keeper::{RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
+use crate::publish::Published;
 use crate::serial::Serial;
 use crate::transfer::Status as SourceStatus;
 use serde::Serialize;
@@ -18,8 +21,20 @@ pub struct Report {
     /// Unix time of the next full audit.
     pub next_audit: Option<i64>,
     pub generation: u64,
-    pub regions: Vec<RegionStatus>,
+    /// What outlives the process.
+    pub state: StateReport,
+    pub regions: Vec<RegionReport>,
     pub zones: Vec<ZoneReport>,
+    pub catalog: Option<CatalogReport>,
+}
+
+/// The folder that keeps zones over a restart.
+#[derive(Serialize)]
+pub struct StateReport {
+    /// None when it is switched off.
+    pub folder: Option<String>,
+    /// Whether it is in use; the log says why not.
+    pub used: bool,
 }
 
 /// A source zone from both sides.
@@ -28,27 +43,86 @@ pub struct ZoneReport {
     #[serde(flatten)]
     pub kept: ZoneStatus,
     pub source: Option<SourceStatus>,
+    #[serde(flatten)]
+    pub outward: Outward,
+}
+
+/// A region from both sides.
+#[derive(Serialize)]
+pub struct RegionReport {
+    #[serde(flatten)]
+    pub kept: RegionStatus,
+    #[serde(flatten)]
+    pub outward: Outward,
+}
+
+/// The catalog zone.
+#[derive(Serialize)]
+pub struct CatalogReport {
+    pub zone: Name,
+    pub serial: Option<Serial>,
+    pub records: u64,
+    #[serde(flatten)]
+    pub outward: Outward,
+}
+
+impl CatalogReport {
+    /// Looks at the catalog as it is published.
+    pub fn new(origin: &Name, published: &Published) -> CatalogReport {
+        let zone = published.get(origin).and_then(|served| served.zone.clone());
+        CatalogReport {
+            zone: origin.clone(),
+            serial: zone.as_ref().map(|zone| zone.soa.serial),
+            records: zone.as_ref().map_or(0, |zone| zone.records),
+            outward: Outward::default(),
+        }
+    }
+}
+
+/// What the daemon knows of itself, beside its zones.
+pub struct About {
+    pub uptime: Duration,
+    pub config: String,
+    pub next_audit: Option<SystemTime>,
+    pub state: StateReport,
+    pub catalog: Option<CatalogReport>,
 }
 
 impl Report {
-    /// Puts both views together; `only` leaves one zone or region.
+    /// Puts all views together; `only` leaves one zone or region.
     pub fn new(
         snapshot: Snapshot,
         mut sources: HashMap<Name, SourceStatus>,
-        (uptime, config, next_audit): (Duration, String, Option<SystemTime>),
+        mut outward: HashMap<Name, Outward>,
+        about: About,
         only: Option<&Name>,
     ) -> Report {
         let wanted = |name: &Name| only.is_none_or(|only| only == name);
+        let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
+        let regions = snapshot.regions.into_iter().filter(|region| wanted(&region.region));
+        let regions = regions.map(|kept| RegionReport { outward: outward(&kept.region), kept }).collect();
         let zones = snapshot.zones.into_iter().filter(|zone| wanted(&zone.zone));
+        let zones =
+            zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), outward: outward(&kept.zone), kept });
+        let zones = zones.collect();
+        let catalog = about.catalog.filter(|catalog| wanted(&catalog.zone));
+        let catalog = catalog.map(|catalog| CatalogReport { outward: outward(&catalog.zone), ..catalog });
         Report {
             version: env!("CARGO_PKG_VERSION"),
-            uptime_seconds: uptime.as_secs(),
-            config,
-            next_audit: next_audit.map(crate::metrics::unix_seconds),
+            uptime_seconds: about.uptime.as_secs(),
+            config: about.config,
+            next_audit: about.next_audit.map(crate::metrics::unix_seconds),
             generation: snapshot.generation,
-            regions: snapshot.regions.into_iter().filter(|region| wanted(&region.region)).collect(),
-            zones: zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), kept }).collect(),
+            state: about.state,
+            regions,
+            zones,
+            catalog,
         }
+    }
+
+    /// Whether nothing is left to tell.
+    pub fn is_empty(&self) -> bool {
+        self.zones.is_empty() && self.regions.is_empty() && self.catalog.is_none()
     }
 
     /// The overview, a line a zone.
@@ -56,9 +130,12 @@ impl Report {
         let mut text = String::new();
         let up = format_seconds(self.uptime_seconds);
         _ = writeln!(text, "aggregator {}, up {up}, configuration {}", self.version, self.config);
+        if let Some(folder) = self.state.folder.as_ref().filter(|_| !self.state.used) {
+            _ = writeln!(text, "state folder {folder} is not in use, nothing outlives the process; see the log");
+        }
         let mut rows =
             vec![["ZONE", "STATE", "SERIAL", "RECORDS", "REFRESHED", "EXPIRES", "REMARKS"].map(str::to_owned)];
-        for region in &self.regions {
+        for RegionReport { kept: region, .. } in &self.regions {
             let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
             let mut remarks = format!("region, {members} of {} members", region.members.len());
             if region.conflict_names > 0 {
@@ -90,6 +167,10 @@ impl Report {
                 remarks,
             ]);
         }
+        if let Some(catalog) = &self.catalog {
+            let (name, records) = (catalog.zone.to_string(), catalog.records.to_string());
+            rows.push([name, "ok".into(), serial(catalog.serial), records, "".into(), "".into(), "catalog".into()]);
+        }
         write_table(&mut text, &rows);
         text
     }
@@ -99,6 +180,7 @@ impl Report {
         let mut text = String::new();
         self.zones.iter().for_each(|zone| write_zone(&mut text, zone));
         self.regions.iter().for_each(|region| write_region(&mut text, region));
+        self.catalog.iter().for_each(|catalog| write_catalog(&mut text, catalog));
         text
     }
 }
@@ -129,7 +211,17 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
         let (refreshed, expires) = (format_seconds(refreshed), format_seconds(expires));
         _ = writeln!(text, "  refreshed {refreshed} ago, expires in {expires}");
     }
-    let Some(source) = &report.source else { return };
+    if let Some(source) = &report.source {
+        write_source(text, report, source);
+    }
+    write_outward(text, &report.outward);
+}
+
+/// Writes what is known of a zone's way in.
+fn write_source(text: &mut String, report: &ZoneReport, source: &SourceStatus) {
+    let at_primary = serial(newest(source.primaries.iter().filter_map(|primary| primary.announced)));
+    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
+    _ = writeln!(text, "  serials: {here} served, {at_primary} at the primary, {notified} told to secondaries");
     if let Some(next) = source.next_refresh {
         let seconds = next - crate::metrics::unix_seconds(SystemTime::now());
         _ = writeln!(text, "  next refresh in {}", format_seconds(seconds.max(0).cast_unsigned()));
@@ -142,14 +234,57 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     if !remarks.is_empty() {
         _ = writeln!(text, "  {remarks}");
     }
+    if let Some(counts) = describe_counts(report.outward.received) {
+        _ = writeln!(text, "  transfers from primaries: {counts}");
+    }
+}
+
+/// Writes what a zone, region or catalog has for its secondaries.
+fn write_outward(text: &mut String, outward: &Outward) {
+    let history = &outward.history;
+    if let Some(from) = history.from {
+        let (versions, bytes) = (history.versions, format_size(history.bytes as u64));
+        _ = writeln!(text, "  history from serial {from}: {versions} versions, {bytes}");
+    }
+    if let Some(counts) = describe_counts(outward.sent) {
+        _ = writeln!(text, "  transfers to secondaries: {counts}");
+    }
+    for target in &outward.secondaries {
+        let (told, acknowledged) = (serial(target.notified), serial(target.acknowledged));
+        _ = writeln!(
+            text,
+            "  secondary {}: told {told}, acknowledged {acknowledged}, {}",
+            target.address, target.result
+        );
+    }
+}
+
+/// Numbers of transfers; none when there were none.
+fn describe_counts(counts: TransferCounts) -> Option<String> {
+    let TransferCounts { incremental, full } = counts;
+    (incremental + full > 0).then(|| format!("{incremental} incremental, {full} full"))
+}
+
+/// Writes everything about the catalog zone.
+fn write_catalog(text: &mut String, catalog: &CatalogReport) {
+    _ = writeln!(text, "catalog {}", catalog.zone);
+    let (here, notified) = (serial(catalog.serial), serial(catalog.outward.notified()));
+    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
+    write_outward(text, &catalog.outward);
 }
 
 /// Writes everything about a region.
-fn write_region(text: &mut String, region: &RegionStatus) {
+fn write_region(text: &mut String, RegionReport { kept: region, outward }: &RegionReport) {
     _ = writeln!(text, "region {}", region.region);
     let (state, drift) = (region.state.label(), region.drift);
     _ = writeln!(text, "  state {state}, serial {} (sum of the members and drift {drift})", serial(region.serial));
     _ = writeln!(text, "  {} records at {} names", region.records, region.names);
+    _ = writeln!(
+        text,
+        "  serials: {} served, {} told to secondaries",
+        serial(region.serial),
+        serial(outward.notified())
+    );
     for member in &region.members {
         _ = writeln!(text, "  member {}: {}, serial {}", member.zone, member.state, serial(member.serial));
     }
@@ -167,6 +302,7 @@ fn write_region(text: &mut String, region: &RegionStatus) {
             _ = writeln!(text, "    {name} {kind}: {member}, {dropped} records dropped");
         }
     }
+    write_outward(text, outward);
 }
 
 /// A serial, or a dash.
@@ -197,11 +333,37 @@ fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::outward::HistoryReport;
+    use crate::notify::TargetStatus;
 
     #[test]
     fn times_read_well() {
         let text = [5, 65, 3_700, 2_592_000].map(format_seconds);
         assert_eq!(text, ["5s", "1m05s", "1h01m", "30d00h"]);
+    }
+
+    #[test]
+    fn the_ways_out_are_told() {
+        let mut text = String::new();
+        write_outward(&mut text, &Outward::default());
+        assert_eq!(text, "", "nothing to tell");
+        let target = TargetStatus {
+            address: "192.0.2.9:53".parse().unwrap(),
+            notified: Some(Serial(7)),
+            acknowledged: Some(Serial(6)),
+            result: "no reply".into(),
+        };
+        let outward = Outward {
+            history: HistoryReport { versions: 3, bytes: 2048, from: Some(Serial(4)) },
+            secondaries: vec![target],
+            received: TransferCounts::default(),
+            sent: TransferCounts { incremental: 5, full: 1 },
+        };
+        write_outward(&mut text, &outward);
+        let expected = "  history from serial 4: 3 versions, 2KiB\n  transfers to secondaries: 5 incremental, 1 full\n  \
+                        secondary 192.0.2.9:53: told 7, acknowledged 6, no reply\n";
+        assert_eq!(text, expected);
+        assert_eq!(outward.notified(), Some(Serial(7)));
     }
 
     #[test]

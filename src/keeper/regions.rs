@@ -190,7 +190,10 @@ impl Keeper {
                     kept.region.set_seen();
                 }
                 // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
-                _ if !kept.was_served => kept.region.set_last_serial(self.seen_serials.get(name).copied()),
+                _ if !kept.was_served => {
+                    let last = self.seen_serials.get(name).map(|(serial, _)| (*serial, 0));
+                    kept.region.set_last_serial(last);
+                }
                 _ => {}
             }
             if state != kept.state {

@@ -336,7 +336,7 @@ async fn the_operator_announces_at_once_whatever_is_under_way() {
 #[tokio::test]
 async fn targets_are_replaced_while_exchanges_are_under_way() {
     let (kept, gone, new) = (Secondary::new().await, Secondary::new().await, Secondary::new().await);
-    let mut stage = Stage::new(QUICK);
+    let mut stage = Stage::new(ONCE);
     stage.publish_z(1);
     stage.set_targets("z.", &[&kept.target(), &gone.target(), &kept.target()]);
     kept.acknowledge().await;
@@ -351,7 +351,6 @@ async fn targets_are_replaced_while_exchanges_are_under_way() {
         [new.target(), kept.target()].map(|t| t.address)
     );
     assert_eq!(status[1].acknowledged, Some(Serial(1)));
-    gone.backlog();
     stage.publish_z(2);
     assert_eq!((kept.acknowledge().await.serial(), new.acknowledge().await.serial()), (2, 2));
     assert!(gone.backlog().is_empty());

@@ -388,30 +388,4 @@ async fn send(stream: &mut TcpStream, mut outbound: Outbound, context: &StreamCo
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::serve::notify::Reception;
-
-    /// On one thread the accepting task runs only when it is waited for, so nothing here is by luck.
-    #[tokio::test(flavor = "current_thread")]
-    async fn an_ended_listener_has_given_its_address_back() {
-        let plan = ListenPlan {
-            dns: Vec::new(),
-            udp_threads: 1,
-            tcp_connections: 10,
-            tcp_connections_per_client: 10,
-            tcp_idle_timeout: Duration::from_secs(1),
-            tls: None,
-        };
-        let metrics = Arc::new(Metrics::new());
-        let (notify, _changed) = Reception::new(metrics.clone());
-        let responder = Responder::new(notify, metrics.clone(), || 0);
-        let context = StreamContext::new(&plan, Arc::default(), responder, metrics);
-        let mut listener = StreamListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let address = listener.address();
-        listener.start(&context).unwrap();
-        assert_eq!(StreamListener::bind(address).map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        listener.end().await;
-        StreamListener::bind(address).expect("the address is free");
-    }
-}
+mod tests;

@@ -104,3 +104,129 @@ fn peer_error(tsig: &Tsig) -> TsigError {
         other => TsigError::PeerOther(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{NOW, key, keyring, open, query, respond, seal, transfer};
+    use super::super::{Algorithm, Key};
+    use super::*;
+    use crate::name::Name;
+
+    /// A captured response of 1 signed, 99 unsigned, 1 signed, 2 unsigned, 1 signed messages; its chain and its time.
+    fn gaps() -> (Chain, Vec<Vec<u8>>, u64) {
+        let mut messages = transfer("gaps.framed");
+        let mut request = messages.remove(0);
+        let start = record::locate(&request).unwrap().unwrap();
+        let time = record::read(&request, start).unwrap().stamp.time;
+        request.truncate(start);
+        record::uncount(&mut request);
+        (sign_request(&mut request, &key(Algorithm::Sha256), time), messages, time)
+    }
+
+    #[test]
+    fn ninety_nine_messages_may_be_unsigned() {
+        let (mut chain, messages, time) = gaps();
+        assert_eq!(messages.len(), 104);
+        assert_eq!(chain.finish(), Err(TsigError::UnsignedEnd), "nothing came");
+        for (index, mut message) in messages.into_iter().enumerate() {
+            let before = message.len();
+            chain.check(&mut message, time).unwrap();
+            let signed = [0, 100, 103].contains(&index);
+            assert_eq!(message.len() < before, signed);
+            assert_eq!(message[10..12], [0, 0]);
+            assert_eq!(chain.finish(), if signed { Ok(()) } else { Err(TsigError::UnsignedEnd) }, "message {index}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_are_too_many() {
+        let (mut chain, mut messages, time) = gaps();
+        for message in &mut messages[..100] {
+            chain.check(message, time).unwrap();
+        }
+        assert_eq!(chain.check(&mut messages[5], time), Err(TsigError::TooManyUnsigned));
+    }
+
+    #[test]
+    fn unsigned_messages_are_covered() {
+        type Change = fn(&mut Vec<Vec<u8>>);
+        let changes: [(&str, Change); 5] = [
+            ("changed", |messages| *messages[50].last_mut().unwrap() ^= 1),
+            ("lost", |messages| drop(messages.remove(50))),
+            ("repeated", |messages| messages[50] = messages[49].clone()),
+            ("swapped", |messages| messages.swap(49, 50)),
+            ("another id", |messages| messages[50][0] ^= 1),
+        ];
+        for (what, change) in changes {
+            let (mut chain, mut messages, time) = gaps();
+            change(&mut messages);
+            let results: Vec<_> = messages.iter_mut().map(|message| chain.check(message, time)).collect();
+            let wrong = results.iter().position(|result| *result == Err(TsigError::BadSignature)).expect(what);
+            assert!(wrong == 100 || (what == "lost" && wrong == 99), "{what}: {wrong}");
+            assert!(results[..wrong].iter().all(Result::is_ok), "{what}");
+            assert!(chain.finish().is_err(), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_first_message_is_signed() {
+        let mut chain = sign_request(&mut query(false), &key(Algorithm::Sha256), NOW);
+        let mut refused = respond(&query(false));
+        refused[3] = 5;
+        assert_eq!(chain.check(&mut refused, NOW), Err(TsigError::Unsigned { rcode: 5 }));
+        assert_eq!(chain.check(&mut vec![1, 2, 3], NOW), Err(TsigError::Unsigned { rcode: 0 }));
+    }
+
+    #[test]
+    fn a_response_belongs_to_its_request() {
+        let key = key(Algorithm::Sha384);
+        let (mut request, mut earlier) = (query(false), query(false));
+        let mut chain = sign_request(&mut request, &key, NOW);
+        sign_request(&mut earlier, &key, NOW - 1);
+        let response = seal(&mut open(&mut earlier, &keyring(), NOW), respond(&query(false)), NOW);
+        assert_eq!(chain.check(&mut response.clone(), NOW), Err(TsigError::BadSignature));
+        let mut right = seal(&mut open(&mut request, &keyring(), NOW), respond(&query(false)), NOW);
+        assert_eq!(chain.check(&mut right.clone(), NOW + 301).unwrap_err().reason(), "bad_time");
+        assert_eq!(chain.check(&mut right.clone(), NOW - 301).unwrap_err().reason(), "bad_time");
+        assert_eq!(chain.check(&mut right, NOW + 300), Ok(()), "errors leave the chain as it was");
+        assert_eq!(right, respond(&query(false)));
+    }
+
+    #[test]
+    fn another_key_is_no_answer() {
+        let secret = vec![1; 32];
+        let keys = ["a.example", "b.example"]
+            .map(|name| Arc::new(Key::new(Name::parse(name).unwrap(), Algorithm::Sha256, secret.clone())));
+        let mut requests = [query(false), query(false)];
+        let mut chain = sign_request(&mut requests[0], &keys[0], NOW);
+        sign_request(&mut requests[1], &keys[1], NOW);
+        let ring = keys.iter().map(|key| (key.name.clone(), key.clone())).collect();
+        let mut response = seal(&mut open(&mut requests[1], &ring, NOW), respond(&query(false)), NOW);
+        assert_eq!(chain.check(&mut response, NOW), Err(TsigError::OtherKey));
+    }
+
+    #[test]
+    fn servers_errors_are_told_apart() {
+        let key = key(Algorithm::Sha256);
+        let mut request = query(false);
+        let mut chain = sign_request(&mut request, &key, NOW);
+        let mut refuse = |error, rcode| {
+            let mut message = respond(&query(false));
+            message[3] = rcode;
+            let length = message.len();
+            message.resize(length + record::overhead(&key), 0);
+            let stamp = Stamp { time: NOW, fudge: 300, original_id: 0x1234, error, other: &[] };
+            let names = (key.name.as_wire(), key.algorithm.wire());
+            let end = record::append(&mut message, length, names, &stamp, &[]).unwrap();
+            message.truncate(end);
+            chain.check(&mut message, NOW)
+        };
+        assert_eq!(refuse(16, 9), Err(TsigError::PeerBadSignature));
+        assert_eq!(refuse(17, 9), Err(TsigError::PeerBadKey));
+        assert_eq!(refuse(18, 9), Err(TsigError::PeerBadTime { now: NOW }));
+        assert_eq!(refuse(22, 9), Err(TsigError::PeerBadTruncation));
+        assert_eq!(refuse(23, 9), Err(TsigError::PeerOther(23)));
+        assert_eq!(refuse(0, 9), Err(TsigError::MacSize(0)), "no error is no excuse for no MAC");
+        assert_eq!(refuse(17, 0), Err(TsigError::MacSize(0)));
+    }
+}

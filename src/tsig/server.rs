@@ -7,22 +7,14 @@
 //! key. A rejection allocates.
 
 use super::key::{Key, Keyring, Tag};
-use super::record::{self, Coverage, Stamp, digest_prior, number16};
-use super::{FUDGE_SECONDS, HEADER_BYTES, TsigError, code, rcode};
-use crate::name::{self, Name, NameBuf};
-use crate::rr::{self, rtype};
+use super::record::{self, Coverage, Stamp, digest_prior};
+use super::rejection::{Rejection, Verdict};
+use super::{FUDGE_SECONDS, HEADER_BYTES, TsigError, code};
+use crate::name::Name;
 use std::sync::Arc;
 
-/// Header flags (RFC 1035 section 4.1.1), in their first octet: response,
-const FLAG_QR: u8 = 0x80;
-/// the opcode,
-const OPCODE: u8 = 0x78;
-/// recursion desired.
-const FLAG_RD: u8 = 0x01;
-/// The DO flag in the TTL of an OPT record (RFC 6891 section 6.1.3).
-const FLAG_DO: u32 = 0x8000;
-/// What our OPT record says of the requests that are taken: one frame (RFC 9715 appendix A).
-const PAYLOAD_BYTES: u16 = 1232;
+/// The flag in the third octet of a header that marks responses (RFC 1035 section 4.1.1).
+pub(super) const FLAG_QR: u8 = 0x80;
 
 //--- Opening ---
 
@@ -98,7 +90,7 @@ pub struct Signer {
     key: Arc<Key>,
     /// The MAC of the request, then that of the last message.
     prior: Tag,
-    original_id: u16,
+    pub(super) original_id: u16,
     coverage: Coverage,
 }
 
@@ -122,7 +114,7 @@ impl Signer {
     }
 
     /// Signs with these fields in the record.
-    fn seal(&mut self, buffer: &mut [u8], length: usize, stamp: &Stamp) -> Option<usize> {
+    pub(super) fn seal(&mut self, buffer: &mut [u8], length: usize, stamp: &Stamp) -> Option<usize> {
         let mut mac = self.key.begin();
         digest_prior(&mut mac, &self.prior);
         let (end, tag) = record::seal(&self.key, mac, (buffer, length), stamp, self.coverage)?;
@@ -132,123 +124,65 @@ impl Signer {
     }
 }
 
-//--- Rejection ---
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{NOW, key, keyring, open, query, reject, respond, seal, signed};
+    use super::super::{Algorithm, sign_request};
+    use super::*;
 
-/// A request that is not carried out: why, and how to answer it.
-pub struct Rejection {
-    pub error: TsigError,
-    verdict: Verdict,
-}
-
-/// The forms of a rejection.
-enum Verdict {
-    /// FORMERR, without TSIG record.
-    Form,
-    /// BADKEY or BADSIG, with a record that has no MAC.
-    Unsigned { code: u16, names: Box<(NameBuf, NameBuf)>, original_id: u16, now: u64 },
-    /// BADTIME, signed.
-    Time { signer: Box<Signer>, time: u64, fudge: u16, now: u64 },
-}
-
-impl Rejection {
-    /// The response code.
-    pub fn rcode(&self) -> u16 {
-        match self.verdict {
-            Verdict::Form => rcode::FORMERR,
-            Verdict::Unsigned { .. } | Verdict::Time { .. } => rcode::NOTAUTH,
-        }
-    }
-
-    /// Writes the whole response to the rejected request, question and OPT record included, and returns its length and
-    /// response code. 1232 octets hold any; with less room there may be the header alone, or nothing without room for it.
-    pub fn write(&self, request: &[u8], out: &mut [u8]) -> (usize, u16) {
-        let rcode = self.rcode();
-        let whole = write_response(request, rcode, out).and_then(|length| self.append(out, length));
-        (whole.or_else(|| write_header(request, rcode, out)).unwrap_or(0), rcode)
-    }
-
-    /// Appends the TSIG record that goes with the error (RFC 8945 section 5.3.2).
-    fn append(&self, out: &mut [u8], length: usize) -> Option<usize> {
-        match &self.verdict {
-            Verdict::Form => Some(length),
-            Verdict::Unsigned { code, names, original_id, now } => {
-                let stamp =
-                    Stamp { time: *now, fudge: FUDGE_SECONDS, original_id: *original_id, error: *code, other: &[] };
-                record::append(out, length, (names.0.as_wire(), names.1.as_wire()), &stamp, &[])
-            }
-            Verdict::Time { signer, time, fudge, now } => {
-                // RFC 8945 section 5.2.3: the client's time and fudge, so that it accepts the MAC; ours beside it.
-                let ours = record::time_octets(*now);
-                let stamp = Stamp {
-                    time: *time,
-                    fudge: *fudge,
-                    original_id: signer.original_id,
-                    error: code::BADTIME,
-                    other: &ours,
-                };
-                (**signer).clone().seal(out, length, &stamp)
+    #[test]
+    fn macs_may_be_cut_to_half_but_not_below_ten() {
+        for algorithm in Algorithm::ALL {
+            let whole = algorithm.tag_bytes();
+            let shortest = [10, 10, 16, 24, 32][algorithm as usize];
+            for octets in 0..=whole + 1 {
+                let mut request = signed(algorithm, false);
+                let size = request.len() - 6 - whole - 2;
+                let tag: Vec<u8> = request[size + 2..size + 2 + whole].iter().copied().chain([0]).collect();
+                request.splice(size..size + 2 + whole, [0, octets as u8].into_iter().chain(tag[..octets].to_vec()));
+                let rdata = size - 10 - algorithm.wire().len();
+                request[rdata + 1] = (algorithm.wire().len() + 16 + octets) as u8;
+                if (shortest..=whole).contains(&octets) {
+                    let mut opened = request.clone();
+                    let signer = open(&mut opened, &keyring(), NOW);
+                    assert_eq!(opened, query(false));
+                    assert_eq!(*signer.prior, tag[..octets], "the response covers what was sent");
+                    request[size + 2] ^= 1;
+                    assert_eq!(reject(&request, &keyring(), NOW).error, TsigError::BadSignature);
+                } else {
+                    let rejection = reject(&request, &keyring(), NOW);
+                    assert_eq!(rejection.error, TsigError::MacSize(octets), "{algorithm} {octets}");
+                    assert_eq!(rejection.rcode(), 1);
+                }
             }
         }
     }
-}
 
-/// Writes a header without any counts.
-fn write_header(request: &[u8], rcode: u16, out: &mut [u8]) -> Option<usize> {
-    let head = request.get(..HEADER_BYTES)?;
-    let opcode = head[2] & OPCODE;
-    // RFC 8906 section 3.1.4: RD has a known meaning in queries only.
-    let recursion = if opcode == 0 { head[2] & FLAG_RD } else { 0 };
-    let header = out.get_mut(..HEADER_BYTES)?;
-    header.fill(0);
-    header[..4].copy_from_slice(&[head[0], head[1], FLAG_QR | opcode | recursion, rcode as u8]);
-    Some(HEADER_BYTES)
-}
-
-/// Writes header, question and OPT record, as far as the request has them. `None` without enough room.
-fn write_response(request: &[u8], rcode: u16, out: &mut [u8]) -> Option<usize> {
-    let mut length = write_header(request, rcode, out)?;
-    let mut put = |bytes: &[u8]| {
-        out.get_mut(length..length + bytes.len())?.copy_from_slice(bytes);
-        length += bytes.len();
-        Some(())
-    };
-    let question = question(request);
-    let opt = find_opt(request);
-    put(question.unwrap_or_default())?;
-    if let Some(ttl) = opt {
-        // RFC 6891 section 7: version 0, no options; DO as it came (RFC 3225 section 3).
-        put(&[0])?;
-        put(&rtype::OPT.to_be_bytes())?;
-        put(&PAYLOAD_BYTES.to_be_bytes())?;
-        put(&(ttl & FLAG_DO).to_be_bytes())?;
-        put(&[0, 0])?;
-    }
-    out[5] = u8::from(question.is_some());
-    out[11] = u8::from(opt.is_some());
-    Some(length)
-}
-
-/// The one question of a request, as it stands there.
-fn question(request: &[u8]) -> Option<&[u8]> {
-    if number16(request, 4) != 1 {
-        return None;
-    }
-    let (_, end) = NameBuf::read_plain(request, HEADER_BYTES).ok()?;
-    request.get(HEADER_BYTES..end + 4)
-}
-
-/// The TTL field of the first OPT record in a request of one question.
-fn find_opt(request: &[u8]) -> Option<u32> {
-    let mut position = HEADER_BYTES + question(request)?.len();
-    for _ in 0..u32::from(number16(request, 6)) + u32::from(number16(request, 8)) {
-        position = rr::skip_record(request, position)?;
-    }
-    for _ in 0..number16(request, 10) {
-        let (rtype, _, ttl, start, length) = rr::read_fixed(request, name::skip(request, position)?)?;
-        if rtype == rtype::OPT {
-            return Some(ttl);
+    #[test]
+    fn what_is_not_signed_or_no_request_passes() {
+        let mut answer = signed(Algorithm::Sha256, false);
+        answer[2] |= 0x80;
+        let mut torn = signed(Algorithm::Sha256, true);
+        torn.truncate(40);
+        for message in [vec![], vec![0; 11], query(false), query(true), respond(&query(true)), answer, torn] {
+            let mut opened = message.clone();
+            assert!(matches!(open_request(&mut opened, &keyring(), NOW), Opened::Unsigned), "{message:?}");
+            assert_eq!(opened, message);
+            assert!(!is_signed(&message));
         }
-        position = start + length;
     }
-    None
+
+    #[test]
+    fn every_message_continues_the_chain() {
+        let mut request = query(false);
+        let mut chain = sign_request(&mut request, &key(Algorithm::Sha1), NOW);
+        let mut signer = open(&mut request, &keyring(), NOW);
+        let mut messages: Vec<_> = (0..5).map(|at| seal(&mut signer, respond(&query(at == 3)), NOW + at)).collect();
+        for message in &mut messages {
+            chain.check(message, NOW).unwrap();
+        }
+        assert_eq!(chain.finish(), Ok(()));
+        assert_eq!(chain.check(&mut messages[4].clone(), NOW), Ok(()), "without a record it is one of the 99");
+        assert_eq!(chain.finish(), Err(TsigError::UnsignedEnd));
+    }
 }

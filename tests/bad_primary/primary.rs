@@ -1,6 +1,9 @@
 //! A primary that does as its script says: UDP and TCP on one port, good manners or bad ones. Whatever zone it is asked
 //! for, it has it.
 
+// Two test crates share the primary, and each uses its own part.
+#![allow(dead_code)]
+
 use aggregator::serial::Serial;
 use aggregator::zone::Soa;
 use std::net::{IpAddr, SocketAddr};

@@ -98,7 +98,7 @@ impl Peer {
 }
 
 /// Servers lie where ordinary users often do not search.
-fn program_path(program: &str) -> PathBuf {
+pub fn program_path(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
     let found = folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file());

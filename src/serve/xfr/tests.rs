@@ -4,6 +4,7 @@ use super::*;
 use crate::access::{Access, Rule};
 use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing};
+use crate::transfer::reader::{Reader, Received};
 use crate::zone::tests::{load, zone};
 use crate::zone::{Block, History, HistoryLimits, Loader};
 use hickory_proto::op::Message;
@@ -76,7 +77,7 @@ fn follow(message: &[u8], mut at: usize) -> (Vec<u8>, usize) {
         let length = usize::from(message[at]);
         if length >= 0xc0 {
             let target = (length & 0x3f) << 8 | usize::from(message[at + 1]);
-            assert!(target < at && target < 0x4000 && target >= 12, "{target} from {at}");
+            assert!(target < at && (12..0x4000).contains(&target), "{target} from {at}");
             end.get_or_insert(at + 2);
             at = target;
             continue;
@@ -145,6 +146,18 @@ fn read_all(messages: &[Vec<u8>], reserve: usize) -> Vec<Plain> {
         all.extend(records);
     }
     all
+}
+
+/// What our own reader makes of the answer to its own query.
+fn receive(published: &Published, mut reader: Reader) -> Zone {
+    for message in messages(judge(published, &reader.write_query(), false), 0) {
+        reader.feed(&message).unwrap();
+    }
+    match reader.finish().unwrap() {
+        Received::NotNewer(soa) => panic!("{soa:?} is not newer"),
+        Received::Full(_, loader) => loader.finish(None).unwrap().zone,
+        Received::Changed(changed) => changed.finish().unwrap().loaded.zone,
+    }
 }
 
 /// All records of a zone, sorted.
@@ -305,7 +318,7 @@ fn records_are_in_the_order_of_rfc_1995() {
 fn large_records_have_messages_of_their_own() {
     let mut loader = Loader::new(Name::parse("z").unwrap());
     let full = |name: &str| NameBuf::parse(name).unwrap();
-    loader.push(&full("z"), rtype::SOA, 30, &zone("z.", "@ 30 SOA 1").negative.rdatas().next().unwrap().to_vec());
+    loader.push(&full("z"), rtype::SOA, 30, zone("z.", "@ 30 SOA 1").negative.rdatas().next().unwrap());
     for (index, length) in [1, 16_000, 16_380, 16_385, 40_000, 65_000, 200].into_iter().enumerate() {
         loader.push(&full(&format!("n{index}.z")), 65_280, 30, &vec![7; length]);
     }
@@ -427,6 +440,7 @@ proptest! {
         let sent = read_all(&all, reserve);
         prop_assert_eq!(sent.len() as u64, ours.records + 1);
         prop_assert!(load_all(&ours.origin, &sent) == ours);
+        prop_assert!(receive(&open, Reader::axfr(ours.origin.clone(), 1)) == ours);
     }
 
     /// From every version of a history, what is sent leads to the newest.
@@ -455,6 +469,7 @@ proptest! {
             prop_assert_eq!(word(&verdict) == "ixfr", age < limit && changes(&history, age + 1) <= newest.records);
             let all = read_all(&messages(verdict, 0), 0);
             prop_assert_eq!(follow_ixfr(base, &all), records(newest));
+            prop_assert!(&receive(&open, Reader::ixfr(Arc::new(base.clone()), 1)) == newest);
         }
     }
 }

@@ -1,0 +1,164 @@
+//! What the three real name servers have in common as secondaries: one primary, zones or a catalog of zones, keys.
+
+use super::folder::write_file;
+use super::peer::program_path;
+use super::{Client, Dname, Folder, Port, Process, Query, Record, rtype};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a secondary may take to do what it was asked for; none of them hurries with everything.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A TSIG key in the words of configurations.
+#[derive(Clone, Debug)]
+pub struct TsigKey {
+    /// Without a final dot.
+    pub name: String,
+    /// Such as `hmac-sha256`.
+    pub algorithm: String,
+    /// Base64.
+    pub secret: String,
+}
+
+impl TsigKey {
+    /// A key of HMAC-SHA-256 with a secret in base64.
+    pub fn new(name: &str, secret: &str) -> TsigKey {
+        TsigKey { name: name.to_string(), algorithm: "hmac-sha256".to_string(), secret: secret.to_string() }
+    }
+}
+
+/// What a secondary follows.
+#[derive(Clone, Debug)]
+pub struct SecondaryPlan {
+    pub primary: SocketAddr,
+    /// Signs its requests for the serial and for transfers.
+    pub transfer_key: Option<TsigKey>,
+    /// What announcements must be signed with; they come from 127.0.0.1 in any case.
+    pub notify_key: Option<TsigKey>,
+    pub zones: Vec<Dname>,
+    /// The catalog whose members it takes up, from the same primary.
+    pub catalog: Option<Dname>,
+}
+
+impl SecondaryPlan {
+    /// Zones of a primary, without keys and catalog.
+    pub fn new(primary: SocketAddr, zones: &[&Dname]) -> SecondaryPlan {
+        let zones = zones.iter().copied().cloned().collect();
+        SecondaryPlan { primary, transfer_key: None, notify_key: None, zones, catalog: None }
+    }
+
+    /// The same with one key for everything.
+    pub fn with_key(mut self, key: &TsigKey) -> SecondaryPlan {
+        self.transfer_key = Some(key.clone());
+        self.notify_key = Some(key.clone());
+        self
+    }
+
+    /// The same with the members of a catalog.
+    pub fn with_catalog(mut self, catalog: &Dname) -> SecondaryPlan {
+        self.catalog = Some(catalog.clone());
+        self
+    }
+
+    /// Every key once, for the part of a configuration that lists them.
+    pub fn keys(&self) -> Vec<&TsigKey> {
+        let mut keys: Vec<&TsigKey> = self.transfer_key.iter().chain(&self.notify_key).collect();
+        keys.dedup_by(|a, b| a.name == b.name);
+        keys
+    }
+}
+
+/// How one kind of server is configured as a secondary, and started.
+pub struct SecondaryKind {
+    pub program: &'static str,
+    /// Writes the configuration from the server's folder, its address and its plan.
+    pub configure: fn(&Path, SocketAddr, &SecondaryPlan) -> String,
+    /// Arguments, given the path of the configuration.
+    pub arguments: fn(&Path) -> Vec<String>,
+}
+
+/// A running secondary that lets 127.0.0.1 transfer what it has.
+pub struct Secondary {
+    name: &'static str,
+    address: SocketAddr,
+    process: Process,
+}
+
+impl Secondary {
+    /// Starts a server and waits until it answers at all; what it has by then is another matter.
+    pub fn start(kind: &SecondaryKind, folder: &Folder, plan: &SecondaryPlan) -> Secondary {
+        let mut port = Port::reserve();
+        let home = folder.subfolder(&format!("secondary-{}-{}", kind.program, port.address().port()));
+        let configuration = home.join("server.conf");
+        write_file(&configuration, &(kind.configure)(&home, port.address(), plan));
+        let mut command = Command::new(program_path(kind.program));
+        command.args((kind.arguments)(&configuration)).current_dir(&home);
+        let address = port.release();
+        let process = Process::start(kind.program, &mut command, &home.join("log"));
+        let mut secondary = Secondary { name: kind.program, address, process };
+        let mut client = secondary.client();
+        let query = Query::new(&Dname::parse("outside.test."), rtype::SOA);
+        secondary.process.wait_ready("answers", Duration::from_secs(30), || client.ask(&query).ok());
+        secondary
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Name of the program.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// A client with little patience, for questions that are asked again.
+    fn client(&self) -> Client {
+        Client::new(self.address).with_deadline(Duration::from_millis(500))
+    }
+
+    /// The serial of a zone, `None` when the server does not answer with authority.
+    pub fn serial(&self, zone: &Dname) -> Option<u32> {
+        self.client().serial(zone)
+    }
+
+    /// Waits until the server has this version of a zone.
+    pub fn wait_for_serial(&mut self, zone: &Dname, serial: u32) {
+        let mut client = self.client();
+        self.process.wait_ready(&format!("has {zone} with serial {serial}"), PATIENCE, || {
+            (client.serial(zone) == Some(serial)).then_some(())
+        });
+    }
+
+    /// Waits until the server has let go of a zone: questions for it are refused, or what is above it answers.
+    pub fn wait_gone(&mut self, zone: &Dname) {
+        let mut client = self.client();
+        let query = Query::new(zone, rtype::SOA);
+        self.process.wait_ready(&format!("has {zone} no more"), PATIENCE, || {
+            let answer = client.ask(&query).ok()?;
+            let refused = answer.rcode() == 5;
+            (refused || answer.answer.is_empty() && answer.is_authoritative()).then_some(())
+        });
+    }
+
+    /// The whole zone as the server transfers it, in canonical form and order.
+    pub fn fetch(&self, zone: &Dname) -> Vec<Record> {
+        let transferred = Client::new(self.address).transfer(zone);
+        let records = transferred.unwrap_or_else(|error| panic!("{} does not transfer {zone}: {error}", self.name));
+        let mut records: Vec<Record> = records.iter().map(Record::canonical).collect();
+        records.sort();
+        records
+    }
+
+    /// The same as text, one record a line: equal zones have equal texts.
+    pub fn fetch_text(&self, zone: &Dname) -> String {
+        super::write_zone(&self.fetch(zone))
+    }
+
+    /// Everything the server has logged so far.
+    pub fn log_text(&self) -> String {
+        self.process.log_text()
+    }
+}
