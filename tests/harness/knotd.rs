@@ -1,6 +1,6 @@
 //! Knot DNS as a primary, and as a secondary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan, TsigKey};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -14,6 +14,11 @@ impl Knotd {
     /// Starts it with these zones.
     pub fn start(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "knotd", configure, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "knotd", configure: configure_incremental, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary.
@@ -56,6 +61,19 @@ fn server(home: &Path, address: SocketAddr, log: &str) -> String {
          log:\n  - target: stderr\n    any: {log}\n\
          database:\n  storage: \"{home}\"\n"
     )
+}
+
+/// As [`configure`], with a journal of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let key = format!("key:\n  - id: {KEY_NAME}\n    algorithm: hmac-sha256\n    secret: {KEY_SECRET}\nacl:\n");
+    let signed =
+        format!("  - id: signed\n    address: 127.0.0.2\n    key: {KEY_NAME}\n    action: transfer\ntemplate:\n");
+    configure(home, address, zones)
+        .replace("acl:\n", &key)
+        .replace("template:\n", &signed)
+        .replace("acl: axfr\n", "acl: [axfr, signed]\n")
+        .replace("zonefile-load: whole", "zonefile-load: difference")
+        .replace("journal-content: none", "journal-content: all")
 }
 
 /// It asks for differences by itself. Members of the catalog are configured like the other zones.

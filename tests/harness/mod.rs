@@ -34,7 +34,7 @@ pub use merge::Region;
 pub use message::{Edns, Message};
 pub use named::Named;
 pub use nsd::Nsd;
-pub use peer::{Peer, ZoneText, program_path};
+pub use peer::{KEY_NAME, KEY_SECRET, Peer, ZoneText, program_path};
 pub use ports::Port;
 pub use process::Process;
 pub use record::{Record, difference, rtype, type_text};

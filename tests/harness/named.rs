@@ -1,6 +1,6 @@
 //! BIND as a primary, and as a secondary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -14,6 +14,11 @@ impl Named {
     /// Starts it with these zones.
     pub fn start(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "named", configure, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "named", configure: configure_incremental, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary.
@@ -52,6 +57,14 @@ fn options(home: &Path, address: SocketAddr) -> String {
          tcp-clients 500;\n transfers-out 500;\n \
          max-records-per-type 0;\n max-types-per-name 0;\n"
     )
+}
+
+/// As [`configure`], with a journal of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let text = configure(home, address, zones)
+        .replace("recursion no;", "recursion no;\n ixfr-from-differences yes;\n max-ixfr-ratio unlimited;")
+        .replace("allow-transfer { 127.0.0.1; }", &format!("allow-transfer {{ 127.0.0.1; key \"{KEY_NAME}\"; }}"));
+    format!("key \"{KEY_NAME}\" {{ algorithm hmac-sha256; secret \"{KEY_SECRET}\"; }};\n{text}")
 }
 
 /// It asks for differences by itself. Members of the catalog live in memory and follow its changes within a second.
