@@ -1,9 +1,9 @@
 //! What waits for the writer, zone by zone, and the barrier behind which everything is written.
 //!
-//! Invariants: a zone waits with its steps in order or, when there are too many, with its newest version alone; a number
+//! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
 //! is outstanding until what was handed over under it is on disk, so a barrier waits for all that came before it.
 //!
-//! Cost: handing over is one lock and O(1). Memory: for each zone one version and a bounded number of steps.
+//! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
 use super::RegionState;
 use super::builder::Done;
@@ -37,12 +37,23 @@ pub struct Backlog {
     pub found: Option<Found>,
     pub deltas: Vec<(Arc<Delta>, SystemTime)>,
     bytes: usize,
+    /// A version to which no step leads, and from which the steps go on.
+    pub base: Option<(Arc<Zone>, SystemTime)>,
     /// The version that the newest step leads to.
     pub newest: Option<(Arc<Zone>, SystemTime)>,
-    /// Whether no steps lead there.
-    pub whole: bool,
     /// A confirmation after all steps.
     pub refreshed: Option<SystemTime>,
+}
+
+impl Backlog {
+    /// Begins anew with a version.
+    fn begin(&mut self, version: Arc<Zone>, time: SystemTime) {
+        self.base = Some((version.clone(), time));
+        self.newest = Some((version, time));
+        self.refreshed = None;
+        self.deltas.clear();
+        self.bytes = 0;
+    }
 }
 
 /// All that the writer takes at once.
@@ -136,15 +147,12 @@ impl Inbox {
     pub fn append(&self, zone: &Name, delta: Arc<Delta>, new: Arc<Zone>, time: SystemTime) {
         self.hand_over(|waiting| {
             let backlog = waiting.numbered(zone);
-            backlog.newest = Some((new, time));
-            backlog.refreshed = None;
             backlog.bytes += delta.len_bytes();
             if backlog.bytes > MAX_WAITING_BYTES || backlog.deltas.len() >= MAX_WAITING_DELTAS {
-                backlog.whole = true;
-            }
-            if backlog.whole {
-                backlog.deltas.clear();
+                backlog.begin(new, time);
             } else {
+                backlog.newest = Some((new, time));
+                backlog.refreshed = None;
                 backlog.deltas.push((delta, time));
             }
         });
@@ -153,11 +161,7 @@ impl Inbox {
     /// Hands over a version to which no step leads.
     pub fn replace(&self, zone: &Name, new: Arc<Zone>, time: SystemTime) {
         self.hand_over(|waiting| {
-            let backlog = waiting.numbered(zone);
-            backlog.newest = Some((new, time));
-            backlog.refreshed = None;
-            backlog.whole = true;
-            backlog.deltas.clear();
+            waiting.numbered(zone).begin(new, time);
         });
     }
 

@@ -42,9 +42,9 @@ fn first(text: &str) -> Arc<Zone> {
     Arc::new(load("z.", text, None).zone)
 }
 
-/// Text of a zone with one address and room for long ones.
+/// Text of a zone with an address that changes, and as much as is asked for that does not.
 fn text(serial: u32, bytes: usize) -> String {
-    let lines = (0..bytes / 200).map(|index| format!("t{index} 30 TXT {}{serial}\n", "x".repeat(190)));
+    let lines = (0..bytes / 200).map(|index| format!("t{index} 30 TXT {}\n", "x".repeat(190)));
     format!("@ 30 SOA {serial}\nweb 30 A 192.0.2.{}\n{}", serial % 256, lines.collect::<String>())
 }
 
@@ -184,7 +184,7 @@ fn a_long_journal_is_compacted_and_keeps_history() {
     let mut serial = 1;
     let mut next = || {
         serial += 1;
-        let (delta, new) = step(&version, &text(serial, 4000).replace(&format!("x{serial}"), "x"));
+        let (delta, new) = step(&version, &text(serial, 4000));
         store.append(&zone, delta, new.clone(), at(0));
         assert!(store.flush(PATIENCE));
         version = new;
@@ -612,7 +612,8 @@ fn steps_that_pile_up_become_one_version() {
     assert!(!inbox.flush(Duration::ZERO));
     let work = inbox.take(None, false);
     let [(_, backlog)] = &work.backlogs[..] else { panic!("one zone") };
-    assert!(backlog.whole && backlog.deltas.is_empty());
+    let base = backlog.base.as_ref().unwrap().0.soa.serial.0;
+    assert_eq!(base as usize + backlog.deltas.len(), 4999);
     assert_eq!(backlog.newest.as_ref().unwrap().0, version);
     inbox.settle(backlog.number.unwrap());
     assert!(inbox.flush(Duration::ZERO));

@@ -200,16 +200,14 @@ impl Writer {
             (None, Some(number)) => entry.number = Some(number),
             _ => {}
         }
+        if let Some((version, refreshed)) = backlog.base {
+            entry.newest = Arc::downgrade(&version);
+            entry.refreshed = Some(refreshed);
+            entry.wanted = Some(Wanted { version, refreshed, whole: true });
+            self.build(&name);
+        }
         if let Some((version, refreshed)) = backlog.newest {
-            (entry.newest, entry.refreshed) = (Arc::downgrade(&version), Some(refreshed));
-            let appended = !backlog.whole && self.append(&name, &backlog.deltas, &version);
-            let entry = self.zones.get_mut(&name).expect("the entry was made above");
-            let waits = entry.wanted.as_ref().map(|wanted| wanted.whole);
-            let long = entry.building.is_none() && entry.ledger.is_long();
-            if !appended || waits.is_some() || long {
-                let whole = !appended || waits == Some(true);
-                entry.wanted = Some(Wanted { version, refreshed, whole });
-            }
+            self.take_steps(&name, &backlog.deltas, version, refreshed);
         }
         if let Some(time) = backlog.refreshed {
             self.refresh(&name, time);
@@ -218,9 +216,32 @@ impl Writer {
         self.account(&name);
     }
 
+    /// Takes steps and the version to which they lead.
+    fn take_steps(
+        &mut self,
+        name: &Name,
+        deltas: &[(Arc<Delta>, SystemTime)],
+        version: Arc<Zone>,
+        refreshed: SystemTime,
+    ) {
+        let entry = self.zones.get_mut(name).expect("the caller has the entry");
+        (entry.newest, entry.refreshed) = (Arc::downgrade(&version), Some(refreshed));
+        let appended = self.append(name, deltas, &version);
+        let entry = self.zones.get_mut(name).expect("the caller has the entry");
+        let waits = entry.wanted.as_ref().map(|wanted| wanted.whole);
+        let long = entry.building.is_none() && entry.ledger.is_long();
+        if !appended || waits.is_some() || long {
+            let whole = !appended || waits == Some(true);
+            entry.wanted = Some(Wanted { version, refreshed, whole });
+        }
+    }
+
     /// Appends steps. False if the version must be written as a whole: they do not fit, or the disk refuses them.
     fn append(&mut self, name: &Name, deltas: &[(Arc<Delta>, SystemTime)], version: &Zone) -> bool {
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
+        if deltas.is_empty() {
+            return entry.tip() == Some(version.soa_rrset());
+        }
         let Some((bytes, frames)) = entry.tip().and_then(|tip| encode(tip, deltas)) else { return false };
         let tip = version.soa_rrset().clone();
         if let Some(Building::Whole(held)) = &mut entry.building {
