@@ -362,13 +362,13 @@ impl Daemon {
             Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
             Err(_) => HashMap::new(),
         };
-        let folder = self.config.state.as_ref().map(|folder| folder.display().to_string());
+        let store = self.store.as_ref().map(|store| store.status());
         let catalog = self.config.catalog.as_ref();
         let about = About {
             uptime: self.started.elapsed(),
             config: self.config.path.display().to_string(),
             next_audit: self.schedule.next(),
-            state: StateReport { folder, used: self.store.is_some() },
+            state: StateReport::new(self.config.state.as_deref(), store),
             catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
         };
         async move {
