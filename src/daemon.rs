@@ -512,7 +512,11 @@ fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
         let all = primaries.chain(plan.notify_from.iter().copied());
-        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
+        let by_address = all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None });
+        // Who signs with a primary's key speaks for it, from wherever.
+        let keys = plan.primaries.iter().filter_map(|primary| primary.key.as_ref());
+        let by_key = keys.map(|key| Rule { prefix: None, key: Some(key.name.clone()) });
+        Access { rules: by_address.chain(by_key).collect() }
     };
     config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }
