@@ -266,8 +266,7 @@ impl Daemon {
     async fn reload(&mut self) -> Reply {
         let result = self.try_reload().await;
         let label = if result.is_ok() { "ok" } else { "failed" };
-        self.metrics.reloads.with_label_values(&[label]).inc();
-        match result {
+        let reply = match result {
             Ok(changes) => {
                 self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
@@ -280,7 +279,10 @@ impl Daemon {
                 }
                 Reply::failure(text)
             }
-        }
+        };
+        // Last, so that whoever sees the number finds its reason in the log.
+        self.metrics.reloads.with_label_values(&[label]).inc();
+        reply
     }
 
     /// The steps of a reload; whatever fails before the publication has changed nothing.
