@@ -170,6 +170,7 @@ pub fn is_newer(theirs: u32, ours: u32) -> bool {
 
 /// What two sets have alone.
 pub fn difference(left: &BTreeSet<Record>, right: &BTreeSet<Record>) -> String {
-    let (left_only, right_only): (Vec<_>, Vec<_>) = (left.difference(right).collect(), right.difference(left).collect());
+    let (left_only, right_only): (Vec<_>, Vec<_>) =
+        (left.difference(right).collect(), right.difference(left).collect());
     format!("only left: {left_only:#?}\nonly right: {right_only:#?}")
 }
