@@ -266,8 +266,7 @@ impl Daemon {
     async fn reload(&mut self) -> Reply {
         let result = self.try_reload().await;
         let label = if result.is_ok() { "ok" } else { "failed" };
-        self.metrics.reloads.with_label_values(&[label]).inc();
-        match result {
+        let reply = match result {
             Ok(changes) => {
                 self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
@@ -280,7 +279,10 @@ impl Daemon {
                 }
                 Reply::failure(text)
             }
-        }
+        };
+        // Last, so that whoever sees the number finds its reason in the log.
+        self.metrics.reloads.with_label_values(&[label]).inc();
+        reply
     }
 
     /// The steps of a reload; whatever fails before the publication has changed nothing.
@@ -512,7 +514,11 @@ fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
         let all = primaries.chain(plan.notify_from.iter().copied());
-        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
+        let by_address = all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None });
+        // Who signs with a primary's key speaks for it, from wherever.
+        let keys = plan.primaries.iter().filter_map(|primary| primary.key.as_ref());
+        let by_key = keys.map(|key| Rule { prefix: None, key: Some(key.name.clone()) });
+        Access { rules: by_address.chain(by_key).collect() }
     };
     config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }

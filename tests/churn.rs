@@ -31,7 +31,7 @@ const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const READER: &str = "127.0.0.2";
 /// Names that a zone begins with, and that a burst brings.
 const NAMES: usize = 700;
-const BURST: usize = 250;
+const BURST: usize = 180;
 /// The most changes that make one version.
 const PER_VERSION: usize = 20;
 /// Every how many rounds the version of a zone is a burst.

@@ -11,7 +11,7 @@ const POOL: usize = 400;
 /// DNAME records of the first datacenter; others have names below them.
 const REDIRECTS: usize = 4;
 /// RRsets that a burst gives another TTL.
-const BURST_OF_TTLS: usize = 120;
+const BURST_OF_TTLS: usize = 80;
 const TYPES: &[u16] = &[rtype::A, rtype::AAAA, rtype::TXT, rtype::SRV, rtype::MX];
 
 /// One zone.

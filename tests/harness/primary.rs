@@ -39,11 +39,14 @@ pub struct Edit {
     pub records: Vec<Record>,
 }
 
+/// Writes a configuration from the server's folder, its address, its zones (name and file) and its plan.
+type Configure = fn(&Path, SocketAddr, &[(Dname, PathBuf)], &PrimaryPlan) -> String;
+
 /// How one kind of server is started and changed.
 struct Kind {
     program: &'static str,
     arguments: &'static [&'static str],
-    configure: fn(&Path, SocketAddr, &[(Dname, PathBuf)], &PrimaryPlan) -> String,
+    configure: Configure,
     change: fn(&Primary, &Dname, &Edit),
 }
 
