@@ -119,10 +119,10 @@ fn serials_that_jump_far_are_followed_in_two_steps() {
     let mut stops = [Vec::new(), Vec::new()];
     let mut followed = vec![world.follower.serial()];
     wait_until("both have arrived", PATIENCE, || {
-        for replica in 0..2 {
+        for (replica, stops) in stops.iter_mut().enumerate() {
             let serial = world.serial(replica);
-            if stops[replica].last() != Some(&serial) {
-                stops[replica].push(serial);
+            if stops.last() != Some(&serial) {
+                stops.push(serial);
             }
         }
         let replica = world.pick();
