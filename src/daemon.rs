@@ -266,8 +266,7 @@ impl Daemon {
     async fn reload(&mut self) -> Reply {
         let result = self.try_reload().await;
         let label = if result.is_ok() { "ok" } else { "failed" };
-        self.metrics.reloads.with_label_values(&[label]).inc();
-        match result {
+        let reply = match result {
             Ok(changes) => {
                 self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
@@ -280,7 +279,10 @@ impl Daemon {
                 }
                 Reply::failure(text)
             }
-        }
+        };
+        // Last, so that whoever sees the number finds its reason in the log.
+        self.metrics.reloads.with_label_values(&[label]).inc();
+        reply
     }
 
     /// The steps of a reload; whatever fails before the publication has changed nothing.
@@ -362,13 +364,13 @@ impl Daemon {
             Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
             Err(_) => HashMap::new(),
         };
-        let folder = self.config.state.as_ref().map(|folder| folder.display().to_string());
+        let store = self.store.as_ref().map(|store| store.status());
         let catalog = self.config.catalog.as_ref();
         let about = About {
             uptime: self.started.elapsed(),
             config: self.config.path.display().to_string(),
             next_audit: self.schedule.next(),
-            state: StateReport { folder, used: self.store.is_some() },
+            state: StateReport::new(self.config.state.as_deref(), store),
             catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
         };
         async move {
@@ -512,7 +514,11 @@ fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
         let all = primaries.chain(plan.notify_from.iter().copied());
-        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
+        let by_address = all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None });
+        // Who signs with a primary's key speaks for it, from wherever.
+        let keys = plan.primaries.iter().filter_map(|primary| primary.key.as_ref());
+        let by_key = keys.map(|key| Rule { prefix: None, key: Some(key.name.clone()) });
+        Access { rules: by_address.chain(by_key).collect() }
     };
     config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }

@@ -69,9 +69,30 @@ enum Building {
 
 /// Frames for a journal that is not yet in use.
 struct Held {
-    bytes: Vec<u8>,
-    frames: Vec<(u64, Kind)>,
+    steps: Encoded,
     tip: Arc<RRset>,
+}
+
+/// Frames as bytes, and where each begins in them.
+#[derive(Default)]
+struct Encoded {
+    bytes: Vec<u8>,
+    places: Vec<(u64, Kind)>,
+}
+
+impl Encoded {
+    /// Adds a frame.
+    fn push(&mut self, kind: Kind, time: SystemTime, payload: impl FnOnce(&mut Vec<u8>)) {
+        self.places.push((self.bytes.len() as u64, kind));
+        frame::push(&mut self.bytes, kind, time, payload);
+    }
+
+    /// Adds frames.
+    fn extend(&mut self, more: &Encoded) {
+        let before = self.bytes.len() as u64;
+        self.places.extend(more.places.iter().map(|(at, kind)| (before + at, *kind)));
+        self.bytes.extend_from_slice(&more.bytes);
+    }
 }
 
 /// A version that must become a snapshot.
@@ -101,17 +122,16 @@ impl Entry {
 }
 
 /// Writes steps as frames, if the first starts at the tip and each where the one before it ends.
-fn encode(tip: &Arc<RRset>, deltas: &[(Arc<Delta>, SystemTime)]) -> Option<(Vec<u8>, Vec<(u64, Kind)>)> {
-    let (mut bytes, mut frames, mut tip) = (Vec::new(), Vec::new(), tip);
+fn encode(tip: &Arc<RRset>, deltas: &[(Arc<Delta>, SystemTime)]) -> Option<Encoded> {
+    let (mut steps, mut tip) = (Encoded::default(), tip);
     for (delta, time) in deltas {
         if delta.from != *tip {
             return None;
         }
-        frames.push((bytes.len() as u64, Kind::Delta));
-        frame::push(&mut bytes, Kind::Delta, *time, |out| delta.write(out));
+        steps.push(Kind::Delta, *time, |out| delta.write(out));
         tip = &delta.to;
     }
-    Some((bytes, frames))
+    Some(steps)
 }
 
 //--- Writer ---
@@ -242,25 +262,23 @@ impl Writer {
         if deltas.is_empty() {
             return entry.tip() == Some(version.soa_rrset());
         }
-        let Some((bytes, frames)) = entry.tip().and_then(|tip| encode(tip, deltas)) else { return false };
+        let Some(steps) = entry.tip().and_then(|tip| encode(tip, deltas)) else { return false };
         let tip = version.soa_rrset().clone();
         if let Some(Building::Whole(held)) = &mut entry.building {
-            if held.bytes.len() + bytes.len() > MAX_HELD_BYTES {
+            if held.steps.bytes.len() + steps.bytes.len() > MAX_HELD_BYTES {
                 return false;
             }
-            let before = held.bytes.len() as u64;
-            held.frames.extend(frames.iter().map(|(at, kind)| (before + at, *kind)));
-            held.bytes.extend_from_slice(&bytes);
+            held.steps.extend(&steps);
             held.tip = tip;
             return true;
         }
         let end = entry.ledger.end;
-        if let Err(error) = self.write(name, end, &bytes) {
+        if let Err(error) = self.write(name, end, &steps.bytes) {
             self.fail(Some(name.clone()), "append", &error);
             return false;
         }
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
-        entry.ledger.append(&frames, bytes.len() as u64);
+        entry.ledger.append(&steps.places, steps.bytes.len() as u64);
         entry.ledger.tip = Some(tip);
         true
     }
@@ -268,8 +286,6 @@ impl Writer {
     /// Writes that the version was confirmed.
     fn refresh(&mut self, name: &Name, time: SystemTime) {
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
-        let mut bytes = Vec::new();
-        frame::push(&mut bytes, Kind::Refreshed, time, |_| ());
         entry.refreshed = Some(time);
         if let Some(wanted) = &mut entry.wanted {
             wanted.refreshed = time;
@@ -279,8 +295,7 @@ impl Writer {
         }
         let from = match &mut entry.building {
             Some(Building::Whole(held)) => {
-                held.frames.push((held.bytes.len() as u64, Kind::Refreshed));
-                held.bytes.extend_from_slice(&bytes);
+                held.steps.push(Kind::Refreshed, time, |_| ());
                 return;
             }
             // The builder reads what is before.
@@ -289,6 +304,8 @@ impl Writer {
         };
         let place = entry.ledger.replaceable(from);
         let at = place.unwrap_or(entry.ledger.end);
+        let mut bytes = Vec::new();
+        frame::push(&mut bytes, Kind::Refreshed, time, |_| ());
         if let Err(error) = self.write(name, at, &bytes) {
             self.fail(Some(name.clone()), "append", &error);
         } else if place.is_none() {
@@ -330,7 +347,7 @@ impl Writer {
         entry.generation = (entry.generation + 1).max(frame::to_millis(SystemTime::now()));
         let mut carried = None;
         entry.building = Some(if whole || entry.ledger.tip.is_none() {
-            Building::Whole(Held { bytes: Vec::new(), frames: Vec::new(), tip: version.soa_rrset().clone() })
+            Building::Whole(Held { steps: Encoded::default(), tip: version.soa_rrset().clone() })
         } else {
             let (start, at) = (entry.ledger.carried_from(), entry.ledger.end);
             carried = Some((journal_path(&entry.folder, entry.ledger.generation), start, at));
@@ -387,7 +404,7 @@ impl Writer {
     ) -> io::Result<()> {
         let journal = journal_path(&entry.folder, generation);
         let tail = match &building {
-            Building::Whole(held) => held.bytes.clone(),
+            Building::Whole(held) => held.steps.bytes.clone(),
             Building::Compaction { at, .. } => {
                 disk::read_range(&journal_path(&entry.folder, entry.ledger.generation), *at, entry.ledger.end)?
             }
@@ -400,7 +417,7 @@ impl Writer {
             Building::Compaction { start, at } => entry.ledger.compact(generation, snapshot_bytes, start, at),
             Building::Whole(held) => {
                 entry.ledger = Ledger::of_snapshot(generation, snapshot_bytes);
-                entry.ledger.append(&held.frames, held.bytes.len() as u64);
+                entry.ledger.append(&held.steps.places, held.steps.bytes.len() as u64);
                 entry.ledger.tip = Some(held.tip);
             }
         }

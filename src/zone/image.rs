@@ -13,11 +13,13 @@ use crate::zone::{Editor, Node, RRsets, Repeated, Zone, ZoneError, hash_record, 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 /// In how many parts names are read: a part of the map that a million names have stays in a processor's cache. A power of
 /// two, because the map takes the lowest bits of a hash first.
 const PARTS: usize = 1024;
+/// Names that one thread hands to the other at once; a zone of no more is not worth the second thread.
+const BATCH: usize = 4096;
 
 /// Why bytes are no image of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,24 +49,35 @@ impl Zone {
         self.repeated.write(out)
     }
 
-    /// Reads what [`Zone::write_image`] wrote for a zone.
+    /// Reads what [`Zone::write_image`] wrote for a zone. A second thread makes nodes out of bytes while this one puts
+    /// them into the map.
     pub fn read_image(origin: &Name, bytes: &[u8]) -> Result<Zone, ImageError> {
         let mut reader = Reader { rest: bytes };
         let mut editor = Editor::new(origin.clone());
         let mut parents: HashMap<Name, u32> = HashMap::new();
-        let mut scratch = Vec::new();
-        for at in reader.places(|owner| editor.nodes.0.hasher().hash_one(owner))? {
-            let mut reader = Reader { rest: &bytes[at..] };
-            let (name, spelled) = reader.owner(origin)?;
-            let rrsets = reader.rrsets(&name, origin, &mut scratch)?;
-            if name != *origin {
-                let parent = name::parent(name.as_wire()).unwrap_or_default();
-                match parents.get_mut(parent) {
-                    Some(below) => *below += 1,
-                    None => _ = parents.insert(Name::from_suffix(parent), 1),
+        let places = reader.places(|owner| editor.nodes.0.hasher().hash_one(owner))?;
+        let mut insert = |found: Result<Vec<Owner>, ImageError>| -> Result<(), ImageError> {
+            for owner in found? {
+                if owner.name != *origin {
+                    let parent = name::parent(owner.name.as_wire()).unwrap_or_default();
+                    match parents.get_mut(parent) {
+                        Some(below) => *below += 1,
+                        None => _ = parents.insert(Name::from_suffix(parent), 1),
+                    }
                 }
+                editor.insert_new(owner)?;
             }
-            editor.insert_new(name, rrsets, spelled)?;
+            Ok(())
+        };
+        let read = |places: &[usize]| Reader::owners(origin, bytes, places);
+        if places.len() <= BATCH {
+            insert(read(&places))?;
+        } else {
+            std::thread::scope(|scope| {
+                let (batches, receiver) = mpsc::sync_channel(2);
+                scope.spawn(move || places.chunks(BATCH).try_for_each(|places| batches.send(read(places))));
+                receiver.into_iter().try_for_each(insert)
+            })?;
         }
         for (parent, below) in parents {
             editor.add_below(parent, below);
@@ -79,7 +92,8 @@ impl Zone {
 
 impl Editor {
     /// Takes a name that is not there yet; its parent does not hear of it.
-    fn insert_new(&mut self, name: Name, rrsets: RRsets, spelled: Option<Arc<[u8]>>) -> Result<(), ImageError> {
+    fn insert_new(&mut self, owner: Owner) -> Result<(), ImageError> {
+        let Owner { name, spelled, rrsets } = owner;
         self.records += super::record_count(&rrsets);
         self.owners += 1;
         self.cuts += u32::from(is_cut(&rrsets, name == self.origin));
@@ -97,6 +111,14 @@ impl Editor {
             self.link(&name);
         }
     }
+}
+
+/// One name of the zone.
+struct Owner {
+    name: Name,
+    /// As the primary spells it, where that is not lowercase.
+    spelled: Option<Arc<[u8]>>,
+    rrsets: RRsets,
 }
 
 /// What is left to read.
@@ -145,14 +167,24 @@ impl<'a> Reader<'a> {
         Ok(sorted)
     }
 
-    /// Takes an owner name, and its spelling where that is not lowercase.
-    fn owner(&mut self, origin: &Name) -> Result<(Name, Option<Arc<[u8]>>), ImageError> {
+    /// Reads the names at these places.
+    fn owners(origin: &Name, bytes: &[u8], places: &[usize]) -> Result<Vec<Owner>, ImageError> {
+        let mut scratch = Vec::new();
+        places.iter().map(|&at| Reader { rest: &bytes[at..] }.owner(origin, &mut scratch)).collect()
+    }
+
+    /// Takes a name with its records.
+    fn owner(&mut self, origin: &Name, scratch: &mut Vec<Arc<RRset>>) -> Result<Owner, ImageError> {
         let end = name::plain_end(self.rest).ok_or(ImageError::Owner)?;
         let (wire, rest) = self.rest.split_at(end);
         self.rest = rest;
         let lower = wire.iter().all(|byte| !byte.is_ascii_uppercase());
         let name = if lower { Name::from_suffix(wire) } else { Name::from_suffix(&wire.to_ascii_lowercase()) };
-        if name.is_within(origin) { Ok((name, (!lower).then(|| wire.into()))) } else { Err(ImageError::Owner) }
+        if !name.is_within(origin) {
+            return Err(ImageError::Owner);
+        }
+        let rrsets = self.rrsets(&name, origin, scratch)?;
+        Ok(Owner { name, spelled: (!lower).then(|| wire.into()), rrsets })
     }
 
     /// Takes the records of a name.
@@ -233,6 +265,18 @@ mod tests {
         bytes[at] ^= 1;
         let read = Zone::read_image(&zone.origin, &bytes).unwrap();
         assert!(read.repeated.holds(b"\x01d\x01z\x00", rtype::A, &[192, 0, 2, 1]), "anything may be repeated");
+    }
+
+    #[test]
+    fn a_large_zone_is_read_by_two_threads() {
+        let lines = (0..3 * BATCH).map(|index| format!("a{index}.b{} 30 A 192.0.2.1\n", index / 7));
+        let zone = zone("z.", &format!("@ 30 SOA 1\n{}", lines.collect::<String>()));
+        let mut bytes = image(&zone);
+        assert!(Zone::read_image(&zone.origin, &bytes).unwrap() == zone);
+        // The class of the last record.
+        let at = bytes.len() - 24 - 12;
+        bytes[at] = 9;
+        assert!(matches!(Zone::read_image(&zone.origin, &bytes), Err(ImageError::Records(_))));
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 }
 
 /// The beginning of a configuration.
-fn server(home: &Path, address: SocketAddr, log: &str) -> String {
+pub(super) fn server(home: &Path, address: SocketAddr, log: &str) -> String {
     let port = address.port();
     let home = home.display();
     format!(

@@ -45,7 +45,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 }
 
 /// The beginning of a configuration, up to what else the options say.
-fn options(home: &Path, address: SocketAddr) -> String {
+pub(super) fn options(home: &Path, address: SocketAddr) -> String {
     let home = home.display();
     let port = address.port();
     format!(

@@ -46,7 +46,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 }
 
 /// The beginning of a configuration.
-fn server(home: &Path, address: SocketAddr, more: &str) -> String {
+pub(super) fn server(home: &Path, address: SocketAddr, more: &str) -> String {
     let port = address.port();
     let home = home.display();
     format!(

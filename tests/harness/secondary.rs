@@ -3,6 +3,7 @@
 use super::folder::write_file;
 use super::peer::program_path;
 use super::{Client, Dname, Folder, Port, Process, Query, Record, rtype};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -145,11 +146,16 @@ impl Secondary {
 
     /// The whole zone as the server transfers it, in canonical form and order.
     pub fn fetch(&self, zone: &Dname) -> Vec<Record> {
-        let transferred = Client::new(self.address).transfer(zone);
-        let records = transferred.unwrap_or_else(|error| panic!("{} does not transfer {zone}: {error}", self.name));
+        let fetched = self.try_fetch(zone);
+        fetched.unwrap_or_else(|error| panic!("{} does not transfer {zone}: {error}", self.name))
+    }
+
+    /// The same, for when the server may be in the middle of something.
+    pub fn try_fetch(&self, zone: &Dname) -> io::Result<Vec<Record>> {
+        let records = Client::new(self.address).transfer(zone)?;
         let mut records: Vec<Record> = records.iter().map(Record::canonical).collect();
         records.sort();
-        records
+        Ok(records)
     }
 
     /// The same as text, one record a line: equal zones have equal texts.
