@@ -77,10 +77,11 @@ async fn says_nothing_when_asked_for_differences() {
     let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
     secondary.wait_for_serial(1).await;
     for serial in [2, 3] {
-        let mut script = primary.script();
-        script.change(serial);
-        script.differences = Differences::Hang;
-        drop(script);
+        {
+            let mut script = primary.script();
+            script.change(serial);
+            script.differences = Differences::Hang;
+        }
         secondary.wait_for_serial(serial).await;
     }
     assert_eq!(primary.script().asked, 1);
