@@ -64,6 +64,8 @@ pub struct Lapses {
     pub ahead: Option<Arc<Step>>,
     /// Differences end after so many records, as if that were all.
     pub cut: Option<usize>,
+    /// The serial is the clock, as while the database is rebuilt: no two whole transfers have the same. This goes on.
+    pub is_clock: bool,
 }
 
 /// A zone with its history.
@@ -103,6 +105,21 @@ impl Stored {
         let mut stored = Stored { zone: Arc::new(zone), steps, lapses: Lapses::default() };
         stored.forget(MOST_STEPS);
         stored
+    }
+
+    /// Notes a whole transfer, with which things have gone wrong as they should.
+    pub fn note_whole(&mut self) {
+        self.lapses.scan = None;
+        if self.lapses.is_clock {
+            let zone = Zone::clone(&self.zone);
+            let (apex, serial) = (zone.apex().clone(), zone.serial().advance(1));
+            self.zone = Arc::new(zone.with_apex(apex, serial));
+        }
+    }
+
+    /// Notes an incremental transfer, likewise.
+    pub fn note_steps(&mut self) {
+        (self.lapses.ahead, self.lapses.cut) = (None, None);
     }
 
     /// Drops all steps but the last ones.
