@@ -54,7 +54,7 @@ fn surplus(one: &Zone, other: &Zone) -> Vec<(Name, Data)> {
     surplus
 }
 
-/// What goes wrong with transfers, each thing once, and no longer than until the next version.
+/// What goes wrong with transfers, each thing but the clock once, and no longer than until the next version.
 #[derive(Clone, Debug, Default)]
 pub struct Lapses {
     /// What the scan of a whole transfer finds: data is written before its serial is published, a name can come twice, and an
@@ -163,6 +163,19 @@ mod tests {
         assert_eq!((last(&step.removed), last(&step.added)), (vec![1, 2], vec![3, 3]));
         let step = Step::between(&zone(29, &[1]), &zone(30, &[1]));
         assert!(matches!((&step.removed[..], &step.added[..]), ([(_, Data::Ns(_))], [(_, Data::Ns(_))])));
+    }
+
+    #[test]
+    fn lapses_come_once_but_the_clock_goes_on() {
+        let mut stored = Stored::new(zone(10, &[])).advance(zone(11, &[]));
+        let scan = Some(Arc::new(Vec::new()));
+        stored.lapses = Lapses { scan, ahead: None, cut: Some(1), is_clock: true };
+        stored.note_whole();
+        assert!(stored.lapses.scan.is_none() && stored.lapses.cut.is_some());
+        stored.note_steps();
+        stored.note_whole();
+        assert_eq!((stored.zone().serial(), stored.lapses.cut), (Serial(13), None));
+        assert!(!stored.advance(zone(14, &[])).lapses.is_clock);
     }
 
     #[test]

@@ -144,6 +144,14 @@ impl Stand {
         self.metric(&format!("aggregator_transfer_duration_seconds_count{{kind=\"{kind}\",zone=\"{zone}\"}}"))
     }
 
+    /// Waits until so many transfers of the first zone were adopted; they are counted after they can be seen.
+    pub fn wait_for_adopted(&self, whole: u64, steps: u64) {
+        let expected = (whole, steps);
+        wait_until(&format!("{whole} whole zones and {steps} differences are adopted"), PATIENCE, || {
+            ((self.adopted("axfr"), self.adopted("ixfr")) == expected).then_some(())
+        });
+    }
+
     /// Failed transfers of the first zone by kind and reason.
     pub fn failed(&self, kind: &str, reason: &str) -> u64 {
         let (zone, primary) = (self.sites[0].origin(), self.sites[0].primary.address());
