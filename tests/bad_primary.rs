@@ -479,6 +479,21 @@ async fn an_empty_zone_is_not_believed_while_its_serial_rises() {
     assert_eq!(secondary.zone().unwrap().records, 1);
 }
 
+/// What an audit found is confirmed by audits; they must notice that the serial is lower now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lower_serial_is_adopted_while_an_audit_waits_for_confirmation() {
+    let primary = Primary::start("127.0.0.1", Script { names: 41, ..Script::new(5) }).await;
+    let limits = Limits { confirm_after: 400 * MILLISECOND, ..limits() };
+    let secondary = Secondary::start(plan(&[primary.address], limits));
+    secondary.wait_for_serial(5).await;
+    primary.script().names = 3;
+    let answer = secondary.ask(WakeKind::Audit).await.unwrap_err();
+    assert!(answer.contains("held back"), "{answer}");
+    *primary.script() = Script { names: 41, ..Script::new(3) };
+    secondary.wait_for_serial(3).await;
+    eventually("nothing held", || !secondary.held()).await;
+}
+
 //--- The task ---
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -374,6 +374,10 @@ fn report(scene: &Scene, before: &[(&str, Counts, Counts)]) {
         assert_eq!(scene.sum("aggregator_transfer_failures_total", &[("zone", zone), ("kind", "ixfr")]), 0, "{zone}");
         assert_eq!(scene.sum("aggregator_transfer_failures_total", &[("zone", zone), ("kind", "axfr")]), 0, "{zone}");
     }
+    let log = scene.daemon.log_text();
+    let is_long =
+        |line: &str| line.contains("transfer out") && line.contains("\"ixfr\"") && !line.contains(" messages=1 ");
+    assert!(log.lines().any(is_long), "a burst has been more than one message");
     assert_eq!(all_in.wholes, 1, "only the primary that lost its history sends the zone in whole");
     assert!(all_in.share() >= 90 && all_in.differences > 20, "{} % in", all_in.share());
     assert!(all_out.share() >= 90 && all_out.differences > 100, "{} % out", all_out.share());

@@ -126,12 +126,21 @@ impl Primary {
     /// Puts a version of a zone in place of the one before, with what changed as a further step of its history; transfers
     /// under way keep theirs.
     pub fn publish(&self, zone: Zone) {
-        let origin = zone.origin().clone();
-        let before = self.shared.zones.load().get(&origin).cloned();
-        let stored = Arc::new(before.map_or_else(|| Stored::new(zone.clone()), |stored| stored.advance(zone.clone())));
+        let before = self.shared.zones.load().get(zone.origin()).cloned();
+        self.put(before.map_or_else(|| Stored::new(zone.clone()), |stored| stored.advance(zone.clone())));
+    }
+
+    /// Puts a version of a zone in place without any history, as after the database was lost.
+    pub fn replace(&self, zone: Zone) {
+        self.put(Stored::new(zone));
+    }
+
+    /// Keeps this and nothing else of a zone.
+    fn put(&self, stored: Stored) {
+        let stored = Arc::new(stored);
         self.shared.zones.rcu(|zones| {
             let mut zones = Zones::clone(zones);
-            zones.insert(origin.clone(), Arc::clone(&stored));
+            zones.insert(stored.zone().origin().clone(), Arc::clone(&stored));
             zones
         });
     }

@@ -88,16 +88,23 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
     }
     let line = |key: &Option<TsigKey>| key.as_ref().map(|key| format!("    key: {}\n", key.name)).unwrap_or_default();
     let (transfer, notify) = (line(&plan.transfer_key), line(&plan.notify_key));
-    let primary = format!("{}@{}", plan.primary.ip(), plan.primary.port());
+    let primaries: Vec<SocketAddr> = plan.primaries().collect();
+    let ids = ["primary", "other"][..primaries.len()].join(", ");
+    let sources: Vec<String> = primaries.iter().map(|primary| primary.ip().to_string()).collect();
+    let sources = sources.join(", ");
+    text.push_str("remote:\n");
+    for (id, primary) in ids.split(", ").zip(&primaries) {
+        let (ip, port) = (primary.ip(), primary.port());
+        write!(text, "  - id: {id}\n    address: {ip}@{port}\n{transfer}").expect("string");
+    }
     // "master" is the keyword of this program.
     let template = format!(
-        "    storage: \"{home}\"\n    master: primary\n    acl: [ announce, axfr ]\n    zonefile-sync: -1\n    \
+        "    storage: \"{home}\"\n    master: [ {ids} ]\n    acl: [ announce, axfr ]\n    zonefile-sync: -1\n    \
          zonefile-load: none\n    journal-content: none\n"
     );
     write!(
         text,
-        "remote:\n  - id: primary\n    address: {primary}\n{transfer}\
-         acl:\n  - id: announce\n    address: 127.0.0.1\n{notify}    action: notify\n  \
+        "acl:\n  - id: announce\n    address: [ {sources} ]\n{notify}    action: notify\n  \
          - id: axfr\n    address: 127.0.0.1\n    action: transfer\n\
          template:\n  - id: default\n{template}  - id: member\n{template}zone:\n"
     )

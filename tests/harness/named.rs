@@ -75,7 +75,8 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
         writeln!(text, "key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};").expect("string");
     }
     let key = plan.transfer_key.as_ref().map(|key| format!(" key \"{}\"", key.name)).unwrap_or_default();
-    let primaries = format!("{{ {} port {}{key}; }}", plan.primary.ip(), plan.primary.port());
+    let primaries = plan.primaries().map(|primary| format!(" {} port {}{key};", primary.ip(), primary.port()));
+    let primaries = format!("{{{} }}", primaries.collect::<String>());
     text.push_str(&options(home, address));
     text.push_str(" masterfile-format text;\n transfers-per-ns 100;\n serial-query-rate 1000;\n");
     if let Some(catalog) = &plan.catalog {
