@@ -22,6 +22,7 @@ pub mod primary;
 mod script;
 mod site;
 mod stage;
+pub mod store;
 mod view;
 pub mod zone;
 

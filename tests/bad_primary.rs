@@ -1,6 +1,8 @@
 //! Primaries that misbehave: the last good data stays, the metric names the reason, and the zone follows again as soon
 //! as the primary is well.
 
+#[path = "bad_primary/differences.rs"]
+mod differences;
 #[path = "bad_primary/primary.rs"]
 mod primary;
 
@@ -462,16 +464,34 @@ async fn a_sharp_shrink_is_adopted_at_once_when_the_operator_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_empty_zone_with_a_rising_serial_must_be_confirmed() {
+async fn an_empty_zone_is_not_believed_while_its_serial_rises() {
     let primary = Primary::start("127.0.0.1", Script { names: 2, ..Script::new(1) }).await;
     let limits = Limits { confirm_after: 400 * MILLISECOND, ..limits() };
     let secondary = Secondary::start(plan(&[primary.address], limits));
     secondary.wait_for_serial(1).await;
     *primary.script() = Script { names: 0, rising: true, ..Script::new(10) };
     eventually("a held version", || secondary.held()).await;
-    assert_eq!(secondary.serial(), Some(1));
+    let transfers = primary.script().transfers;
+    eventually("several confirmations", || primary.script().transfers > transfers + 3).await;
+    assert_eq!((secondary.serial(), secondary.held()), (Some(1), true));
+    primary.script().rising = false;
     eventually("an empty zone", || secondary.serial() > Some(10)).await;
     assert_eq!(secondary.zone().unwrap().records, 1);
+}
+
+/// What an audit found is confirmed by audits; they must notice that the serial is lower now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lower_serial_is_adopted_while_an_audit_waits_for_confirmation() {
+    let primary = Primary::start("127.0.0.1", Script { names: 41, ..Script::new(5) }).await;
+    let limits = Limits { confirm_after: 400 * MILLISECOND, ..limits() };
+    let secondary = Secondary::start(plan(&[primary.address], limits));
+    secondary.wait_for_serial(5).await;
+    primary.script().names = 3;
+    let answer = secondary.ask(WakeKind::Audit).await.unwrap_err();
+    assert!(answer.contains("held back"), "{answer}");
+    *primary.script() = Script { names: 41, ..Script::new(3) };
+    secondary.wait_for_serial(3).await;
+    eventually("nothing held", || !secondary.held()).await;
 }
 
 //--- The task ---

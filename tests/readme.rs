@@ -9,13 +9,19 @@ use std::process::Command;
 
 const README: &str = include_str!("../README.md");
 
-/// The fenced blocks of a language.
+/// The fenced blocks of a language, without the indentation of their fences.
 fn blocks(language: &str) -> Vec<String> {
-    let fence = format!("```{language}\n");
-    let indented =
-        README.lines().map(|line| line.strip_prefix("   ").filter(|_| line.starts_with("   ")).unwrap_or(line));
-    let text: String = indented.map(|line| format!("{line}\n")).collect();
-    text.split(&fence).skip(1).map(|rest| rest.split("```").next().expect("a fence").to_string()).collect()
+    let mut found = Vec::new();
+    let mut lines = README.lines();
+    while let Some(line) = lines.next() {
+        let fence = line.trim_start();
+        if fence.strip_prefix("```") == Some(language) {
+            let indent = line.len() - fence.len();
+            let inside = lines.by_ref().take_while(|line| line.trim_start() != "```");
+            found.push(inside.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect());
+        }
+    }
+    found
 }
 
 /// The one block of a language, with changes that do without rights and folders of the system.

@@ -142,6 +142,9 @@ async fn notify_tells_secondaries_and_status_what_they_said() {
     scene.acknowledge(ZONE);
     wait_until("the change is acknowledged", PATIENCE, || acknowledged(&scene, ZONE));
     let serial = scene.site.serial();
+    let overview = text(scene.daemon.verb(&["status"]));
+    assert!(overview.contains("\nstate folder off: ") && overview.contains("  catalog\n"), "{overview}");
+    assert!(scene.daemon.metrics().contains("\naggregator_state_healthy 1\n"), "nothing is missing on disk");
     let status = text(scene.daemon.verb(&["status", ZONE]));
     for line in [
         format!("  serials: {serial} served, {serial} at the primary, {serial} told to secondaries\n"),

@@ -1,14 +1,15 @@
 //! What CNS answers, from the zones and the question alone.
 //!
 //! Kept on purpose, because a secondary has to live with them: transfers and NS answers without AA, NXDOMAIN at
-//! the apex and at empty non-terminals, SERVFAIL outside all zones, repeated records, IXFR answered with the
-//! whole zone, silence where CNS would stop altogether. Left out: the history behind incremental transfers,
-//! interleaved transfers on one connection, its `_cns_meta` names, and its suffix match that ignores label
-//! boundaries.
+//! the apex and at empty non-terminals, SERVFAIL outside all zones, repeated records, differences step by step and with
+//! one TTL for all records, IXFR at the served serial answered with the whole zone, silence where CNS would stop
+//! altogether. Left out: interleaved transfers on one connection, its `_cns_meta` names, and its suffix match that ignores
+//! label boundaries.
 //!
-//! Cost: O(records of the zone) for a transfer, otherwise O(records of the answer).
+//! Cost: O(records of the zone) for a whole transfer, otherwise O(records of the answer).
 
 use super::message::{AA, Query, Rcode, Response, Section, TC};
+use super::store::{Step, Stored};
 use super::zone::{Data, NS_TTL, RECORD_TTL, Zone};
 use crate::name::{self, Name};
 use crate::rr::rtype;
@@ -16,7 +17,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The zones of one primary, by origin.
-pub type Zones = HashMap<Name, Arc<Zone>>;
+pub type Zones = HashMap<Name, Arc<Stored>>;
+
+/// What an answer over TCP is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Lookup,
+    /// A transfer of the whole zone.
+    Whole,
+    /// A transfer of what has changed.
+    Steps,
+}
 
 /// A message of a transfer is sent once it holds more answers than this.
 const ANSWERS_PER_MESSAGE: usize = 500;
@@ -27,25 +38,29 @@ const SLICE: usize = 20;
 /// The longest chain of CNAME records that is followed.
 const LONGEST_CHAIN: usize = 8;
 
-/// Answers over TCP: no message, or one, or the messages of a transfer. `None` where CNS would stop.
-pub fn answer_stream(zones: &Zones, query: &Query) -> Option<Vec<Vec<u8>>> {
+/// Answers over TCP: one message, or the messages of a transfer. `None` where CNS would stop.
+pub fn answer_stream(zones: &Zones, query: &Query) -> Option<(Kind, Vec<Vec<u8>>)> {
     if !query.wants_transfer() {
-        return Some(vec![answer_lookup(zones, query).0.finish()]);
+        return Some((Kind::Lookup, vec![answer_lookup(zones, query).0.finish()]));
     }
     // An IXFR without the SOA of the client (RFC 1995 section 3) stops CNS.
-    if query.kind == rtype::IXFR && !query.has_soa {
+    if query.kind == rtype::IXFR && query.serial.is_none() {
         return None;
     }
-    match find_zone(zones, query) {
-        Some(zone) => Some(answer_transfer(zone, query)),
-        None => Some(vec![Response::new(query, 0, Rcode::ServFail).finish()]),
-    }
+    let Some(stored) = find_zone(zones, query) else {
+        return Some((Kind::Lookup, vec![Response::new(query, 0, Rcode::ServFail).finish()]));
+    };
+    let steps = query.serial.filter(|_| query.kind == rtype::IXFR).and_then(|serial| stored.steps_from(serial));
+    Some(match steps {
+        Some(steps) => (Kind::Steps, answer_steps(stored, steps, query)),
+        None => (Kind::Whole, answer_whole(stored, query)),
+    })
 }
 
 /// Answers over UDP, in full or with TC set and all sections empty. `None` where CNS would stop.
 pub fn answer_datagram(zones: &Zones, query: &Query) -> Option<Vec<u8>> {
     let (mut messages, flags, rcode) = if query.wants_transfer() {
-        (answer_stream(zones, query)?, 0, Rcode::NoError)
+        (answer_stream(zones, query)?.1, 0, Rcode::NoError)
     } else {
         let (response, flags, rcode) = answer_lookup(zones, query);
         (vec![response.finish()], flags, rcode)
@@ -62,7 +77,7 @@ pub fn answer_datagram(zones: &Zones, query: &Query) -> Option<Vec<u8>> {
 }
 
 /// The zone with the longest origin that the name is within.
-fn find_zone<'a>(zones: &'a Zones, query: &Query) -> Option<&'a Arc<Zone>> {
+pub fn find_zone<'a>(zones: &'a Zones, query: &Query) -> Option<&'a Arc<Stored>> {
     let name = query.name.to_lowercase();
     let mut rest = Some(name.as_wire());
     while let Some(wire) = rest {
@@ -74,41 +89,88 @@ fn find_zone<'a>(zones: &'a Zones, query: &Query) -> Option<&'a Arc<Zone>> {
     None
 }
 
-/// All messages of a transfer; a name below the apex yields the whole zone too.
-fn answer_transfer(zone: &Zone, query: &Query) -> Vec<Vec<u8>> {
-    let origin = zone.origin().as_wire();
-    let mut messages = Vec::new();
-    let mut response = Response::new(query, 0, Rcode::NoError);
-    let mut answers = 1;
-    response.push(Section::Answer, origin, RECORD_TTL, &zone.soa());
-    for data in zone.name_servers() {
-        response.push(Section::Answer, origin, NS_TTL, &data);
-        answers += 1;
+/// The messages of a transfer in the making.
+struct Messages<'q> {
+    query: &'q Query,
+    done: Vec<Vec<u8>>,
+    response: Response,
+    answers: usize,
+}
+
+impl<'q> Messages<'q> {
+    /// Begins with the question, which later messages lack.
+    fn new(query: &'q Query) -> Messages<'q> {
+        Messages { query, done: Vec::new(), response: Response::new(query, 0, Rcode::NoError), answers: 0 }
     }
-    for node in zone.nodes() {
-        for data in &node.records {
-            if answers >= ANSWERS_PER_MESSAGE + SLICE || response.len() > OCTETS_PER_MESSAGE {
-                let next = Response::without_question(query, 0, Rcode::NoError);
-                messages.push(std::mem::replace(&mut response, next).finish());
-                answers = 0;
-            }
-            response.push(Section::Answer, node.owner.as_wire(), RECORD_TTL, data);
-            answers += 1;
+
+    /// Adds a record.
+    fn push(&mut self, owner: &Name, ttl: u32, data: &Data) {
+        if self.answers >= ANSWERS_PER_MESSAGE + SLICE || self.response.len() > OCTETS_PER_MESSAGE {
+            self.next();
         }
-        if answers > ANSWERS_PER_MESSAGE {
-            let next = Response::without_question(query, 0, Rcode::NoError);
-            messages.push(std::mem::replace(&mut response, next).finish());
-            answers = 0;
+        self.response.push(Section::Answer, owner.as_wire(), ttl, data);
+        self.answers += 1;
+    }
+
+    /// Sends the message if it is full, which CNS looks at between names.
+    fn end_name(&mut self) {
+        if self.answers > ANSWERS_PER_MESSAGE {
+            self.next();
         }
     }
-    response.push(Section::Answer, origin, RECORD_TTL, &zone.soa());
-    messages.push(response.finish());
-    messages
+
+    /// Goes on to the next message.
+    fn next(&mut self) {
+        let next = Response::without_question(self.query, 0, Rcode::NoError);
+        self.done.push(std::mem::replace(&mut self.response, next).finish());
+        self.answers = 0;
+    }
+
+    /// All messages.
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        self.done.push(self.response.finish());
+        self.done
+    }
+}
+
+/// All messages of a whole transfer; a name below the apex yields the whole zone too.
+fn answer_whole(stored: &Stored, query: &Query) -> Vec<Vec<u8>> {
+    let zone = stored.zone();
+    let mut messages = Messages::new(query);
+    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
+    zone.name_servers().for_each(|data| messages.push(zone.origin(), NS_TTL, &data));
+    for node in stored.lapses.scan.as_deref().map_or(zone.nodes(), Vec::as_slice) {
+        node.records.iter().for_each(|data| messages.push(&node.owner, RECORD_TTL, data));
+        messages.end_name();
+    }
+    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
+    messages.finish()
+}
+
+/// All messages of an incremental transfer (RFC 1995 section 4): every step by itself, MNAME and RNAME as they are now.
+fn answer_steps<'a>(stored: &Stored, steps: impl Iterator<Item = &'a Step>, query: &Query) -> Vec<Vec<u8>> {
+    let zone = stored.zone();
+    let mut records = Vec::new();
+    for step in steps {
+        for (serial, changes) in [(step.from, &step.removed), (step.to, &step.added)] {
+            records.push((zone.origin().clone(), zone.soa_at(serial)));
+            records.extend(changes.iter().cloned());
+        }
+    }
+    records.truncate(stored.lapses.cut.unwrap_or(usize::MAX));
+    let mut messages = Messages::new(query);
+    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
+    for (owner, data) in &records {
+        messages.push(owner, RECORD_TTL, data);
+        messages.end_name();
+    }
+    messages.push(zone.origin(), RECORD_TTL, &zone.soa());
+    messages.finish()
 }
 
 /// The answer to an ordinary question, with its flags and code for the case that it must be truncated.
 fn answer_lookup(zones: &Zones, query: &Query) -> (Response, u16, Rcode) {
-    let Some(zone) = find_zone(zones, query) else {
+    let Some(zone) = find_zone(zones, query).map(|stored| stored.zone()) else {
         return (Response::new(query, 0, Rcode::ServFail), 0, Rcode::ServFail);
     };
     let origin = zone.origin().as_wire();

@@ -192,6 +192,23 @@ impl Datacenter {
         changed
     }
 
+    /// Gives an instance an IPv6 address or takes it away, and with it one of two equal SRV records; tells whether that was a
+    /// change.
+    pub fn set_dual_stack(&mut self, alias: &str, dual: bool, now: SystemTime) -> bool {
+        let site = self.site;
+        let found = self.instances.iter_mut().find(|instance| instance.alias == alias);
+        let changed = found.is_some_and(|instance| {
+            let before = instance.addresses.len();
+            instance.addresses.retain(IpAddr::is_ipv4);
+            if let (true, Some(IpAddr::V4(address))) = (dual, instance.addresses.first()) {
+                instance.addresses.push(second_address(site, address.octets()[3]));
+            }
+            instance.addresses.len() != before
+        });
+        self.advance_if(changed, now);
+        changed
+    }
+
     /// Publishes a new serial, as CNS also does when records change and change back within a batch.
     pub fn advance(&mut self, now: SystemTime) {
         self.serial = next_serial(self.serial, now);
@@ -229,8 +246,7 @@ impl Datacenter {
             let [a, b, c] = NETWORKS[usize::from(self.site) % NETWORKS.len()];
             let mut addresses = vec![IpAddr::V4(Ipv4Addr::new(a, b, c, host))];
             if service.account == ACME && number.is_multiple_of(DUAL_STACK_EVERY) {
-                let site = u16::from(self.site);
-                addresses.push(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, site, 0, 0, 0, 0, u16::from(host))));
+                addresses.push(second_address(self.site, host));
             }
             let challenge = (service.challenge && number == 0).then(|| self.random.uuid());
             self.instances.push(Instance {
@@ -312,6 +328,11 @@ impl Datacenter {
     fn name(&self, labels: &[&str]) -> Name {
         name_below(&self.origin, labels).expect("the longest name was tried when the datacenter was made")
     }
+}
+
+/// The IPv6 address of an instance (RFC 3849).
+fn second_address(site: u8, host: u8) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, u16::from(site), 0, 0, 0, 0, u16::from(host)))
 }
 
 /// Adds one instance to one name in the order of CNS: the identity follows the first address, SRV every address.

@@ -10,6 +10,7 @@
 use super::zone::Data;
 use crate::name::{self, NameBuf};
 use crate::rr::rtype;
+use crate::serial::Serial;
 use std::collections::HashMap;
 
 /// Authoritative answer.
@@ -72,8 +73,8 @@ pub struct Query {
     class: u16,
     /// Payload size of the OPT record.
     pub payload: Option<u16>,
-    /// Whether the authority section begins with an SOA record (RFC 1995 section 3).
-    pub has_soa: bool,
+    /// The serial of the SOA record with which the authority section begins (RFC 1995 section 3).
+    pub serial: Option<Serial>,
 }
 
 impl Query {
@@ -94,7 +95,7 @@ impl Query {
         let (name, end) = NameBuf::read(message, HEADER_BYTES).map_err(|_| Unanswered::Unreadable)?;
         let kind = read_u16(message, end)?;
         let class = read_u16(message, end + 2)?;
-        let mut query = Query { id, flags, name, kind, class, payload: None, has_soa: false };
+        let mut query = Query { id, flags, name, kind, class, payload: None, serial: None };
         let (answers, authorities) = (usize::from(field(3)), usize::from(field(4)));
         let mut position = end + 4;
         for index in 0..answers + authorities + usize::from(field(5)) {
@@ -106,12 +107,15 @@ impl Query {
             if kind == rtype::OPT {
                 query.payload = Some(read_u16(message, start + 2)?);
             }
-            if index == answers && authorities > 0 && kind == rtype::SOA {
-                query.has_soa = true;
-            }
             position = start + 10 + usize::from(read_u16(message, start + 8)?);
             if position > message.len() {
                 return Err(Unanswered::Unreadable);
+            }
+            if index == answers && authorities > 0 && kind == rtype::SOA {
+                // The serial is the first of the five numbers behind both names.
+                let serial = position.saturating_sub(20);
+                let halves = [read_u16(message, serial)?, read_u16(message, serial + 2)?];
+                query.serial = Some(Serial(u32::from(halves[0]) << 16 | u32::from(halves[1])));
             }
         }
         Ok(query)

@@ -3,17 +3,19 @@
 //! Invariants: every answer comes from one version of a zone; nothing a client sends stops the primary; while it
 //! is away it answers nothing and keeps no connection. It ends when it is dropped.
 //!
-//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone).
+//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone); a new version is compared with
+//! the one before, O(records).
 
-use super::answer::{Zones, answer_datagram, answer_stream};
+use super::answer::{Kind, Zones, answer_datagram, answer_stream, find_zone};
 use super::message::{Query, Unanswered};
+use super::store::Stored;
 use super::zone::Zone;
 use crate::name::Name;
 use crate::rr::rtype;
 use arc_swap::ArcSwap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -41,6 +43,65 @@ pub struct Primary {
 struct Shared {
     zones: ArcSwap<Zones>,
     away: watch::Sender<bool>,
+    tally: Mutex<Tally>,
+}
+
+/// What a primary was asked so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Whole zones sent.
+    pub whole: u64,
+    /// Differences sent.
+    pub steps: u64,
+    /// Messages that CNS drops because it cannot read them.
+    pub unreadable: u64,
+    /// Questions that would have stopped CNS.
+    pub fatal: u64,
+}
+
+impl Shared {
+    /// The tally, for a moment.
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes one zone in place; nothing happens if it is not there.
+    fn change(&self, origin: &Name, change: impl Fn(&mut Stored)) {
+        self.zones.rcu(|zones| {
+            let mut zones = Zones::clone(zones);
+            if let Some(stored) = zones.get_mut(origin) {
+                change(Arc::make_mut(stored));
+            }
+            zones
+        });
+    }
+
+    /// Answers a question that came over TCP, and counts it; what was to go wrong with a transfer has now gone wrong.
+    fn answer(&self, query: &Query) -> Option<Vec<Vec<u8>>> {
+        let zones = self.zones.load();
+        let Some((kind, messages)) = answer_stream(&zones, query) else {
+            self.tally().fatal += 1;
+            return None;
+        };
+        if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
+            let lapses = &stored.lapses;
+            let used = if kind == Kind::Whole {
+                lapses.scan.is_some()
+            } else {
+                lapses.ahead.is_some() || lapses.cut.is_some()
+            };
+            if used {
+                self.change(stored.zone().origin(), |stored| match kind {
+                    Kind::Whole => stored.lapses.scan = None,
+                    _ => (stored.lapses.ahead, stored.lapses.cut) = (None, None),
+                });
+            }
+            let mut tally = self.tally();
+            let count = if kind == Kind::Whole { &mut tally.whole } else { &mut tally.steps };
+            *count += 1;
+        }
+        Some(messages)
+    }
 }
 
 impl Primary {
@@ -48,7 +109,8 @@ impl Primary {
     pub async fn start(address: SocketAddr) -> io::Result<Primary> {
         let (listener, socket) = bind(address).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { zones: ArcSwap::default(), away: watch::Sender::new(false) });
+        let shared =
+            Arc::new(Shared { zones: ArcSwap::default(), away: watch::Sender::new(false), tally: Mutex::default() });
         let socket = Arc::new(socket);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_datagrams(Arc::clone(&socket), Arc::clone(&shared)));
@@ -61,14 +123,36 @@ impl Primary {
         self.address
     }
 
-    /// Puts a version of a zone in place of the one before; transfers under way keep theirs.
+    /// Puts a version of a zone in place of the one before, with what changed as a further step of its history; transfers
+    /// under way keep theirs.
     pub fn publish(&self, zone: Zone) {
-        let zone = Arc::new(zone);
+        let before = self.shared.zones.load().get(zone.origin()).cloned();
+        self.put(before.map_or_else(|| Stored::new(zone.clone()), |stored| stored.advance(zone.clone())));
+    }
+
+    /// Puts a version of a zone in place without any history, as after the database was lost.
+    pub fn replace(&self, zone: Zone) {
+        self.put(Stored::new(zone));
+    }
+
+    /// Keeps this and nothing else of a zone.
+    fn put(&self, stored: Stored) {
+        let stored = Arc::new(stored);
         self.shared.zones.rcu(|zones| {
             let mut zones = Zones::clone(zones);
-            zones.insert(zone.origin().clone(), Arc::clone(&zone));
+            zones.insert(stored.zone().origin().clone(), Arc::clone(&stored));
             zones
         });
+    }
+
+    /// Changes what is kept of a zone: has something go wrong with its next transfer, or drops history.
+    pub fn change(&self, origin: &Name, change: impl Fn(&mut Stored)) {
+        self.shared.change(origin, change);
+    }
+
+    /// What it was asked so far.
+    pub fn tally(&self) -> Tally {
+        *self.shared.tally()
     }
 
     /// Makes the primary unreachable, as when its datacenter is cut off, or reachable again.
@@ -88,7 +172,7 @@ impl Primary {
         if self.is_away() {
             return Ok(());
         }
-        let id = self.shared.zones.load().get(origin).map_or(0, |zone| zone.serial().0 as u16);
+        let id = self.shared.zones.load().get(origin).map_or(0, |stored| stored.zone().serial().0 as u16);
         // Opcode 4 is NOTIFY.
         let mut message = [id, 4 << 11, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
         message.extend_from_slice(origin.as_wire());
@@ -122,8 +206,12 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
             continue;
         }
         // CNS drops what it cannot read. Responses are those to NOTIFY.
-        let Ok(query) = Query::read(&buffer[..length]) else {
-            continue;
+        let query = match Query::read(&buffer[..length]) {
+            Ok(query) => query,
+            Err(unanswered) => {
+                shared.tally().unreadable += u64::from(unanswered == Unanswered::Unreadable);
+                continue;
+            }
         };
         let answer = answer_datagram(&shared.zones.load(), &query);
         match answer {
@@ -131,7 +219,10 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
                 // A client that cannot be reached asks again or not; either way it is its own concern.
                 let _ = socket.send_to(&answer, client).await;
             }
-            None => tracing::warn!(%client, name = %query.name, "question that would stop CNS"),
+            None => {
+                shared.tally().fatal += 1;
+                tracing::warn!(%client, name = %query.name, "question that would stop CNS");
+            }
         }
     }
 }
@@ -175,10 +266,12 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
             Ok(query) => query,
             // Silence, but the connection stays.
             Err(Unanswered::Opcode) => continue,
-            Err(unreadable) => return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable)),
+            Err(unreadable) => {
+                shared.tally().unreadable += 1;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable));
+            }
         };
-        let answers = answer_stream(&shared.zones.load(), &query);
-        let Some(answers) = answers else {
+        let Some(answers) = shared.answer(&query) else {
             tracing::warn!(%client, name = %query.name, "question that would stop CNS");
             return Ok(());
         };

@@ -121,7 +121,22 @@ impl Zone {
 
     /// The SOA record.
     pub fn soa(&self) -> Data {
-        Data::Soa { mname: self.apex.mname.clone(), rname: self.apex.rname.clone(), serial: self.serial }
+        self.soa_at(self.serial)
+    }
+
+    /// The SOA record as it would be with another serial.
+    pub fn soa_at(&self, serial: Serial) -> Data {
+        Data::Soa { mname: self.apex.mname.clone(), rname: self.apex.rname.clone(), serial }
+    }
+
+    /// What the apex says besides the serial.
+    pub fn apex(&self) -> &Apex {
+        &self.apex
+    }
+
+    /// The same records below another apex.
+    pub fn with_apex(self, apex: Apex, serial: Serial) -> Zone {
+        Zone { apex, serial, ..self }
     }
 
     /// The NS set.

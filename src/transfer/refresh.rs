@@ -94,6 +94,15 @@ struct Answers {
     set_back: Option<usize>,
 }
 
+impl Answers {
+    /// Notes a serial that is older than ours.
+    fn note_older(&mut self, index: usize) {
+        self.serials += 1;
+        self.older += 1;
+        self.set_back.get_or_insert(index);
+    }
+}
+
 /// The served version, when it is valid, and what is needed to replace it.
 struct Ours {
     /// What a new version is compared with, even when it has expired.
@@ -240,7 +249,12 @@ impl Task {
     ) -> Result<Outcome, TransferError> {
         let any_serial = matches!(kind, WakeKind::Retransfer { .. });
         if kind != WakeKind::Refresh {
-            return self.transfer_zone(index, kind, any_serial).await;
+            let result = self.transfer_zone(index, kind, any_serial).await;
+            // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
+            if let Err(TransferError::Regressed { .. }) = result {
+                answers.note_older(index);
+            }
+            return result;
         }
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Soa);
@@ -268,15 +282,16 @@ impl Task {
         let (zone, primary) = (&self.plan.zone, &self.plan.primaries[index]);
         let theirs = poll::poll(zone, primary, self.plan.limits.connect_timeout).await?;
         self.accounts.note_serial(index, theirs);
-        answers.serials += 1;
         let ours = self.ours();
         match ours.serial {
             Some(ours) if is_older(theirs, ours) => {
-                answers.older += 1;
-                answers.set_back.get_or_insert(index);
+                answers.note_older(index);
                 Err(TransferError::Regressed { ours, theirs })
             }
-            _ => Ok((theirs, ours)),
+            _ => {
+                answers.serials += 1;
+                Ok((theirs, ours))
+            }
         }
     }
 

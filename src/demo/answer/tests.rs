@@ -2,6 +2,7 @@
 
 use super::super::instances::{Datacenter, MAX_INSTANCES};
 use super::super::oracle::{ask, read, read_rows, read_zone, rows, unhex, with_edns, with_soa, zone_of};
+use super::super::store::Lapses;
 use super::*;
 use hickory_proto::op::{MessageType, ResponseCode};
 use serde_json::Value;
@@ -10,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const ZONE: &str = "us-west-1.cns.example.com";
 
 fn zones(list: impl IntoIterator<Item = Zone>) -> Zones {
-    list.into_iter().map(|zone| (zone.origin().clone(), Arc::new(zone))).collect()
+    list.into_iter().map(|zone| (zone.origin().clone(), Arc::new(Stored::new(zone)))).collect()
 }
 
 /// A datacenter whose transfer takes several messages.
@@ -27,7 +28,7 @@ fn datacenter(more: usize) -> Zone {
 }
 
 fn stream(zones: &Zones, message: &[u8]) -> Vec<Vec<u8>> {
-    answer_stream(zones, &Query::read(message).unwrap()).unwrap()
+    answer_stream(zones, &Query::read(message).unwrap()).unwrap().1
 }
 
 #[test]
@@ -129,9 +130,9 @@ fn a_large_transfer_takes_messages_of_just_over_500_answers() {
 }
 
 #[test]
-fn an_incremental_transfer_is_the_whole_zone() {
+fn an_incremental_transfer_without_history_is_the_whole_zone() {
     let zones = zones([large()]);
-    let serial = zones.values().next().unwrap().serial().0;
+    let serial = zones.values().next().unwrap().zone().serial().0;
     let whole = stream(&zones, &ask(1, ZONE, rtype::AXFR));
     for from in [serial, serial - 1, 0] {
         let answers = stream(&zones, &with_soa(ask(1, ZONE, rtype::IXFR), from));
@@ -139,6 +140,71 @@ fn an_incremental_transfer_is_the_whole_zone() {
         assert_eq!(read(&answers[0]).answers, read(&whole[0]).answers);
     }
     assert!(answer_stream(&zones, &Query::read(&ask(1, ZONE, rtype::IXFR)).unwrap()).is_none());
+}
+
+/// The captured zone after each of five steps, and what CNS then said to a client at each of them.
+#[test]
+fn differences_are_those_of_cns_octet_by_octet() {
+    let capture = include_str!("../../../tests/data/captures/cns-ixfr-messages.json");
+    let capture: Value = serde_json::from_str(capture).unwrap();
+    let message = |label: &str| unhex(capture[label]["tcp"][0]["wire"].as_str().unwrap());
+    // Its steps are those of the longest answer; their ends are its whole zone.
+    let rows_of = rows(&read(&message("s0")).answers);
+    let mut steps: Vec<Step> = Vec::new();
+    let mut adding = true;
+    for (owner, _, data) in &rows_of[1..rows_of.len() - 1] {
+        match data {
+            Data::Soa { serial, .. } if adding => {
+                steps.push(Step { from: *serial, to: *serial, removed: Vec::new(), added: Vec::new() });
+                adding = false;
+            }
+            Data::Soa { serial, .. } => (steps.last_mut().unwrap().to, adding) = (*serial, true),
+            _ if adding => steps.last_mut().unwrap().added.push((owner.clone(), data.clone())),
+            _ => steps.last_mut().unwrap().removed.push((owner.clone(), data.clone())),
+        }
+    }
+    assert_eq!(steps.len(), 4);
+    let latest = zone_of(&rows(&read(&message("s4")).answers));
+    let zones: Zones = HashMap::from([(latest.origin().clone(), Arc::new(Stored::with_steps(latest, steps)))]);
+    for label in ["s0", "s1", "s2", "s3", "s4", "between-s0-s1"] {
+        let genuine = message(label);
+        let id = u16::from_be_bytes([genuine[0], genuine[1]]);
+        let question = with_soa(ask(id, ZONE, rtype::IXFR), capture[label]["from"].as_u64().unwrap() as u32);
+        assert!(stream(&zones, &question) == [genuine], "{label}");
+    }
+}
+
+#[test]
+fn lapses_are_complete_in_form() {
+    let before = datacenter(10);
+    let (origin, serial) = (before.origin().clone(), before.serial());
+    let after = datacenter(60).with_apex(before.apex().clone(), serial.advance(1));
+    let ahead = datacenter(70).with_apex(before.apex().clone(), serial.advance(2));
+    let mut stored = Stored::new(before.clone()).advance(after.clone());
+    stored.lapses = Lapses {
+        scan: Some(Arc::new(before.nodes()[..9].to_vec())),
+        ahead: Some(Arc::new(Step::between(&after, &ahead))),
+        cut: None,
+    };
+    let ask_for = |stored: &Stored, kind| {
+        let zones: Zones = HashMap::from([(origin.clone(), Arc::new(stored.clone()))]);
+        let messages = stream(&zones, &with_soa(ask(1, ZONE, kind), serial.0));
+        messages.iter().flat_map(|message| rows(&read(message).answers)).collect::<Vec<_>>()
+    };
+    let whole = zone_of(&ask_for(&stored, rtype::AXFR));
+    assert_eq!((whole.nodes().len(), whole.serial()), (9, after.serial()));
+    let serials = |rows: &[super::super::oracle::Row]| -> Vec<u32> {
+        let serial = |data: &Data| if let Data::Soa { serial, .. } = data { Some(serial.0) } else { None };
+        rows.iter().filter_map(|(_, _, data)| serial(data)).map(|found| found - serial0(&before)).collect()
+    };
+    assert_eq!(serials(&ask_for(&stored, rtype::IXFR)), [1, 0, 1, 1, 2, 1], "one step beyond the serial");
+    stored.lapses.cut = Some(5);
+    assert_eq!(serials(&ask_for(&stored, rtype::IXFR)), [1, 0, 1, 1], "the rest is missing");
+}
+
+/// The serial as a number.
+fn serial0(zone: &Zone) -> u32 {
+    zone.serial().0
 }
 
 #[test]
@@ -202,7 +268,7 @@ fn unreadable_messages_are_told_apart_and_never_panic() {
         message[at] = to;
         message
     };
-    assert!(Query::read(&question).unwrap().has_soa);
+    assert!(Query::read(&question).unwrap().serial.is_some());
     assert_eq!(Query::read(&change(2, 0x80)).unwrap_err(), Response);
     assert_eq!(Query::read(&change(2, 0x20)).unwrap_err(), Opcode);
     assert_eq!(Query::read(&change(5, 0)).unwrap_err(), Unreadable);
