@@ -103,6 +103,23 @@ impl Answers {
     }
 }
 
+/// What a transfer is for.
+#[derive(Clone, Copy)]
+struct Aim {
+    kind: WakeKind,
+    /// Whether a serial that is older than ours will do.
+    any_serial: bool,
+    /// What the primary announced just before.
+    polled: Option<Serial>,
+}
+
+impl Aim {
+    /// What a request asks for.
+    fn of(kind: WakeKind) -> Aim {
+        Aim { kind, any_serial: matches!(kind, WakeKind::Retransfer { .. }), polled: None }
+    }
+}
+
 /// The served version, when it is valid, and what is needed to replace it.
 struct Ours {
     /// What a new version is compared with, even when it has expired.
@@ -225,7 +242,7 @@ impl Task {
                 let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
                 warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
                       the zone goes back to it", self.older);
-                match self.transfer_zone(index, kind, true).await {
+                match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
                     Ok(outcome) => {
                         self.good = index;
                         self.older = if matches!(outcome, Outcome::Adopted(_)) { 0 } else { self.older };
@@ -247,9 +264,8 @@ impl Task {
         kind: WakeKind,
         answers: &mut Answers,
     ) -> Result<Outcome, TransferError> {
-        let any_serial = matches!(kind, WakeKind::Retransfer { .. });
         if kind != WakeKind::Refresh {
-            let result = self.transfer_zone(index, kind, any_serial).await;
+            let result = self.transfer_zone(index, Aim::of(kind)).await;
             // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
             if let Err(TransferError::Regressed { .. }) = result {
                 answers.note_older(index);
@@ -262,11 +278,11 @@ impl Task {
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
         if ours.serial != Some(theirs) {
             if let Some(base) = self.base_of_differences(index, theirs, ours)
-                && let Some(outcome) = self.transfer_changes(index, base).await?
+                && let Some(outcome) = self.transfer_changes(index, base, theirs).await?
             {
                 return Ok(outcome);
             }
-            return self.transfer_zone(index, kind, any_serial).await;
+            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(kind) }).await;
         }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
         debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
@@ -305,13 +321,20 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers what has changed. `None` when that did not come about and the whole zone must be asked for.
-    async fn transfer_changes(&mut self, index: usize, base: Arc<Zone>) -> Result<Option<Outcome>, TransferError> {
+    /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the whole
+    /// zone must be asked for.
+    async fn transfer_changes(
+        &mut self,
+        index: usize,
+        base: Arc<Zone>,
+        polled: Serial,
+    ) -> Result<Option<Outcome>, TransferError> {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Ixfr);
         let primary = &self.plan.primaries[index];
+        let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
         let candidate = match wire::fetch_changes(base, primary, &self.plan.limits).await {
-            Ok((received, traffic)) => self.examine(index, received, traffic, WakeKind::Refresh, false).await,
+            Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
         match candidate {
@@ -319,7 +342,7 @@ impl Task {
                 self.manners[index].note_answer();
                 self.accounts.note_differences(index);
                 self.accounts.note_success(index, candidate.kind);
-                self.settle(index, WakeKind::Refresh, candidate, heard).await.map(Some)
+                self.settle(index, aim.kind, candidate, heard).await.map(Some)
             }
             Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
             Err(error) => {
@@ -331,21 +354,16 @@ impl Task {
     }
 
     /// Transfers the whole zone.
-    async fn transfer_zone(
-        &mut self,
-        index: usize,
-        kind: WakeKind,
-        any_serial: bool,
-    ) -> Result<Outcome, TransferError> {
+    async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Axfr);
         let primary = &self.plan.primaries[index];
         let candidate = match wire::fetch_zone(&self.plan.zone, primary, &self.plan.limits).await {
-            Ok((received, traffic)) => self.examine(index, received, traffic, kind, any_serial).await,
+            Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
         let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
-        self.settle(index, kind, candidate, heard).await
+        self.settle(index, aim.kind, candidate, heard).await
     }
 
     /// Makes a version of what was received, unless the serial says that ours is current.
@@ -354,11 +372,13 @@ impl Task {
         index: usize,
         received: Received,
         traffic: Traffic,
-        kind: WakeKind,
-        any_serial: bool,
+        Aim { kind, any_serial, polled }: Aim,
     ) -> Result<Candidate, TransferError> {
         let serial = received.soa().serial;
-        self.accounts.note_serial(index, serial);
+        let is_behind = polled.is_some_and(|polled| is_older(serial, polled));
+        if !is_behind {
+            self.accounts.note_serial(index, serial);
+        }
         let ours = self.ours();
         match ours.serial.filter(|_| !any_serial) {
             Some(ours) if is_older(serial, ours) => return Err(TransferError::Regressed { ours, theirs: serial }),
@@ -366,7 +386,9 @@ impl Task {
         }
         let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
         let (kind, version) = match received {
-            Received::NotNewer(_) => (Kind::Ixfr, None),
+            // What the poll announced must be somewhere; the whole zone tells. So it does when ours expired meanwhile.
+            Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
+            Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => (Kind::Axfr, Some(Version::load(loader, ours.base.clone()).await?)),
             Received::Changed(changed) => (Kind::Ixfr, Some(Version::patch(changed).await?)),

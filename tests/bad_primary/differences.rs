@@ -172,14 +172,70 @@ async fn a_whole_zone_instead_of_differences_counts_as_such() {
     assert_eq!(secondary.failures(), BTreeSet::new());
 }
 
+/// Differences that stop below the announced serial are no news, whether they bring something or nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_serial_that_was_transferred_counts_not_the_one_announced() {
+async fn answers_that_end_below_the_announced_serial_bring_the_whole_zone() {
+    // Nothing newer, for ever: the whole zone settles it, and the question is not asked again soon.
+    let (primary, secondary) = loaded(Script { differences: Differences::Stale(1), ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(9);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!((primary.asked(), secondary.brought()), ((1, 2), (0, 2)));
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_behind".to_owned()]));
+    primary.script().change(10);
+    secondary.wait_for_serial(10).await;
+    assert_eq!(primary.asked(), (1, 3), "spared the question");
+    drop(secondary);
+
+    // Differences to a version between.
+    let (primary, secondary) = loaded(Script { differences: Differences::Stale(5), ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(9);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!((primary.asked(), secondary.brought()), ((1, 2), (0, 2)));
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_behind".to_owned()]));
+    assert!(!format!("{:?}", secondary.changes.lock().unwrap()).contains("current, load"), "never taken for current");
+}
+
+/// Where even the whole zone is older than announced, operators see both serials.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_serial_that_was_announced_stays_in_sight() {
     let (primary, secondary) = loaded(Script::new(1)).await;
     primary.script().announced = Some(9);
-    eventually("questions", || primary.script().asked >= 3).await;
-    assert_eq!((secondary.serial(), primary.script().transfers), (Some(1), 1));
-    assert_eq!(secondary.failures(), BTreeSet::new());
+    eventually("transfers", || primary.script().transfers >= 4).await;
+    assert_eq!((secondary.serial(), primary.script().asked), (Some(1), 1));
+    let announced = || {
+        let labels = ["z.example.", &primary.address.to_string()];
+        let metric = secondary.metrics.zone_primary_serial.with_label_values(&labels).get();
+        (metric, secondary.source.status().primaries[0].announced.unwrap().0)
+    };
+    for _ in 0..100 {
+        assert_eq!(announced(), (9, 9));
+        tokio::time::sleep(MILLISECOND).await;
+    }
     assert_eq!(secondary.changes.lock().unwrap().iter().filter(|change| **change == "load").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_that_expires_while_differences_are_asked_for_is_not_called_current() {
+    let (primary, secondary) = loaded(Script { differences: Differences::Slow, ..Script::new(1) }).await;
+    {
+        let mut script = primary.script();
+        (script.announced, script.transfer) = (Some(9), Transfer::Rcode(2));
+    }
+    eventually("the question", || primary.script().asked == 1).await;
+    publish(&secondary.publisher, State::Expired, secondary.zone());
+    secondary.changes.lock().unwrap().clear();
+    secondary.wait_for_failure("axfr servfail").await;
+    assert!(secondary.changes.lock().unwrap().is_empty());
+    primary.script().transfer = Transfer::Good;
+    eventually("the zone", || *secondary.changes.lock().unwrap() == ["load"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
