@@ -4,12 +4,13 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo test lint fuzz clean
+.PHONY: help build demo test bench lint fuzz clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
+	@echo "make bench   figures beside real servers, ten minutes (OPTIONS=--help shows what can be chosen)"
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
@@ -23,9 +24,17 @@ test:
 	scripts/install-peers
 	scripts/run-tests
 
+bench: build
+	scripts/install-peers
+	$(CARGO) build --release --locked --manifest-path bench/Cargo.toml
+	PATH="$$PATH:/usr/sbin:/sbin" $(or $(CARGO_TARGET_DIR),bench/target)/release/aggregator-bench \
+		--program $(or $(CARGO_TARGET_DIR),target)/release/aggregator $(OPTIONS)
+
 lint:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) fmt --check --manifest-path bench/Cargo.toml
+	$(CARGO) clippy --all-targets --locked --manifest-path bench/Cargo.toml -- -D warnings
 
 fuzz:
 	scripts/run-fuzz $(or $(SECONDS),60)

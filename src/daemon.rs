@@ -6,6 +6,7 @@
 //!
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
 
+mod changes;
 mod diff;
 mod listeners;
 mod outward;
@@ -29,6 +30,7 @@ use crate::serve::udp::DRAIN;
 use crate::source::{Wake, WakeKind};
 use crate::state::{Restored, StateError, Store};
 use crate::transfer::{self, Source};
+use changes::ReloadChanges;
 use listeners::Listeners;
 use restore::{open_store, restore_zones};
 use status::{About, CatalogReport, Report, StateReport};
@@ -264,11 +266,10 @@ impl Daemon {
     async fn reload(&mut self) -> Reply {
         let result = self.try_reload().await;
         let label = if result.is_ok() { "ok" } else { "failed" };
-        self.metrics.reloads.with_label_values(&[label]).inc();
-        match result {
+        let reply = match result {
             Ok(changes) => {
                 self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
-                let text = describe_changes(&changes);
+                let text = changes.describe();
                 tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
                 Reply { ok: true, text, data: serde_json::json!(changes) }
             }
@@ -278,7 +279,10 @@ impl Daemon {
                 }
                 Reply::failure(text)
             }
-        }
+        };
+        // Last, so that whoever sees the number finds its reason in the log.
+        self.metrics.reloads.with_label_values(&[label]).inc();
+        reply
     }
 
     /// The steps of a reload; whatever fails before the publication has changed nothing.
@@ -303,16 +307,8 @@ impl Daemon {
         }
         let restored = restore_zones(self.store.as_deref(), &config, &self.publisher.load());
         let plan = publish_plan(&self.keeper, &config, restored).await.ok_or("the keeper has ended")?;
-        let mut changes = ReloadChanges { plan, ..ReloadChanges::default() };
-        let (before, after) = (listen_addresses(&self.config), listen_addresses(&config));
-        changes.listeners_added = missing_from(&before, &after);
-        changes.listeners_removed = missing_from(&after, &before);
+        let mut changes = ReloadChanges::between(&self.config, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
-        let audit_changed = config.audit != self.config.audit;
-        changes.audit = audit_changed.then(|| config.audit.clone().unwrap_or_else(|| "never".to_owned()));
-        changes.log_level = (config.log.level != self.config.log.level).then(|| config.log.level.clone());
-        changes.certificate_read = config.listen.tls.is_some();
-        changes.log_format = config.log.format != self.config.log.format;
         changes.primaries_changed = {
             let sources = self.lock_sources();
             let changed = |plan: &&transfer::ZonePlan| sources.get(&plan.zone).is_some_and(|old| old.plan() != *plan);
@@ -368,13 +364,13 @@ impl Daemon {
             Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
             Err(_) => HashMap::new(),
         };
-        let folder = self.config.state.as_ref().map(|folder| folder.display().to_string());
+        let store = self.store.as_ref().map(|store| store.status());
         let catalog = self.config.catalog.as_ref();
         let about = About {
             uptime: self.started.elapsed(),
             config: self.config.path.display().to_string(),
             next_audit: self.schedule.next(),
-            state: StateReport { folder, used: self.store.is_some() },
+            state: StateReport::new(self.config.state.as_deref(), store),
             catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
         };
         async move {
@@ -518,7 +514,11 @@ fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
         let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
         let all = primaries.chain(plan.notify_from.iter().copied());
-        Access { rules: all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None }).collect() }
+        let by_address = all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None });
+        // Who signs with a primary's key speaks for it, from wherever.
+        let keys = plan.primaries.iter().filter_map(|primary| primary.key.as_ref());
+        let by_key = keys.map(|key| Rule { prefix: None, key: Some(key.name.clone()) });
+        Access { rules: by_address.chain(by_key).collect() }
     };
     config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }
@@ -586,63 +586,4 @@ async fn start_schedule(config: &Config, sources: &Sources) -> Result<Schedule, 
 /// A number from 0 to 1 that is always the same for a server and a zone.
 fn part_of(server: &Name, zone: &Name) -> f64 {
     f64::from(server.stable_hash().rotate_left(16) ^ zone.stable_hash()) / f64::from(u32::MAX)
-}
-
-/// What a reload changed.
-#[derive(Default, serde::Serialize)]
-struct ReloadChanges {
-    #[serde(flatten)]
-    plan: PlanChanges,
-    primaries_changed: Vec<Name>,
-    listeners_added: Vec<SocketAddr>,
-    listeners_removed: Vec<SocketAddr>,
-    /// The new control socket.
-    control: Option<PathBuf>,
-    /// The new schedule of audits, "never" for none.
-    audit: Option<String>,
-    /// The new log level.
-    log_level: Option<String>,
-    /// Certificates are read at every reload.
-    certificate_read: bool,
-    /// Whether the log's format changed, which only a new start can obey.
-    log_format: bool,
-}
-
-/// All addresses that a configuration listens on, for whatever.
-fn listen_addresses(config: &Config) -> Vec<SocketAddr> {
-    let tls = config.listen.tls.iter().flat_map(|tls| &tls.listen);
-    config.listen.dns.iter().chain(tls).chain(&config.metrics.listen).copied().collect()
-}
-
-/// The addresses of the second list that the first does not have.
-fn missing_from(list: &[SocketAddr], addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    addresses.iter().copied().filter(|address| !list.contains(address)).collect()
-}
-
-/// The changes in words, one fact a line.
-fn describe_changes(changes: &ReloadChanges) -> String {
-    let lists = [
-        ("added", names(&changes.plan.added)),
-        ("removed", names(&changes.plan.removed)),
-        ("rebuilt", names(&changes.plan.rebuilt)),
-        ("transfers changed", names(&changes.primaries_changed)),
-        ("listening on", names(&changes.listeners_added)),
-        ("no longer listening on", names(&changes.listeners_removed)),
-        ("control socket is now", changes.control.iter().map(|path| path.display().to_string()).collect()),
-        ("audits are now", changes.audit.clone().unwrap_or_default()),
-        ("the log level is now", changes.log_level.clone().unwrap_or_default()),
-        ("the certificate has been read again", if changes.certificate_read { " ".into() } else { "".into() }),
-        ("the log keeps its format until the next start", if changes.log_format { " ".into() } else { "".into() }),
-    ];
-    let mut lines = String::new();
-    for (what, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
-        lines.push_str(format!("{what} {list}").trim_end());
-        lines.push('\n');
-    }
-    if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
-}
-
-/// Items in a row.
-fn names<T: ToString>(items: &[T]) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -328,7 +328,8 @@ impl Keeper {
                 }
                 None => {
                     let mut region = Region::new(plan);
-                    region.set_last_serial(self.last_seen(&origin));
+                    let (last, drift) = self.last_seen(&origin);
+                    region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
                     self.merge_region(&mut new, None);
@@ -363,13 +364,13 @@ impl Keeper {
         source
     }
 
-    /// The newest serial of a region that clients have seen, and the drift that it may have again.
+    /// The newest serial of a region that clients have seen, and its drift if it may come again.
     ///
     /// The members' versions on disk are those that it was made of. While the program ran without the region, a member with
-    /// the same serial may have got other contents, so the drift is not taken up.
-    fn last_seen(&self, region: &Name) -> Option<(Serial, u32)> {
-        let (serial, drift) = self.seen_serials.get(region).copied()?;
-        Some((serial, if self.generation == 0 { drift } else { 0 }))
+    /// the same serial may have got other contents.
+    fn last_seen(&self, region: &Name) -> (Option<Serial>, Option<u32>) {
+        let seen = self.seen_serials.get(region).copied();
+        seen.map_or((None, None), |(serial, drift)| (Some(serial), (self.generation == 0).then_some(drift)))
     }
 
     /// The catalog of everything that is kept.

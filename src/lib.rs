@@ -28,7 +28,7 @@
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
 //! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
 //! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures. No sockets.
-//! [`notify`] announces to secondaries what has been published.
+//! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. They meet only in messages.

@@ -25,7 +25,7 @@ use crate::rr::{self, RRset, rtype};
 use crate::serial::{self, Serial};
 use crate::zone::{self, Editor, RRsets, Soa, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The zones of the members in the plan's order; `None` for one that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];
@@ -110,8 +110,10 @@ pub struct Region {
     pub drift: u32,
     /// The newest serial so far, also while no version exists.
     last: Option<Serial>,
-    /// The drift of the serial that clients saw before this region went or the program ended.
-    last_drift: u32,
+    /// The drift of the serial that clients saw before the program ended, when that serial may be had again.
+    last_drift: Option<u32>,
+    /// The members' versions that the present version was made of, or the last one while there is none.
+    made_of: Vec<Option<Weak<Zone>>>,
     /// Whether clients see the versions that are made.
     seen: bool,
     /// The members' serials in the present version.
@@ -152,7 +154,8 @@ impl Region {
             zone: None,
             drift: 0,
             last: None,
-            last_drift: 0,
+            last_drift: None,
+            made_of: Vec::new(),
             seen: true,
             member_serials: Vec::new(),
             half_way: false,
@@ -168,12 +171,19 @@ impl Region {
     pub fn set_plan(&mut self, plan: RegionPlan) {
         debug_assert_eq!(plan.origin, self.plan.origin);
         self.plan = plan;
+        self.made_of.clear();
     }
 
-    /// Goes on from a serial that clients have seen and its drift; none for a region that was never served.
-    pub fn set_last_serial(&mut self, last: Option<(Serial, u32)>) {
-        (self.drift, self.seen) = (0, false);
-        (self.last, self.last_drift) = last.map_or((None, 0), |(serial, drift)| (Some(serial), drift));
+    /// Goes on from a serial that clients have seen; none for a region that was never served. With its drift the same
+    /// serial may come again, where the same members' versions make up the region.
+    pub fn set_last_serial(&mut self, last: Option<Serial>, drift: Option<u32>) {
+        self.last_drift = drift;
+        self.set_unseen(last);
+    }
+
+    /// Tells that clients have not seen the present version, but one with this serial, if any.
+    pub fn set_unseen(&mut self, last: Option<Serial>) {
+        (self.last, self.seen) = (last, false);
     }
 
     /// Whether the serial is half way to the members' sum; [`Region::go_on`] takes it there.
@@ -186,9 +196,10 @@ impl Region {
         self.half_way = false;
     }
 
-    /// Tells that clients see the present version.
+    /// Tells that clients see the present version, behind which no later one may fall.
     pub fn set_seen(&mut self) {
         self.seen = true;
+        self.last = self.zone.as_ref().map(|zone| zone.soa.serial).or(self.last);
     }
 
     /// Merges all names; shares what did not change with the present version.
@@ -224,6 +235,8 @@ impl Region {
             self.forget_aliases();
             return Outcome::Empty;
         }
+        let made_of = members.iter().map(|member| member.as_ref().map(Arc::downgrade)).collect();
+        let same_members = is_same(&std::mem::replace(&mut self.made_of, made_of), &self.made_of);
         let mut reported = Vec::new();
         for (index, name) in changed {
             match name.replace_suffix(&self.plan.members[index], &self.plan.origin) {
@@ -261,6 +274,11 @@ impl Region {
             return Outcome::Same;
         }
         let member_serials: Vec<_> = members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
+        if touched.is_empty() && present == Some(sum) {
+            // `serial_offset` or the members have made up for the drift: what is published is right as it is.
+            (self.drift, self.half_way, self.member_serials) = (0, false, member_serials);
+            return Outcome::Same;
+        }
         let long = base.is_some() && self.seen && serial::is_long_way(&self.member_serials, &member_serials);
         let (serial, drift) = match self.last {
             Some(last) if long || self.half_way => {
@@ -270,9 +288,12 @@ impl Region {
                 (serial, serial.0.wrapping_sub(sum.0))
             }
             // Away for a while, or in another run of the program, and back with the same members' versions: the same
-            // serial, as on replicas that stayed.
-            Some(last) if last == sum.advance(self.last_drift) && (base.is_none() || !self.seen) => {
-                (last, self.last_drift)
+            // serial, as on replicas that stayed. Serials alone would not do: a member may have kept its own and changed.
+            Some(last) if base.is_none() && self.seen && same_members && last == sum.advance(self.drift) => {
+                (last, self.drift)
+            }
+            Some(last) if !self.seen && self.last_drift.is_some_and(|drift| last == sum.advance(drift)) => {
+                (last, last.0.wrapping_sub(sum.0))
             }
             last => serial::region_serial(sum, last),
         };
@@ -576,6 +597,16 @@ impl Region {
         }
         chosen
     }
+}
+
+/// Whether two lists name the same versions of the same members.
+fn is_same(some: &[Option<Weak<Zone>>], others: &[Option<Weak<Zone>>]) -> bool {
+    some.len() == others.len()
+        && some.iter().zip(others).all(|pair| match pair {
+            // A version that is kept in mind here keeps its place in memory to itself.
+            (Some(one), Some(other)) => one.ptr_eq(other),
+            (one, other) => one.is_none() && other.is_none(),
+        })
 }
 
 /// The names of a zone's NS set that lie within the zone and have no address in it.

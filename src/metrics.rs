@@ -184,6 +184,8 @@ pub struct Metrics {
     pub region_ns_fallback: IntGaugeVec,
     pub publish_duration: Histogram,
     pub publishes: IntCounter,
+    pub state_errors: IntCounterVec,
+    pub state_healthy: IntGauge,
     pub reloads: IntCounterVec,
     pub config_loaded: IntGauge,
 }
@@ -344,6 +346,15 @@ impl Metrics {
             ),
             publish_duration: make.add(Histogram::with_opts(publications.buckets(seconds))),
             publishes: make.add(IntCounter::new("publishes_total", "Versions of the whole data published.")),
+            state_errors: make.counters(
+                "state_errors_total",
+                "What went wrong with the state on disk, by operation.",
+                &["operation"],
+            ),
+            state_healthy: make.add(IntGauge::new(
+                "state_healthy",
+                "1 while everything that should be on disk is there or on its way, 0 while the disk refuses something.",
+            )),
             reloads: make.counters("reloads_total", "Configuration reloads by result.", &["result"]),
             config_loaded: make.add(IntGauge::new(
                 "config_loaded_timestamp_seconds",

@@ -362,6 +362,18 @@ pub fn skip(message: &[u8], start: usize) -> Option<usize> {
     }
 }
 
+/// The position after an uncompressed name at the start of bytes that is whole and not too long.
+pub fn plain_end(bytes: &[u8]) -> Option<usize> {
+    let mut position = 0;
+    loop {
+        match *bytes.get(position)? {
+            0 => return (position < MAX_NAME_BYTES).then_some(position + 1),
+            length @ 1..=63 => position += 1 + usize::from(length),
+            _ => return None,
+        }
+    }
+}
+
 /// The octet at which `suffix` begins in `name`, when it is a suffix by whole labels. Both lowercase.
 pub fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     let cut = name.len().checked_sub(suffix.len())?;

@@ -1,6 +1,6 @@
 //! NOTIFY to secondaries (RFC 1996): each zone that has changed is announced to those who transfer it.
 //!
-//! One task watches the publications, and [`table`] says what is to be told to whom. Messages leave from one UDP socket
+//! One task watches the publications, and `table` says what is to be told to whom. Messages leave from one UDP socket
 //! for each source address, and replies come in there; who does not reply is asked again a few times, at doubling
 //! intervals, and then left to its own refresh timer. A NOTIFY is a hint: nothing depends on its arrival.
 //!

@@ -414,6 +414,26 @@ impl RRset {
         (!rdatas.is_empty()).then(|| RRset { rtype, ttl, count: rdatas.len() as u32, wire: wire.into() })
     }
 
+    /// Reads the first set of records in answer form, and what follows it. `None` when that is not what [`RRset::build`]
+    /// would have written.
+    pub fn read_wire(bytes: &[u8]) -> Option<(RRset, &[u8])> {
+        let rtype = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
+        let ttl = u32::from_be_bytes(*bytes.get(6..)?.first_chunk()?);
+        let (mut end, mut count, mut before) = (0, 0, None);
+        while bytes.len() > end + 4 && bytes[end + 2..end + 4] == bytes[2..4] {
+            let (_, class, record_ttl, start, length) = read_fixed(bytes, end + 2)?;
+            let rdata = &bytes[start..start + length];
+            let sound = bytes[end..end + 2] == OWNER_AT_QUESTION && class == CLASS_IN && record_ttl == ttl;
+            let risen = before.is_none_or(|before| compare(rtype, before, rdata) == Ordering::Less);
+            if !sound || !risen || !check_plain(rtype, rdata) {
+                return None;
+            }
+            (end, count, before) = (start + length, count + 1, Some(rdata));
+        }
+        let fit = count > 0 && is_data_type(rtype) && ttl <= i32::MAX as u32;
+        fit.then(|| (RRset { rtype, ttl, count, wire: bytes[..end].into() }, &bytes[end..]))
+    }
+
     /// The records as they stand in an answer to a question for their owner name.
     pub fn wire(&self) -> &[u8] {
         &self.wire

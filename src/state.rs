@@ -1,44 +1,374 @@
-//! stub
+//! State on disk: what was served last is served again after a restart, though every primary be away.
+//!
+//! ```text
+//! FOLDER/lock                     one process at a time
+//! FOLDER/regions                  serial and drift that each region was last published with
+//! FOLDER/zones/ZONE/snapshot      one version of a source zone
+//! FOLDER/zones/ZONE/journal.N     the steps that led to snapshot N, and those that have followed
+//! FOLDER/zones/ZONE/*.broken      what could not be read, kept for whoever wants to know why
+//! ```
+//!
+//! [`Store::load`] reads, before anything is served. After that the keeper hands over each version before it publishes
+//! it, waits a moment at [`Store::flush`], and goes on whatever the answer: one thread writes, another builds snapshots
+//! and waits for the medium ([`writer`], [`builder`]). Regions are not kept, they are merged anew.
+//!
+//! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
+//! the system costs about the last second. What is read was once current. No error of the disk ends or delays
+//! anything but what is written here; it is told once when it begins and once when it ends.
+//!
+//! Cost: O(change) for each version; once in a while, in the background, O(zone). Loading is O(zone).
+
+mod builder;
+pub mod disk;
+pub mod frame;
+mod inbox;
+mod ledger;
+mod regions;
+pub mod replay;
+pub mod snapshot;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::zone::{Delta, Zone};
+use builder::temporary_path;
+use disk::Disk;
+use inbox::{Found, Inbox};
+use ledger::journal_path;
+use regions::RegionFile;
+use replay::{Fault, Replayed};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
-pub struct Store;
+use writer::Writer;
+
+/// How often the time of a zone's last confirmation is written, at most: an expiry is never later for it.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long the end waits for a disk that does not answer.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// The writer and the builder.
+const THREADS: usize = 2;
+/// How often a zone is read whose files are being replaced.
+const READINGS: usize = 3;
+
+/// Why the folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("cannot create the state folder {}: {error}; create it, owned by the user that runs this program", .path.display())]
+    Create { path: PathBuf, error: io::Error },
+    #[error("cannot lock {}: {error}; the folder must be writable for the user that runs this program", .path.display())]
+    Lock { path: PathBuf, error: io::Error },
+    #[error("the state folder {} is in use by another process ({holder}); stop it, or give this one a folder of its own", .path.display())]
+    InUse { path: PathBuf, holder: String },
+    #[error("cannot start a thread for the state on disk: {0}")]
+    Thread(io::Error),
+}
+
+/// What a region was last published with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionState {
+    /// How far its serial was above the sum of its members' serials.
     pub drift: u32,
     pub last: Serial,
 }
+
+/// A zone as it was served last.
+#[derive(Debug)]
 pub struct Restored {
     pub zone: Arc<Zone>,
+    /// When a primary last confirmed it; never later than now.
     pub refreshed: SystemTime,
+    /// The steps that led to it, oldest first.
     pub history: Vec<Arc<Delta>>,
 }
+
+/// What operators see.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct StateStatus {
+    pub folder: PathBuf,
+    /// Whether everything is written that should be, or on its way.
+    pub healthy: bool,
+    /// What the disk refuses.
+    pub error: Option<String>,
+    /// Bytes of all files of zones.
+    pub bytes: u64,
+    pub last_written: Option<SystemTime>,
+}
+
+/// What threads share.
+struct Shared {
+    disk: Disk,
+    inbox: Inbox,
+    metrics: Arc<Metrics>,
+    status: Mutex<StateStatus>,
+}
+
+impl Shared {
+    /// The status; what it holds is valid between any two statements.
+    fn status(&self) -> MutexGuard<'_, StateStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a failure.
+    fn count(&self, operation: &str) {
+        self.metrics.state_errors.with_label_values(&[operation]).inc();
+    }
+
+    /// Sets what is wrong; nothing, if nothing is.
+    fn set_health(&self, error: Option<String>) {
+        self.metrics.state_healthy.set(i64::from(error.is_none()));
+        let mut status = self.status();
+        status.healthy = error.is_none();
+        status.error = error;
+    }
+}
+
+//--- Store ---
+
+/// The state on disk. Dropping it writes what waits.
+pub struct Store {
+    shared: Arc<Shared>,
+    regions: HashMap<Name, RegionState>,
+    /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
+    times: Mutex<HashMap<Name, SystemTime>>,
+}
+
+/// Opens a folder for this process alone.
+pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
+    let disk = Disk::open(folder)?;
+    let status =
+        StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
+    let shared = Arc::new(Shared { disk, inbox: Inbox::default(), metrics, status: Mutex::new(status) });
+    shared.set_health(None);
+    let (regions, file) = read_regions(&shared);
+    let (jobs, waiting) = mpsc::channel();
+    let writer = Writer::new(shared.clone(), jobs, file);
+    start("state-writer", &shared, move || writer.run())?;
+    let builder = shared.clone();
+    start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
+    Ok(Store { shared, regions, times: Mutex::default() })
+}
+
+/// Starts a thread. Should it end by a defect, nobody waits for it.
+fn start(name: &str, shared: &Arc<Shared>, work: impl FnOnce() + Send + 'static) -> Result<(), StateError> {
+    let guard = EndGuard(shared.clone());
+    let run = move || {
+        let _guard = guard;
+        work();
+    };
+    std::thread::Builder::new().name(name.into()).spawn(run).map(|_| ()).map_err(StateError::Thread)
+}
+
+/// Ends the taking of work with the thread that does it.
+struct EndGuard(Arc<Shared>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let text = "a defect has ended the thread that writes; restart to have state on disk again";
+            tracing::error!("{text}");
+            self.0.count("thread");
+            self.0.set_health(Some(text.into()));
+        }
+        self.0.inbox.end();
+    }
+}
+
 impl Store {
+    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told, counted, and the
+    /// files are kept aside. May be called for many zones at once.
+    pub fn load(&self, zone: &Name) -> Option<Restored> {
+        let is_first = !self.times().contains_key(zone);
+        // A zone that has been read in this process may be being written.
+        if !is_first {
+            self.flush(CLOSING);
+        }
+        let folder = self.shared.disk.zone_folder(zone);
+        let mut replayed = self.read(zone, &folder, is_first)?;
+        for _ in 1..READINGS {
+            if is_first || replayed.fault.is_none() {
+                break;
+            }
+            replayed = self.read(zone, &folder, is_first)?;
+        }
+        let version = Arc::new(replayed.zone);
+        let refreshed = replayed.refreshed.min(SystemTime::now());
+        let is_rewritten = replayed.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Torn(_)));
+        self.times().insert(zone.clone(), refreshed);
+        if is_first {
+            let found = Found { ledger: replayed.ledger, version: Arc::downgrade(&version), refreshed };
+            self.shared.inbox.found(zone, found);
+            if is_rewritten {
+                self.shared.inbox.replace(zone, version.clone(), refreshed);
+            }
+        }
+        Some(Restored { zone: version, refreshed, history: replayed.history })
+    }
+
+    /// Reads a zone's files, and sets them in order if nobody writes them.
+    fn read(&self, zone: &Name, folder: &Path, is_first: bool) -> Option<Replayed> {
+        let path = folder.join("snapshot");
+        let refuse = |path: &Path, error: &dyn std::fmt::Display| {
+            self.shared.count("load");
+            tracing::error!(%zone, "{} cannot be used: {error}", path.display());
+        };
+        let snapshot = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                refuse(&path, &error);
+                return None;
+            }
+        };
+        let journal = journal_path(folder, snapshot::generation(&snapshot).unwrap_or_default());
+        let bytes = match std::fs::read(&journal) {
+            Ok(bytes) => Some(bytes),
+            // That is told below.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                refuse(&journal, &error);
+                None
+            }
+        };
+        match replay::replay(zone, &snapshot, bytes.as_deref()) {
+            Ok(mut replayed) => {
+                if let Some(fault) = &replayed.fault {
+                    self.shared.count(fault.label());
+                    tracing::warn!(%zone, serial = %replayed.zone.soa.serial, "{}: {fault}", folder.display());
+                }
+                if is_first {
+                    self.put_in_order(folder, &mut replayed);
+                }
+                Some(replayed)
+            }
+            Err(error) => {
+                refuse(&path, &error);
+                if is_first {
+                    set_aside(&self.shared.disk, &path);
+                    set_aside(&self.shared.disk, &journal);
+                }
+                None
+            }
+        }
+    }
+
+    /// Cuts a torn journal, keeps one aside that does not fit, and removes what a killed process left.
+    fn put_in_order(&self, folder: &Path, replayed: &mut Replayed) {
+        let journal = journal_path(folder, replayed.ledger.generation);
+        match &replayed.fault {
+            Some(Fault::Torn(_)) => {
+                if let Err(error) = self.shared.disk.truncate(&journal, replayed.ledger.end) {
+                    self.shared.count("load");
+                    tracing::error!("{} cannot be cut: {error}", journal.display());
+                    replayed.ledger.tip = None;
+                }
+            }
+            Some(Fault::Missing) | None => {}
+            Some(_) => set_aside(&self.shared.disk, &journal),
+        }
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_stale = name.starts_with("journal.") && name != "journal.broken" && path != journal;
+            if is_stale || path == temporary_path(folder) {
+                // What cannot be removed does no harm but takes room.
+                let _ = self.shared.disk.remove(&path);
+            }
+        }
+    }
+
+    /// What regions were last published with, before this process.
     pub fn regions(&self) -> HashMap<Name, RegionState> {
-        HashMap::new()
+        self.regions.clone()
     }
-    pub fn append(&self, _: &Name, _: Arc<Delta>, _: Arc<Zone>, _: SystemTime) {}
-    pub fn replace(&self, _: &Name, _: Arc<Zone>, _: SystemTime) {}
-    pub fn refreshed(&self, _: &Name, _: SystemTime) {}
-    pub fn save_regions(&self, _: HashMap<Name, RegionState>) {}
-    pub fn flush(&self, _: Duration) -> bool {
-        true
+
+    /// Takes a version and the step that led to it from the version before.
+    pub fn append(&self, zone: &Name, delta: Arc<Delta>, new: Arc<Zone>, refreshed: SystemTime) {
+        self.times().insert(zone.clone(), refreshed);
+        self.shared.inbox.append(zone, delta, new, refreshed);
+    }
+
+    /// Takes a version to which no step leads.
+    pub fn replace(&self, zone: &Name, new: Arc<Zone>, refreshed: SystemTime) {
+        self.times().insert(zone.clone(), refreshed);
+        self.shared.inbox.replace(zone, new, refreshed);
+    }
+
+    /// Takes the time of a confirmation; it is written at most once a minute.
+    pub fn refreshed(&self, zone: &Name, at: SystemTime) {
+        let mut times = self.times();
+        let Some(last) = times.get_mut(zone) else { return };
+        // A clock that was set back counts as well.
+        let passed = at.duration_since(*last).unwrap_or_else(|error| error.duration());
+        if passed >= REFRESH_INTERVAL {
+            *last = at;
+            drop(times);
+            self.shared.inbox.refreshed(zone, at);
+        }
+    }
+
+    /// Takes what all regions are published with.
+    pub fn save_regions(&self, regions: HashMap<Name, RegionState>) {
+        self.shared.inbox.regions(regions);
+    }
+
+    /// Waits until everything handed over before would survive the end of the process. False when the disk refuses some of
+    /// it, or takes longer than the patience.
+    pub fn flush(&self, patience: Duration) -> bool {
+        self.shared.inbox.flush(patience)
+    }
+
+    /// What operators see.
+    pub fn status(&self) -> StateStatus {
+        self.shared.status().clone()
+    }
+
+    /// The times of confirmations; valid between any two statements.
+    fn times(&self) -> MutexGuard<'_, HashMap<Name, SystemTime>> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    #[error("locked")]
-    Locked { folder: std::path::PathBuf },
-    #[error("x")]
-    Io,
-}
-pub fn open(_: &std::path::Path, _: Arc<crate::metrics::Metrics>) -> Result<Store, StateError> {
-    Ok(Store)
-}
-impl Store {
-    pub fn load(&self, _: &Name) -> Option<Restored> {
-        None
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.shared.inbox.close();
+        if self.shared.inbox.wait_for_end(THREADS, CLOSING) {
+            self.shared.disk.unlock();
+        } else {
+            tracing::warn!("the disk does not answer; the last changes may not be on it");
+        }
     }
+}
+
+/// Reads the regions' file. One that cannot be read is told, counted, kept aside and written anew.
+fn read_regions(shared: &Shared) -> (HashMap<Name, RegionState>, RegionFile) {
+    let path = RegionFile::path(&shared.disk);
+    let problem = match std::fs::read(&path) {
+        Ok(bytes) => match regions::read(&bytes) {
+            Some((found, end)) => return (found.clone(), RegionFile::new(found, end)),
+            None => {
+                set_aside(&shared.disk, &path);
+                "it is damaged".to_owned()
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
+        Err(error) => error.to_string(),
+    };
+    shared.count("load");
+    tracing::error!("{} cannot be used, serials of regions may fall: {problem}", path.display());
+    Default::default()
+}
+
+/// Keeps a file for whoever wants to know what was wrong with it.
+fn set_aside(disk: &Disk, path: &Path) {
+    let broken = path.with_extension("broken");
+    // If this fails the file is replaced by the next one.
+    let _ = disk.rename(path, &broken);
 }

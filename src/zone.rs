@@ -14,6 +14,7 @@
 
 mod delta;
 mod history;
+mod image;
 #[cfg(test)]
 mod laws;
 mod loader;
@@ -23,6 +24,7 @@ pub mod tests;
 
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use history::{History, HistoryLimits};
+pub use image::ImageError;
 pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use patch::{Patched, Patcher};
 

@@ -296,6 +296,19 @@ fn addresses_that_exclude_one_another_are_found() {
 }
 
 #[test]
+fn a_state_folder_that_cannot_be_is_a_note() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    let text = fs::read_to_string(fixture.config()).unwrap();
+    for (folder, noted) in [("\"state/of/zones\"", false), ("\"c.toml/state\"", true)] {
+        fixture.write(&text.replace("folder = false", &format!("folder = {folder}")));
+        let (code, output, problem) = fixture.run(&["check"]);
+        assert_eq!((code, problem.as_str()), (0, ""));
+        assert_eq!(output.contains("note: the state folder "), noted, "{output}");
+        assert!(!fixture.0.path().join("state").exists(), "a check makes no folder");
+    }
+}
+
+#[test]
 fn run_refuses_a_broken_file() {
     let fixture = Fixture::new("127.0.0.1:0", "[]");
     fixture.write("[zones]\n");

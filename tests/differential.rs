@@ -27,8 +27,6 @@ mod model;
 mod mutations;
 #[path = "differential/questions.rs"]
 mod questions;
-#[path = "differential/random.rs"]
-mod random;
 #[path = "differential/tally.rs"]
 mod tally;
 
@@ -36,10 +34,9 @@ use compare::{Side, find_faults};
 use engine::Engine;
 use explained::{Case, Opinion};
 use generate::{Zone, generate_group};
-use harness::{Aggregator, Client, Folder, Knotd, Message, Nsd, ZoneText, wait_until, write_zone};
+use harness::{Aggregator, Client, Folder, Knotd, Message, Nsd, Random, ZoneText, wait_until, write_zone};
 use model::World;
 use questions::{Question, ask_about};
-use random::Random;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tally::Tally;

@@ -10,7 +10,7 @@
 
 use crate::memory::Memory;
 use crate::options::Options;
-use crate::scene::{REGION, Scene};
+use crate::scene::{REGION, SERVERS, Scene};
 use crate::table::{Figures, Table, mebibytes, thousands};
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ struct Times {
     names: usize,
     /// Ours, and the pipeline's.
     figures: [Figures; 2],
+    /// Rounds in which our daemon transferred a difference.
+    incremental: usize,
 }
 
 /// Measures all numbers of names on one scene and adds rows to the tables of times and of memory.
@@ -33,7 +35,7 @@ pub fn measure(scene: &mut Scene, options: &Options, times: &mut Table, memory: 
     let mut counts: Vec<usize> = options.names.iter().map(|names| *names.min(&all)).collect();
     counts.dedup();
     let mut results: Vec<Times> =
-        counts.into_iter().map(|names| Times { names, figures: Default::default() }).collect();
+        counts.into_iter().map(|names| Times { names, figures: Default::default(), incremental: 0 }).collect();
     let mut first = 0;
     for round in 0..options.rounds {
         for times in &mut results {
@@ -51,9 +53,11 @@ pub fn measure(scene: &mut Scene, options: &Options, times: &mut Table, memory: 
             _ => "–".to_string(),
         };
         let names = thousands(result.names);
-        times.row(vec![thousands(records), names, ours.to_string(), pipeline.to_string(), ratio]);
+        let incremental = format!("{} of {}", result.incremental, options.rounds);
+        let figures = [ours.to_string(), incremental, pipeline.to_string(), ratio];
+        times.row([thousands(records), names].into_iter().chain(figures).collect());
     }
-    for (index, program) in ["aggregator", "BIND"].into_iter().enumerate() {
+    for (index, program) in SERVERS.into_iter().enumerate() {
         let numbers = [loaded[index].resident, loaded[index].highest, changed[index].resident, changed[index].highest];
         let cells = [thousands(records), program.to_string()].into_iter().chain(numbers.map(mebibytes));
         memory.row(cells.collect());
@@ -70,13 +74,19 @@ fn measure_round(scene: &mut Scene, times: &mut Times, first: usize, reverse: bo
     for server in if reverse { [1, 0] } else { [0, 1] } {
         scene.wait_quiet();
         if server == 0 {
+            let before = scene.daemon.incremental_transfers();
             let start = Instant::now();
             scene.probes[0].notify(&scene.datacenters[0].zone);
-            times.figures[0].push(scene.time_until_current(0, last, start));
+            let time = scene.time_until_current(0, last, start);
+            times.figures[0].push(time.expect("a change that is announced reaches the region"));
+            // The log line may come a moment after the answer.
+            scene.wait_quiet();
+            times.incremental += usize::from(scene.daemon.incremental_transfers() > before);
         } else if with_pipeline {
             let start = Instant::now();
             let mut script = scene.pipeline.spawn();
-            times.figures[1].push(scene.time_until_current(1, last, start));
+            let time = scene.time_until_current(1, last, start);
+            times.figures[1].push(time.expect("what the pipeline reloads is served"));
             let status = script.wait().expect("the script has been started");
             assert!(status.success(), "the pipeline ended with {status}");
         } else {
@@ -88,7 +98,7 @@ fn measure_round(scene: &mut Scene, times: &mut Times, first: usize, reverse: bo
 
 /// The table of times.
 pub fn times_table() -> Table {
-    Table::new(&["records", "names changed", "aggregator", "dig, sed, rndc, BIND", "ratio"])
+    Table::new(&["records", "names changed", "aggregator", "by IXFR", "dig, sed, rndc, BIND", "ratio"])
 }
 
 /// The table of memory.

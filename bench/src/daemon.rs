@@ -42,6 +42,12 @@ impl Daemon {
         self.process.as_ref().expect("the daemon runs but during a restart").id()
     }
 
+    /// How many transfers of zones have been taken over so far as differences, by its log.
+    pub fn incremental_transfers(&self) -> usize {
+        let log = self.process.as_ref().map(Process::log_text).unwrap_or_default();
+        log.lines().filter(|line| line.contains("zone transferred") && line.contains("kind=\"ixfr\"")).count()
+    }
+
     /// Starts the process with the configuration that is there.
     pub fn start_again(&mut self) {
         let mut command = Command::new(&self.program);

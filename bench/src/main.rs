@@ -33,6 +33,10 @@ const PROGRAMS: [&str; 6] = ["nsd", "named", "rndc", "rndc-confgen", "dig", "sed
 
 /// Reads the options, measures, prints.
 fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--help") {
+        println!("{}", options::USAGE);
+        return ExitCode::SUCCESS;
+    }
     let options = match Options::read(std::env::args().skip(1)).and_then(find_programs) {
         Ok(options) => options,
         Err(text) => {

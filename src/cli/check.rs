@@ -1,6 +1,6 @@
 //! `aggregator check`: would the server start with this file?
 //!
-//! The file is loaded, certificates are read, and every address is bound for a moment, all at once, so that addresses
+//! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that addresses
 //! which exclude one another are found too. Where the control socket of the file answers, the server that runs with it
 //! may hold the addresses; those in use are then named in a note instead of refused.
 //!
@@ -15,8 +15,10 @@ use crate::serve::stream::StreamListener;
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
 use serde_json::json;
+use std::ffi::CString;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -67,6 +69,14 @@ fn examine(config: &Config) -> Findings {
     {
         findings.errors.push(format!("{}: {error}", config.path.display()));
     }
+    if let Some(folder) = &config.state
+        && !is_writable(folder)
+    {
+        let folder = folder.display();
+        findings.notes.push(format!(
+            "the state folder {folder} cannot be written by this user; the server would go on and lose its zones at a restart"
+        ));
+    }
     let running = control::is_answering(&config.control.socket);
     let mut held = Vec::new();
     for error in bind_all(config) {
@@ -98,6 +108,14 @@ fn examine(config: &Config) -> Findings {
         ));
     }
     findings
+}
+
+/// Whether a folder can be written, or made where it is not there yet.
+fn is_writable(folder: &Path) -> bool {
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or_else(|| ".".as_ref());
+    let Ok(path) = CString::new(there.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the pointer is that of a string that ends with NUL and lives until the call is over.
+    there.is_dir() && unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } == 0
 }
 
 /// Binds everything that the plan listens on, and lets go of it; one error for each address that cannot be bound.

@@ -13,10 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Opens the folder of what outlives the process. Another process that has it is a reason not to start; a disk that
 /// cannot be written is none: everything is served from memory then.
 pub fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<Store>>, RunError> {
-    let Some(folder) = &config.state else { return Ok(None) };
+    let Some(folder) = &config.state else {
+        // Nothing should be on disk, so nothing is missing there.
+        metrics.state_healthy.set(1);
+        return Ok(None);
+    };
     match state::open(folder, metrics.clone()) {
         Ok(store) => Ok(Some(Arc::new(store))),
-        Err(error @ StateError::Locked { .. }) => Err(RunError::State(error)),
+        Err(error @ StateError::InUse { .. }) => Err(RunError::State(error)),
         Err(error) => {
             tracing::error!(%error, "zones will not outlive this process");
             Ok(None)

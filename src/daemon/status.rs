@@ -6,10 +6,12 @@ use crate::keeper::{RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
+use crate::state::StateStatus;
 use crate::transfer::Status as SourceStatus;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Everything, for `--json`.
@@ -32,9 +34,46 @@ pub struct Report {
 #[derive(Serialize)]
 pub struct StateReport {
     /// None when it is switched off.
-    pub folder: Option<String>,
-    /// Whether it is in use; the log says why not.
-    pub used: bool,
+    pub folder: Option<PathBuf>,
+    /// Whether everything is written that should be.
+    pub healthy: bool,
+    pub error: Option<String>,
+    /// Bytes of all files of zones.
+    pub bytes: u64,
+    /// Unix time.
+    pub last_written: Option<i64>,
+}
+
+impl StateReport {
+    /// What is to be said of the folder that was asked for and of the store that came of it, if one did.
+    pub fn new(wanted: Option<&Path>, store: Option<StateStatus>) -> StateReport {
+        match (store, wanted) {
+            (Some(status), _) => StateReport {
+                folder: Some(status.folder),
+                healthy: status.healthy,
+                error: status.error,
+                bytes: status.bytes,
+                last_written: status.last_written.map(crate::metrics::unix_seconds),
+            },
+            (None, wanted) => StateReport {
+                folder: wanted.map(Path::to_path_buf),
+                healthy: wanted.is_none(),
+                error: wanted.map(|_| "not in use since the start; the log says why".to_owned()),
+                bytes: 0,
+                last_written: None,
+            },
+        }
+    }
+
+    /// One line.
+    fn describe(&self) -> String {
+        let Some(folder) = &self.folder else { return "state folder off: a restart begins without zones".to_owned() };
+        let folder = folder.display();
+        match &self.error {
+            Some(error) => format!("state folder {folder}: {error}; a restart would begin with older zones"),
+            None => format!("state folder {folder}, {}", format_size(self.bytes)),
+        }
+    }
 }
 
 /// A source zone from both sides.
@@ -130,9 +169,7 @@ impl Report {
         let mut text = String::new();
         let up = format_seconds(self.uptime_seconds);
         _ = writeln!(text, "aggregator {}, up {up}, configuration {}", self.version, self.config);
-        if let Some(folder) = self.state.folder.as_ref().filter(|_| !self.state.used) {
-            _ = writeln!(text, "state folder {folder} is not in use, nothing outlives the process; see the log");
-        }
+        _ = writeln!(text, "{}", self.state.describe());
         let mut rows =
             vec![["ZONE", "STATE", "SERIAL", "RECORDS", "REFRESHED", "EXPIRES", "REMARKS"].map(str::to_owned)];
         for RegionReport { kept: region, .. } in &self.regions {
@@ -340,6 +377,24 @@ mod tests {
     fn times_read_well() {
         let text = [5, 65, 3_700, 2_592_000].map(format_seconds);
         assert_eq!(text, ["5s", "1m05s", "1h01m", "30d00h"]);
+    }
+
+    #[test]
+    fn the_state_folder_is_told() {
+        let off = StateReport::new(None, None);
+        assert!(off.healthy && off.describe().starts_with("state folder off"));
+        let failed = StateReport::new(Some("/s".as_ref()), None);
+        assert!(!failed.healthy && failed.describe().starts_with("state folder /s: not in use"));
+        let status = |error: Option<&str>| StateStatus {
+            folder: "/s".into(),
+            healthy: error.is_none(),
+            error: error.map(str::to_owned),
+            bytes: 3 << 20,
+            last_written: None,
+        };
+        let told = |error| StateReport::new(Some("/other".as_ref()), Some(status(error))).describe();
+        assert_eq!(told(None), "state folder /s, 3MiB");
+        assert_eq!(told(Some("disk full")), "state folder /s: disk full; a restart would begin with older zones");
     }
 
     #[test]

@@ -191,8 +191,8 @@ impl Keeper {
                 }
                 // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
                 _ if !kept.was_served => {
-                    let last = self.seen_serials.get(name).map(|(serial, _)| (*serial, 0));
-                    kept.region.set_last_serial(last);
+                    let last = self.seen_serials.get(name).map(|(serial, _)| *serial);
+                    kept.region.set_unseen(last);
                 }
                 _ => {}
             }

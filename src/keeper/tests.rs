@@ -1,5 +1,7 @@
 //! The keeper's states, without sources or sockets.
 
+mod serials;
+
 use super::*;
 use crate::merge::tests::plan;
 use crate::merge::{OnExpire, RegionPlan};

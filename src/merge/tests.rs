@@ -272,13 +272,31 @@ fn the_serial_is_the_sum_and_always_rises() {
     region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (33, 23));
     region.merge_all(&[None, None]);
-    region.merge_all(&[member("w1.x.", 33, "a 30 A 192.0.2.9"), None]);
-    assert_eq!(serial(&region), (33, 0));
+    // Another version whose serial is by chance that of the region before.
+    let chance = member("w1.x.", 33, "a 30 A 192.0.2.9");
+    region.merge_all(&[chance.clone(), None]);
+    assert_eq!(serial(&region), (34, 1));
+    // The same version has the same serial again.
+    region.merge_all(&[None, None]);
+    region.merge_all(&[chance, None]);
+    assert_eq!(serial(&region), (34, 1));
     region.merge_all(&[member("w1.x.", 40, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (40, 0));
     // A member's serial moves without a change in content: replicas must agree, so the region's moves, too.
     region.merge_changed(&[member("w1.x.", 41, "a 30 A 192.0.2.9"), None], Vec::new());
     assert_eq!(serial(&region), (41, 0));
+}
+
+#[test]
+fn an_offset_as_large_as_the_drift_takes_its_place() {
+    let mut region = Region::new(plan(&["w1.x"]));
+    region.merge_all(&[member("w1.x.", 1000, "")]);
+    let members = [member("w1.x.", 10, "")];
+    region.merge_all(&members);
+    assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.drift), (1001, 991));
+    region.set_plan(RegionPlan { serial_offset: 991, ..region.plan.clone() });
+    assert_eq!(region.merge_all(&members), Outcome::Same);
+    assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.drift), (1001, 0));
 }
 
 /// A set of member zones, each missing or out of lines that collide often.

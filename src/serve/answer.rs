@@ -45,23 +45,25 @@ pub fn answer(
 ) -> Option<Response> {
     let request = Request::parse(request)?;
     let limit = request.limit(datagram);
-    Some(answer_request(published, request, limit, rotation, out))
+    Some(answer_request(published, &request, limit, rotation, out))
 }
 
 /// Answers a request that has been read, in at most `limit` octets, question and OPT record apart.
 pub fn answer_request(
     published: &Published,
-    mut request: Request,
+    request: &Request,
     limit: usize,
     rotation: u32,
     out: &mut [u8],
 ) -> Response {
     if request.opcode != OPCODE_QUERY && request.rcode == rcode::NOERROR {
         // NOTIFY, which transports that take it have handed elsewhere.
-        (request.rcode, request.question, request.edns) = (rcode::NOTIMP, None, None);
+        let mut unknown = request.clone();
+        (unknown.rcode, unknown.question, unknown.edns) = (rcode::NOTIMP, None, None);
+        return answer_request(published, &unknown, limit, rotation, out);
     }
     let nsid = published.identity.nsid();
-    let writer = Writer::new(out, &request, limit, nsid);
+    let writer = Writer::new(out, request, limit, nsid);
     // Clients ask for A and AAAA in turn, so neighbouring numbers must not stand for neighbouring records.
     let rotation = rotation.wrapping_mul(0x9e37_79b1) >> 16;
     let mut reply = Reply { published, writer, rotation, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
@@ -74,7 +76,7 @@ pub fn answer_request(
         _ => request.rcode,
     };
     let truncated = reply.writer.truncated;
-    let length = reply.writer.finish(&request, rcode, nsid);
+    let length = reply.writer.finish(request, rcode, nsid);
     Response { length, rcode, truncated }
 }
 

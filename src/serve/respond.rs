@@ -88,18 +88,18 @@ impl Responder {
     pub fn respond(&self, published: &Published, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
         match Request::parse(asked.message) {
             None => Outcome::Nothing,
-            Some(request) if request.signed => self.respond_signed(published, asked, out),
-            Some(request) => self.dispatch(published, request, asked, None, out),
+            Some(request) if request.signed => self.respond_signed(published, &request, asked, out),
+            Some(request) => self.dispatch(published, &request, asked, None, out),
         }
     }
 
     /// Responds to a message with a TSIG record.
     #[cold]
-    fn respond_signed(&self, published: &Published, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
+    fn respond_signed(&self, published: &Published, request: &Request, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
         let mut message = asked.message.to_vec();
         let now = self.now();
         match open_request(&mut message, &published.keys, now) {
-            Opened::Unsigned => Outcome::Nothing,
+            Opened::Unsigned => self.dispatch(published, request, asked, None, out),
             Opened::Rejected(rejection) => {
                 self.metrics.tsig_rejected.with_label_values(&[rejection.error.reason()]).inc();
                 tracing::debug!(peer = %asked.peer, error = %rejection.error, "a signed request is refused");
@@ -109,7 +109,7 @@ impl Responder {
             Opened::Signed { length, mut signer } => {
                 let asked = Asked { message: &message[..length], ..asked };
                 let Some(request) = Request::parse(asked.message) else { return Outcome::Nothing };
-                match self.dispatch(published, request, asked, Some(&signer), out) {
+                match self.dispatch(published, &request, asked, Some(&signer), out) {
                     Outcome::Response(response) => sign(Some(&mut signer), response, now, out).into(),
                     Outcome::Transfer(outbound) => {
                         Outcome::Transfer(Box::new(Outbound { signer: Some(signer), ..*outbound }))
@@ -124,7 +124,7 @@ impl Responder {
     fn dispatch(
         &self,
         published: &Published,
-        request: Request,
+        request: &Request,
         asked: Asked<'_>,
         signer: Option<&Signer>,
         out: &mut [u8],
@@ -133,9 +133,9 @@ impl Responder {
         let limit = limit.saturating_sub(signer.map_or(0, Signer::overhead));
         let key = signer.map(Signer::key);
         if request.opcode == OPCODE_NOTIFY {
-            return Outcome::Response(self.reception.receive(&request, asked.peer, key, limit, out));
+            return Outcome::Response(self.reception.receive(request, asked.peer, key, limit, out));
         }
-        if xfr::is_transfer(&request, asked.datagram) {
+        if xfr::is_transfer(request, asked.datagram) {
             return self.transfer(published, request, asked, key, limit, out);
         }
         Outcome::Response(answer_request(published, request, limit, asked.rotation, out))
@@ -145,7 +145,7 @@ impl Responder {
     fn transfer(
         &self,
         published: &Published,
-        request: Request,
+        request: &Request,
         asked: Asked<'_>,
         key: Option<&Name>,
         limit: usize,
@@ -155,18 +155,18 @@ impl Responder {
         let incremental = request.question.as_ref().is_some_and(|question| question.rtype == rtype::IXFR);
         let nsid = published.identity.nsid();
         let asked_kind = if incremental { Kind::Ixfr } else { Kind::Axfr };
-        match xfr::decide(published, &request, asked.message, &client) {
+        match xfr::decide(published, request, asked.message, &client) {
             Verdict::Refuse(refusal, zone) => {
                 // Any name can be asked for; only those of zones become labels.
                 let zone = zone.map(|zone| zone.to_string()).unwrap_or_default();
                 self.count(&zone, asked_kind, refusal.label());
                 tracing::debug!(zone, peer = %asked.peer, kind = asked_kind.label(), reason = %refusal, "no transfer");
-                Outcome::Response(refuse(&request, refusal, nsid, limit, out))
+                Outcome::Response(refuse(request, refusal, nsid, limit, out))
             }
             Verdict::Soa { zone, truncated } => {
                 let (kind, result) = if truncated { (Kind::Ixfr, "truncated") } else { (Kind::Current, "ok") };
                 self.count(&zone.origin.to_string(), kind, result);
-                Outcome::Response(write_soa(&request, &zone, truncated, nsid, limit, out))
+                Outcome::Response(write_soa(request, &zone, truncated, nsid, limit, out))
             }
             Verdict::Stream(transfer) => Outcome::Transfer(Box::new(Outbound { transfer, signer: None })),
         }

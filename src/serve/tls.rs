@@ -2,7 +2,8 @@
 //!
 //! hickory-server does the handshake, the framing and the timeouts. The handler has the answer engine answer the
 //! request's own octets, decodes that answer once, and hands the records back. The octets that leave may be compressed
-//! differently; header, records, their order and EDNS are the engine's. Zone transfers are refused by the engine.
+//! differently; header, records, their order and EDNS are the engine's. Zone transfers are refused by the engine, and
+//! signatures (TSIG) are not looked at: the octets that leave are not those that would be signed.
 //!
 //! Invariants: the certificate can change under open connections; a request that hickory cannot parse gets its FORMERR
 //! and is not counted. hickory knows no limit on connections beyond closing silent ones.

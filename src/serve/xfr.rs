@@ -153,8 +153,9 @@ pub fn decide(published: &Published, request: &Request, message: &[u8], client: 
     };
     let from = theirs.as_deref().and_then(Soa::from_rdata).map(|soa| soa.serial);
     let (kind, deltas) = match (theirs, from) {
-        (Some(_), Some(from)) if from == zone.soa.serial || from.newer_than(zone.soa.serial) => {
-            // RFC 1995 section 2: nothing to send.
+        // RFC 1995 section 2: nothing to send. A client that is ahead of us has something that we never published, or no
+        // more publish: over TCP it gets the zone whole, to take it or leave it.
+        (Some(_), Some(from)) if from == zone.soa.serial || client.datagram && from.newer_than(zone.soa.serial) => {
             return Verdict::Soa { zone, truncated: false };
         }
         (Some(_), Some(_)) if client.datagram => return Verdict::Soa { zone, truncated: true },

@@ -356,4 +356,59 @@ mod tests {
         };
         assert_eq!(against(Limits::default(), cut).await.err().unwrap().reason(), "closed");
     }
+
+    /// Reads a zone that comes in three messages, some of them signed, after `spoil` had its way with them.
+    async fn signed(signed: [bool; 3], spoil: impl Fn(&mut [Vec<u8>])) -> &'static str {
+        let key = Arc::new(Key::new(Name::parse("k.test").unwrap(), tsig::Algorithm::Sha256, vec![7; 32]));
+        let (ours, mut theirs) = tokio::io::duplex(1 << 17);
+        let primary = async {
+            let mut query = vec![0; usize::from(theirs.read_u16().await.unwrap())];
+            theirs.read_exact(&mut query).await.unwrap();
+            let keys = [(key.name.clone(), key.clone())].into();
+            let tsig::Opened::Signed { mut signer, .. } = tsig::open_request(&mut query, &keys, now()) else {
+                panic!("the query is signed");
+            };
+            let mut messages = [true, false, false].map(|question| Message::new(7, question));
+            messages[0].record(b"", 6, &soa(1));
+            messages[1].record(b"\x01a", 1, &[192, 0, 2, 1]);
+            messages[2].record(b"", 6, &soa(1));
+            let mut messages = messages.map(|message| message.bytes);
+            for (message, _) in messages.iter_mut().zip(signed).filter(|(_, signed)| *signed) {
+                let length = message.len();
+                message.resize(length + signer.overhead(), 0);
+                let length = signer.sign(message, length, now()).unwrap();
+                message.truncate(length);
+            }
+            spoil(&mut messages);
+            for message in messages {
+                // The client may have heard enough.
+                let _ = theirs.write_all(&frame(&message)).await;
+            }
+            std::future::pending::<()>().await
+        };
+        let (reader, limits) = (Reader::axfr(zone(), 7), Limits::default());
+        tokio::select! {
+            result = exchange(ours, reader, Some(&key), &limits, Instant::now()) => {
+                result.map_or_else(|error| error.reason(), |_| "none")
+            }
+            () = primary => unreachable!("the primary never ends"),
+        }
+    }
+
+    #[tokio::test]
+    async fn with_a_key_every_message_is_checked_and_the_last_is_signed() {
+        assert_eq!(signed([true; 3], |_| ()).await, "none");
+        assert_eq!(signed([false; 3], |_| ()).await, "unsigned");
+        assert_eq!(signed([true, true, false], |_| ()).await, "unsigned", "the last message");
+        for index in 0..3 {
+            // The lowest octet of the flags is no content, and yet nobody may change it on the way.
+            assert_eq!(
+                signed([true; 3], |messages| messages[index][3] ^= 0x10).await,
+                "bad_signature",
+                "message {index}"
+            );
+        }
+        assert_eq!(signed([true; 3], |messages| messages.swap(1, 2)).await, "bad_signature", "in another order");
+        assert_eq!(signed([true; 3], |messages| messages[1] = messages[0].clone()).await, "bad_signature", "repeated");
+    }
 }

@@ -82,11 +82,6 @@ impl Patcher {
         }
     }
 
-    /// The version that the changes are for.
-    pub fn base(&self) -> &Arc<Zone> {
-        &self.base
-    }
-
     /// Number of changes taken so far.
     pub fn changes(&self) -> u64 {
         self.changes

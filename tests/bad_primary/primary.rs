@@ -1,6 +1,9 @@
 //! A primary that does as its script says: UDP and TCP on one port, good manners or bad ones. Whatever zone it is asked
 //! for, it has it.
 
+// Two test crates share the primary, and each uses its own part.
+#![allow(dead_code)]
+
 use aggregator::serial::Serial;
 use aggregator::zone::Soa;
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
 const SOA: u16 = 6;
+const IXFR: u16 = 251;
 const AXFR: u16 = 252;
 
 /// How SOA queries are answered.
@@ -46,6 +50,41 @@ pub enum Transfer {
     Garbage,
 }
 
+/// How questions for differences are answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Differences {
+    /// From the version before to the present one; the whole zone to others, the whole zone to whoever is current.
+    Good,
+    Rcode(u8),
+    /// The connection is closed.
+    Close,
+    Hang,
+    /// A response without records.
+    Empty,
+    /// The whole zone.
+    Whole,
+    /// Begins at a serial before that of the client.
+    OtherBase,
+    /// Ends at a serial that was not announced.
+    Short,
+    /// Two steps between which one is missing.
+    Gap,
+    /// The closing SOA has other timers.
+    OtherClosingSoa,
+    /// Records behind the closing SOA.
+    Behind,
+    OtherId,
+    OtherQuestion,
+    OtherClass,
+    OtherZone,
+    CutMidMessage,
+    /// Ends in order before the closing SOA.
+    CutMidZone,
+    Garbage,
+    /// Right, but also removes a record that is not there and adds one that is.
+    Noops,
+}
+
 /// What the primary does next; tests change it while it runs.
 #[derive(Clone, Debug)]
 pub struct Script {
@@ -59,8 +98,14 @@ pub struct Script {
     pub flavour: u8,
     pub poll: Poll,
     pub transfer: Transfer,
-    /// Zone transfers begun, and addresses that queries came from.
+    pub differences: Differences,
+    /// The version before: serial, names, flavour.
+    pub before: (u32, u32, u8),
+    /// The first name's address comes twice in whole zones, as records of CNS do.
+    pub twice: bool,
+    /// Zone transfers begun, questions for differences, and addresses that queries came from.
     pub transfers: u32,
+    pub asked: u32,
     pub tcp_polls: u32,
     pub clients: Vec<IpAddr>,
 }
@@ -76,10 +121,22 @@ impl Script {
             flavour: 0,
             poll: Poll::Good,
             transfer: Transfer::Good,
+            differences: Differences::Good,
+            before: (0, 0, 0),
+            twice: false,
             transfers: 0,
+            asked: 0,
             tcp_polls: 0,
             clients: Vec::new(),
         }
+    }
+}
+
+impl Script {
+    /// Goes on to a version with other addresses.
+    pub fn change(&mut self, serial: u32) {
+        self.before = (self.serial, self.names, self.flavour);
+        (self.serial, self.flavour) = (serial, self.flavour + 1);
     }
 }
 
@@ -124,6 +181,12 @@ impl Primary {
         self.script.lock().unwrap()
     }
 
+    /// How often differences and whole zones were asked for.
+    pub fn asked(&self) -> (u32, u32) {
+        let script = self.script();
+        (script.asked, script.transfers)
+    }
+
     /// Stops listening and gives back the script.
     pub async fn stop(mut self) -> Script {
         self._tasks.shutdown().await;
@@ -160,9 +223,19 @@ async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> 
     loop {
         let mut query = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut query).await?;
-        // No EDNS, no RD, one question, nothing else: CNS is picky.
+        let (question_type, soa) = question(&mut query);
+        // No EDNS, no RD, one question, nothing else but the SOA that CNS cannot do without: it is picky.
         assert_eq!(&query[2..12], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-        let question_type = u16::from_be_bytes([query[query.len() - 4], query[query.len() - 3]]);
+        assert_eq!(soa.is_some(), question_type == IXFR);
+        if let Some(soa) = soa {
+            let script = {
+                let mut script = script.lock().unwrap();
+                script.asked += 1;
+                script.clone()
+            };
+            differences(&mut stream, &query, soa, &script).await?;
+            continue;
+        }
         if question_type != AXFR {
             let answer = {
                 let mut script = script.lock().unwrap();
@@ -192,9 +265,8 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
     let mut first = Message::answer(query);
     first.record(origin, SOA, 1, &soa);
     let mut data = Message::answer(query).without_question();
-    for number in 0..script.names {
-        let owner = [format!("\x04n{number:03}").as_bytes(), origin].concat();
-        data.record(&owner, 1, 1, &[192, 0, script.flavour, number as u8]);
+    for number in (0..script.names).chain(script.twice.then_some(0)) {
+        data.address(origin, number, script.flavour);
     }
     let mut last = Message::answer(query).without_question();
     last.record(origin, SOA, 1, &soa);
@@ -243,6 +315,85 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
         Transfer::Garbage => data.0.splice(12.., [0xff; 100]).for_each(drop),
     }
     stream.write_all(&[frame(&first.0), frame(&data.0), frame(&last.0)].concat()).await
+}
+
+/// Sends what has changed, or what the script has instead; `theirs` is the client's serial.
+async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: &Script) -> std::io::Result<()> {
+    let (before, before_names, before_flavour) = script.before;
+    let whole = script.differences == Differences::Good && theirs != before;
+    if whole || script.differences == Differences::Whole {
+        return transfer(stream, query, script).await;
+    }
+    let origin = question_name(query);
+    let mut message = Message::answer(query);
+    let serial = |message: &mut Message, serial: u32| message.record(origin, SOA, 1, &soa(serial));
+    serial(&mut message, script.serial);
+    serial(&mut message, if script.differences == Differences::OtherBase { before.wrapping_sub(1) } else { before });
+    if script.differences == Differences::Noops {
+        message.address(origin, 999, 0);
+    }
+    for number in 0..before_names {
+        message.address(origin, number, before_flavour);
+    }
+    match script.differences {
+        Differences::Gap => {
+            serial(&mut message, before + 1);
+            serial(&mut message, before + 2);
+        }
+        Differences::OtherZone => message.record(b"\x01a\x05other\x00", 1, 1, &[192, 0, 2, 1]),
+        Differences::OtherClass => message.record(origin, 1, 3, &[192, 0, 2, 1]),
+        _ => {}
+    }
+    serial(&mut message, if script.differences == Differences::Short { before + 1 } else { script.serial });
+    for number in 0..script.names {
+        message.address(origin, number, script.flavour);
+    }
+    if script.differences == Differences::Noops {
+        message.address(origin, 0, script.flavour);
+    }
+    match script.differences {
+        Differences::CutMidZone => {
+            stream.write_all(&frame(&message.0)).await?;
+            return stream.shutdown().await;
+        }
+        Differences::OtherClosingSoa => {
+            let mut other = soa(script.serial);
+            *other.last_mut().unwrap() ^= 1;
+            message.record(origin, SOA, 1, &other);
+        }
+        _ => serial(&mut message, script.serial),
+    }
+    match script.differences {
+        Differences::Rcode(rcode) => message = Message::answer(query).with_rcode(rcode),
+        Differences::Close => return stream.shutdown().await,
+        Differences::Hang => std::future::pending().await,
+        Differences::Empty => message = Message::answer(query),
+        Differences::Behind => message.address(origin, 0, 0),
+        Differences::OtherId => message.0[1] ^= 1,
+        Differences::OtherQuestion => message.0[13] ^= 1,
+        Differences::CutMidMessage => {
+            let bytes = frame(&message.0);
+            stream.write_all(&bytes[..bytes.len() / 2]).await?;
+            return stream.shutdown().await;
+        }
+        Differences::Garbage => message.0.splice(12.., [0xff; 100]).for_each(drop),
+        _ => {}
+    }
+    stream.write_all(&frame(&message.0)).await
+}
+
+/// The type of a question, and the serial of the SOA behind it, which is cut off.
+fn question(query: &mut Vec<u8>) -> (u16, Option<u32>) {
+    let mut end = 12;
+    while query[end] != 0 {
+        end += usize::from(query[end]) + 1;
+    }
+    let question_type = u16::from_be_bytes([query[end + 1], query[end + 2]]);
+    let rest = query.split_off(end + 5);
+    let counts = std::mem::replace(&mut query[9], 0);
+    let serial = rest.len().checked_sub(20).map(|at| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap()));
+    assert_eq!(counts == 1, serial.is_some());
+    (question_type, serial)
 }
 
 fn answer_poll(query: &[u8], script: &mut Script, udp: bool) -> Vec<u8> {
@@ -298,6 +449,12 @@ impl Message {
     fn with_rcode(mut self, rcode: u8) -> Message {
         self.0[3] |= rcode;
         self
+    }
+
+    /// The address of a name.
+    fn address(&mut self, origin: &[u8], number: u32, flavour: u8) {
+        let owner = [format!("\x04n{number:03}").as_bytes(), origin].concat();
+        self.record(&owner, 1, 1, &[192, 0, flavour, number as u8]);
     }
 
     fn record(&mut self, owner: &[u8], rtype: u16, class: u16, rdata: &[u8]) {

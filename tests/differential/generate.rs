@@ -4,8 +4,8 @@
 //! put together from features; what no server would load is removed at the end, so that every zone loads everywhere.
 
 use crate::features;
+use crate::harness::Random;
 use crate::harness::{Dname, Record, rtype};
-use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One generated zone.

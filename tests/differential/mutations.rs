@@ -3,10 +3,10 @@
 use crate::compare::{Side, find_faults};
 use crate::engine::Engine;
 use crate::generate::generate_group;
+use crate::harness::Random;
 use crate::harness::{Dname, Message, Query, Record, rtype};
 use crate::model::World;
 use crate::questions::{Question, ask_about};
-use crate::random::Random;
 use std::collections::BTreeMap;
 
 /// One kind of damage; false when this answer does not offer the occasion.

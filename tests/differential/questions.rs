@@ -1,8 +1,8 @@
 //! The questions that are put to a group of zones.
 
 use crate::generate::Zone;
+use crate::harness::Random;
 use crate::harness::{Dname, Query, rtype};
-use crate::random::Random;
 
 /// Questions per zone.
 const PER_ZONE: usize = 40;

@@ -69,18 +69,29 @@ impl Aggregator {
         let (address, metrics) = (ports[0].address(), ports[1].address());
         let (configuration, socket) = (home.join("aggregator.toml"), home.join("control"));
         write_file(&configuration, &configuration_text(address.port(), metrics, &socket, settings));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-        command.args(["run", "-c"]).arg(&configuration).current_dir(home);
         for port in &mut ports {
             port.release();
         }
-        let process = Process::start("aggregator", &mut command, &home.join("log"));
+        let process = start_process(&configuration);
         let mut daemon = Aggregator { process, configuration, socket, address, metrics };
-        let configuration = daemon.configuration.clone();
-        daemon.process.wait_ready("answers status", Duration::from_secs(20), || {
+        daemon.wait_ready();
+        daemon
+    }
+
+    /// Waits until the daemon answers `status`.
+    fn wait_ready(&mut self) {
+        let configuration = self.configuration.clone();
+        self.process.wait_ready("answers status", Duration::from_secs(20), || {
             (run_verb(&["status", "--json"], &configuration).code == 0).then_some(())
         });
-        daemon
+    }
+
+    /// Kills the daemon with SIGKILL and, after `meanwhile`, starts it again as it was configured.
+    pub fn kill_and_restart(&mut self, meanwhile: impl FnOnce()) {
+        self.process.kill();
+        meanwhile();
+        self.process = start_process(&self.configuration);
+        self.wait_ready();
     }
 
     /// Where DNS is served.
@@ -154,6 +165,14 @@ impl Aggregator {
     pub fn stop(&mut self) -> ExitStatus {
         self.process.stop(Duration::from_secs(10)).expect("the daemon ends within 10 seconds of SIGTERM")
     }
+}
+
+/// Starts the daemon of a configuration file, in the file's folder.
+fn start_process(configuration: &Path) -> Process {
+    let home = configuration.parent().expect("a file has a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+    command.args(["run", "-c"]).arg(configuration).current_dir(home);
+    Process::start("aggregator", &mut command, &home.join("log"))
 }
 
 /// Runs a verb with a configuration file, whether a daemon runs or not.

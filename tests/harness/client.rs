@@ -1,8 +1,9 @@
 //! A small DNS client: builds questions octet by octet, asks over UDP and TCP, transfers zones.
 
 use super::{Dname, Message, Record, rtype};
+use socket2::{Domain, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// One question and how it is put.
@@ -45,6 +46,8 @@ pub struct Client {
     server: SocketAddr,
     udp: UdpSocket,
     tcp: Option<TcpStream>,
+    /// Where connections come from; none leaves it to the system.
+    source: Option<IpAddr>,
     deadline: Duration,
     next_id: u16,
 }
@@ -54,12 +57,18 @@ impl Client {
     pub fn new(server: SocketAddr) -> Client {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("UDP socket");
         udp.connect(server).expect("UDP connect");
-        Client { server, udp, tcp: None, deadline: Duration::from_secs(5), next_id: 1 }
+        Client { server, udp, tcp: None, source: None, deadline: Duration::from_secs(5), next_id: 1 }
     }
 
     /// Changes how long an answer may take.
     pub fn with_deadline(mut self, deadline: Duration) -> Client {
         self.deadline = deadline;
+        self
+    }
+
+    /// Makes connections come from another address than the system would choose.
+    pub fn with_source(mut self, source: IpAddr) -> Client {
+        self.source = Some(source);
         self
     }
 
@@ -122,7 +131,12 @@ impl Client {
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.server, self.deadline)?;
+        let socket = Socket::new(Domain::for_address(self.server), Type::STREAM, None)?;
+        if let Some(source) = self.source {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        socket.connect_timeout(&self.server.into(), self.deadline)?;
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(self.deadline))?;
         stream.set_write_timeout(Some(self.deadline))?;
         stream.set_nodelay(true)?;

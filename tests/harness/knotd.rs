@@ -1,6 +1,6 @@
 //! Knot DNS as a primary, and as a secondary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan, TsigKey};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -14,6 +14,11 @@ impl Knotd {
     /// Starts it with these zones.
     pub fn start(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "knotd", configure, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "knotd", configure: configure_incremental, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary.
@@ -46,7 +51,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 }
 
 /// The beginning of a configuration.
-fn server(home: &Path, address: SocketAddr, log: &str) -> String {
+pub(super) fn server(home: &Path, address: SocketAddr, log: &str) -> String {
     let port = address.port();
     let home = home.display();
     format!(
@@ -56,6 +61,19 @@ fn server(home: &Path, address: SocketAddr, log: &str) -> String {
          log:\n  - target: stderr\n    any: {log}\n\
          database:\n  storage: \"{home}\"\n"
     )
+}
+
+/// As [`configure`], with a journal of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let key = format!("key:\n  - id: {KEY_NAME}\n    algorithm: hmac-sha256\n    secret: {KEY_SECRET}\nacl:\n");
+    let signed =
+        format!("  - id: signed\n    address: 127.0.0.2\n    key: {KEY_NAME}\n    action: transfer\ntemplate:\n");
+    configure(home, address, zones)
+        .replace("acl:\n", &key)
+        .replace("template:\n", &signed)
+        .replace("acl: axfr\n", "acl: [axfr, signed]\n")
+        .replace("zonefile-load: whole", "zonefile-load: difference")
+        .replace("journal-content: none", "journal-content: all")
 }
 
 /// It asks for differences by itself. Members of the catalog are configured like the other zones.
@@ -70,16 +88,23 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
     }
     let line = |key: &Option<TsigKey>| key.as_ref().map(|key| format!("    key: {}\n", key.name)).unwrap_or_default();
     let (transfer, notify) = (line(&plan.transfer_key), line(&plan.notify_key));
-    let primary = format!("{}@{}", plan.primary.ip(), plan.primary.port());
+    let primaries: Vec<SocketAddr> = plan.primaries().collect();
+    let ids = ["primary", "other"][..primaries.len()].join(", ");
+    let sources: Vec<String> = primaries.iter().map(|primary| primary.ip().to_string()).collect();
+    let sources = sources.join(", ");
+    text.push_str("remote:\n");
+    for (id, primary) in ids.split(", ").zip(&primaries) {
+        let (ip, port) = (primary.ip(), primary.port());
+        write!(text, "  - id: {id}\n    address: {ip}@{port}\n{transfer}").expect("string");
+    }
     // "master" is the keyword of this program.
     let template = format!(
-        "    storage: \"{home}\"\n    master: primary\n    acl: [ announce, axfr ]\n    zonefile-sync: -1\n    \
+        "    storage: \"{home}\"\n    master: [ {ids} ]\n    acl: [ announce, axfr ]\n    zonefile-sync: -1\n    \
          zonefile-load: none\n    journal-content: none\n"
     );
     write!(
         text,
-        "remote:\n  - id: primary\n    address: {primary}\n{transfer}\
-         acl:\n  - id: announce\n    address: 127.0.0.1\n{notify}    action: notify\n  \
+        "acl:\n  - id: announce\n    address: [ {sources} ]\n{notify}    action: notify\n  \
          - id: axfr\n    address: 127.0.0.1\n    action: transfer\n\
          template:\n  - id: default\n{template}  - id: member\n{template}zone:\n"
     )

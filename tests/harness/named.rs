@@ -1,6 +1,6 @@
 //! BIND as a primary, and as a secondary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -14,6 +14,11 @@ impl Named {
     /// Starts it with these zones.
     pub fn start(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "named", configure, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "named", configure: configure_incremental, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary.
@@ -40,7 +45,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 }
 
 /// The beginning of a configuration, up to what else the options say.
-fn options(home: &Path, address: SocketAddr) -> String {
+pub(super) fn options(home: &Path, address: SocketAddr) -> String {
     let home = home.display();
     let port = address.port();
     format!(
@@ -54,6 +59,14 @@ fn options(home: &Path, address: SocketAddr) -> String {
     )
 }
 
+/// As [`configure`], with a journal of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let text = configure(home, address, zones)
+        .replace("recursion no;", "recursion no;\n ixfr-from-differences yes;\n max-ixfr-ratio unlimited;")
+        .replace("allow-transfer { 127.0.0.1; }", &format!("allow-transfer {{ 127.0.0.1; key \"{KEY_NAME}\"; }}"));
+    format!("key \"{KEY_NAME}\" {{ algorithm hmac-sha256; secret \"{KEY_SECRET}\"; }};\n{text}")
+}
+
 /// It asks for differences by itself. Members of the catalog live in memory and follow its changes within a second.
 fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -> String {
     let mut text = String::new();
@@ -62,7 +75,8 @@ fn configure_secondary(home: &Path, address: SocketAddr, plan: &SecondaryPlan) -
         writeln!(text, "key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};").expect("string");
     }
     let key = plan.transfer_key.as_ref().map(|key| format!(" key \"{}\"", key.name)).unwrap_or_default();
-    let primaries = format!("{{ {} port {}{key}; }}", plan.primary.ip(), plan.primary.port());
+    let primaries = plan.primaries().map(|primary| format!(" {} port {}{key};", primary.ip(), primary.port()));
+    let primaries = format!("{{{} }}", primaries.collect::<String>());
     text.push_str(&options(home, address));
     text.push_str(" masterfile-format text;\n transfers-per-ns 100;\n serial-query-rate 1000;\n");
     if let Some(catalog) = &plan.catalog {

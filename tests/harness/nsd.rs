@@ -1,6 +1,6 @@
 //! NSD as a primary, and as a secondary.
 
-use super::peer::{Kind, Peer, ZoneText};
+use super::peer::{KEY_NAME, KEY_SECRET, Kind, Peer, ZoneText};
 use super::secondary::{Secondary, SecondaryKind, SecondaryPlan, TsigKey};
 use super::{Dname, Folder};
 use std::fmt::Write;
@@ -14,6 +14,11 @@ impl Nsd {
     /// Starts it with these zones.
     pub fn start(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "nsd", configure, arguments }, folder, zones)
+    }
+
+    /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
+    pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "nsd", configure: configure_incremental, arguments }, folder, zones)
     }
 
     /// Starts it as a secondary; this version knows no catalogs.
@@ -41,7 +46,7 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
 }
 
 /// The beginning of a configuration.
-fn server(home: &Path, address: SocketAddr, more: &str) -> String {
+pub(super) fn server(home: &Path, address: SocketAddr, more: &str) -> String {
     let port = address.port();
     let home = home.display();
     format!(
@@ -51,6 +56,16 @@ fn server(home: &Path, address: SocketAddr, more: &str) -> String {
          minimal-responses: yes\n refuse-any: no\n zonefiles-check: yes\n zonefiles-write: 0\n tcp-count: 500\n \
          {more}\nremote-control:\n control-enable: no\n"
     )
+}
+
+/// As [`configure`], with differences made of what changed from one reading of a zone file to the next.
+fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let each = format!(
+        " provide-xfr: 127.0.0.1 NOKEY\n provide-xfr: 127.0.0.2 {KEY_NAME}\n store-ixfr: yes\n create-ixfr: yes\n \
+         ixfr-number: 1000\n ixfr-size: 100000000\n"
+    );
+    let text = configure(home, address, zones).replace(" provide-xfr: 127.0.0.1 NOKEY\n", &each);
+    format!("{text}key:\n name: \"{KEY_NAME}\"\n algorithm: hmac-sha256\n secret: \"{KEY_SECRET}\"\n")
 }
 
 /// It asks for differences by itself, and applies what it has got within a second.

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// The key that incremental peers know, and its secret in base64.
+pub const KEY_NAME: &str = "transfer.test.";
+pub const KEY_SECRET: &str = "TWF5IHRoZSBzb3VyY2UgYmUgd2l0aCB5b3UsIGFsd2F5cy4=";
+
 /// A zone for a peer: its name and its text.
 pub type ZoneText = (Dname, String);
 

@@ -60,6 +60,12 @@ impl Process {
         None
     }
 
+    /// Ends the process at once, without a chance to finish anything.
+    pub fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+
     /// Panics with the log when the process has ended.
     pub fn assert_running(&mut self) {
         if let Ok(Some(status)) = self.child.try_wait() {

@@ -27,6 +27,7 @@ pub mod rtype {
     pub const TLSA: u16 = 52;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
+    pub const IXFR: u16 = 251;
     pub const AXFR: u16 = 252;
     pub const ANY: u16 = 255;
     pub const CAA: u16 = 257;

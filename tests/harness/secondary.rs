@@ -3,6 +3,7 @@
 use super::folder::write_file;
 use super::peer::program_path;
 use super::{Client, Dname, Folder, Port, Process, Query, Record, rtype};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +34,8 @@ impl TsigKey {
 #[derive(Clone, Debug)]
 pub struct SecondaryPlan {
     pub primary: SocketAddr,
+    /// Another primary with the same zones, at another IP address.
+    pub other_primary: Option<SocketAddr>,
     /// Signs its requests for the serial and for transfers.
     pub transfer_key: Option<TsigKey>,
     /// What announcements must be signed with; they come from 127.0.0.1 in any case.
@@ -46,7 +49,7 @@ impl SecondaryPlan {
     /// Zones of a primary, without keys and catalog.
     pub fn new(primary: SocketAddr, zones: &[&Dname]) -> SecondaryPlan {
         let zones = zones.iter().copied().cloned().collect();
-        SecondaryPlan { primary, transfer_key: None, notify_key: None, zones, catalog: None }
+        SecondaryPlan { primary, other_primary: None, transfer_key: None, notify_key: None, zones, catalog: None }
     }
 
     /// The same with one key for everything.
@@ -54,6 +57,17 @@ impl SecondaryPlan {
         self.transfer_key = Some(key.clone());
         self.notify_key = Some(key.clone());
         self
+    }
+
+    /// The same with another primary, which announces changes from its own address.
+    pub fn with_other_primary(mut self, primary: SocketAddr) -> SecondaryPlan {
+        self.other_primary = Some(primary);
+        self
+    }
+
+    /// All primaries.
+    pub fn primaries(&self) -> impl Iterator<Item = SocketAddr> {
+        std::iter::once(self.primary).chain(self.other_primary)
     }
 
     /// The same with the members of a catalog.
@@ -145,11 +159,16 @@ impl Secondary {
 
     /// The whole zone as the server transfers it, in canonical form and order.
     pub fn fetch(&self, zone: &Dname) -> Vec<Record> {
-        let transferred = Client::new(self.address).transfer(zone);
-        let records = transferred.unwrap_or_else(|error| panic!("{} does not transfer {zone}: {error}", self.name));
+        let fetched = self.try_fetch(zone);
+        fetched.unwrap_or_else(|error| panic!("{} does not transfer {zone}: {error}", self.name))
+    }
+
+    /// The same, for when the server may be in the middle of something.
+    pub fn try_fetch(&self, zone: &Dname) -> io::Result<Vec<Record>> {
+        let records = Client::new(self.address).transfer(zone)?;
         let mut records: Vec<Record> = records.iter().map(Record::canonical).collect();
         records.sort();
-        records
+        Ok(records)
     }
 
     /// The same as text, one record a line: equal zones have equal texts.

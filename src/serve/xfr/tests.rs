@@ -4,6 +4,7 @@ use super::*;
 use crate::access::{Access, Rule};
 use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing};
+use crate::transfer::reader::{Reader, Received};
 use crate::zone::tests::{load, zone};
 use crate::zone::{Block, History, HistoryLimits, Loader};
 use hickory_proto::op::Message;
@@ -147,6 +148,18 @@ fn read_all(messages: &[Vec<u8>], reserve: usize) -> Vec<Plain> {
     all
 }
 
+/// What our own reader makes of the answer to its own query.
+fn receive(published: &Published, mut reader: Reader) -> Zone {
+    for message in messages(judge(published, &reader.write_query(), false), 0) {
+        reader.feed(&message).unwrap();
+    }
+    match reader.finish().unwrap() {
+        Received::NotNewer(soa) => panic!("{soa:?} is not newer"),
+        Received::Full(_, loader) => loader.finish(None).unwrap().zone,
+        Received::Changed(changed) => changed.finish().unwrap().loaded.zone,
+    }
+}
+
 /// All records of a zone, sorted.
 fn records(zone: &Zone) -> Vec<Plain> {
     let mut all: Vec<Plain> = zone
@@ -199,7 +212,8 @@ fn who_gets_what() {
     assert_eq!(ask(&[("z", &soa(5, b"\x02ns\x00"))]), "ixfr-full", "before our history");
     assert_eq!(ask(&[("z", &soa(7, b"\x02ns\x00"))]), "soa false");
     assert_eq!(ask(&[("z", &soa(7, b"\x02n2\x00"))]), "soa false");
-    assert_eq!(ask(&[("z", &soa(8, b"\x02ns\x00"))]), "soa false", "RFC 1995 section 2: newer than ours");
+    assert_eq!(ask(&[("z", &soa(8, b"\x02ns\x00"))]), "ixfr-full", "newer than ours");
+    assert_eq!(word(&judge(&open, &request("Z", 251, &[("z", &soa(8, b"\x02ns\x00"))]), true)), "soa false");
     assert_eq!(ask(&[("z", &soa(7 + (1 << 31), b"\x02ns\x00"))]), "ixfr-full", "neither is newer");
     assert_eq!(ask(&[]), "malformed true");
     assert_eq!(ask(&[("z", &old), ("z", &old)]), "malformed true");
@@ -427,6 +441,7 @@ proptest! {
         let sent = read_all(&all, reserve);
         prop_assert_eq!(sent.len() as u64, ours.records + 1);
         prop_assert!(load_all(&ours.origin, &sent) == ours);
+        prop_assert!(receive(&open, Reader::axfr(ours.origin.clone(), 1)) == ours);
     }
 
     /// From every version of a history, what is sent leads to the newest.
@@ -455,6 +470,7 @@ proptest! {
             prop_assert_eq!(word(&verdict) == "ixfr", age < limit && changes(&history, age + 1) <= newest.records);
             let all = read_all(&messages(verdict, 0), 0);
             prop_assert_eq!(follow_ixfr(base, &all), records(newest));
+            prop_assert!(&receive(&open, Reader::ixfr(Arc::new(base.clone()), 1)) == newest);
         }
     }
 }

@@ -522,8 +522,9 @@ proptest! {
         let progress = reader.feed(&message);
         match (progress, reader.finish()) {
             (Ok(Progress::Done), Ok(Received::Changed(changed))) => {
-                let after = lines(&format!("{:?}", changed.finish().unwrap().loaded.zone));
-                let right = after == set(&state("s4"));
+                // The case of the question is that of the owners which point to it, and no part of their identity.
+                let after = format!("{:?}", changed.finish().unwrap().loaded.zone).to_lowercase();
+                let right = lines(&after) == lines(&state("s4").join("\n").to_lowercase());
                 prop_assert!(right || !guarded.contains(&position), "octet {position}");
             }
             (Ok(Progress::Done), Ok(Received::NotNewer(soa))) => {

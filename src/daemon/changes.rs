@@ -1,0 +1,140 @@
+//! What a reload has changed, for whoever asked for it.
+//!
+//! Cost: O(configuration).
+
+use crate::config::Config;
+use crate::keeper::PlanChanges;
+use crate::name::Name;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What a reload changed.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct ReloadChanges {
+    #[serde(flatten)]
+    pub plan: PlanChanges,
+    pub primaries_changed: Vec<Name>,
+    /// Zones that others may transfer now, or in other ways, or no more; new and removed zones are told elsewhere.
+    access_changed: Vec<Name>,
+    /// Zones whose changes are announced to others than before.
+    secondaries_changed: Vec<Name>,
+    /// Keys that are new, gone, or have another secret.
+    keys_changed: Vec<Name>,
+    listeners_added: Vec<SocketAddr>,
+    listeners_removed: Vec<SocketAddr>,
+    /// The new control socket.
+    pub control: Option<PathBuf>,
+    /// The new schedule of audits, "never" for none.
+    audit: Option<String>,
+    /// The new log level.
+    log_level: Option<String>,
+    /// Certificates are read at every reload.
+    certificate_read: bool,
+    /// Whether the log's format changed, which only a new start can obey.
+    log_format: bool,
+    /// Whether the state folder changed, which only a new start can obey.
+    state_folder: bool,
+}
+
+impl ReloadChanges {
+    /// Compares two configurations, beside what the keeper, the sources and the control socket have to tell.
+    pub fn between(old: &Config, new: &Config, plan: PlanChanges) -> ReloadChanges {
+        let (before, after) = (listen_addresses(old), listen_addresses(new));
+        ReloadChanges {
+            plan,
+            access_changed: differing(&old.outgoing, &new.outgoing, false),
+            secondaries_changed: differing(&old.targets, &new.targets, false),
+            keys_changed: differing(&old.keys, &new.keys, true),
+            listeners_added: missing_from(&before, &after),
+            listeners_removed: missing_from(&after, &before),
+            audit: (new.audit != old.audit).then(|| new.audit.clone().unwrap_or_else(|| "never".to_owned())),
+            log_level: (new.log.level != old.log.level).then(|| new.log.level.clone()),
+            certificate_read: new.listen.tls.is_some(),
+            log_format: new.log.format != old.log.format,
+            state_folder: new.state != old.state,
+            ..ReloadChanges::default()
+        }
+    }
+
+    /// The changes in words, one fact a line.
+    pub fn describe(&self) -> String {
+        let happened = |happened: bool| if happened { " ".to_owned() } else { String::new() };
+        let lists = [
+            ("added", names(&self.plan.added)),
+            ("removed", names(&self.plan.removed)),
+            ("rebuilt", names(&self.plan.rebuilt)),
+            ("transfers changed", names(&self.primaries_changed)),
+            ("who may transfer changed", names(&self.access_changed)),
+            ("secondaries changed", names(&self.secondaries_changed)),
+            ("keys changed", names(&self.keys_changed)),
+            ("listening on", names(&self.listeners_added)),
+            ("no longer listening on", names(&self.listeners_removed)),
+            ("control socket is now", self.control.iter().map(|path| path.display().to_string()).collect()),
+            ("audits are now", self.audit.clone().unwrap_or_default()),
+            ("the log level is now", self.log_level.clone().unwrap_or_default()),
+            ("the certificate has been read again", happened(self.certificate_read)),
+            ("the log keeps its format until the next start", happened(self.log_format)),
+            ("the state folder stays what it is until the next start", happened(self.state_folder)),
+        ];
+        let mut lines = String::new();
+        for (what, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            lines.push_str(format!("{what} {list}").trim_end());
+            lines.push('\n');
+        }
+        if lines.is_empty() { "reloaded; zones, regions and listeners are the same\n".into() } else { lines }
+    }
+}
+
+/// The names whose values differ, in canonical order; those of one side only if asked for.
+fn differing<V: PartialEq>(old: &HashMap<Name, V>, new: &HashMap<Name, V>, with_single: bool) -> Vec<Name> {
+    let is_different = |name: &&Name| match (old.get(*name), new.get(*name)) {
+        (Some(before), Some(after)) => before != after,
+        _ => with_single,
+    };
+    let gone = old.keys().filter(|name| !new.contains_key(*name));
+    let mut names: Vec<Name> = new.keys().chain(gone).filter(is_different).cloned().collect();
+    names.sort_by(Name::canonical_cmp);
+    names
+}
+
+/// All addresses that a configuration listens on, for whatever.
+fn listen_addresses(config: &Config) -> Vec<SocketAddr> {
+    let tls = config.listen.tls.iter().flat_map(|tls| &tls.listen);
+    config.listen.dns.iter().chain(tls).chain(&config.metrics.listen).copied().collect()
+}
+
+/// The addresses of the second list that the first does not have.
+fn missing_from(list: &[SocketAddr], addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    addresses.iter().copied().filter(|address| !list.contains(address)).collect()
+}
+
+/// Items in a row.
+fn names<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn what_concerns_secondaries_is_told() {
+        let parse = |text: &str| Config::parse(Path::new("c"), text).unwrap();
+        let zones = "[server]\nname = \"ns.example\"\n[zones]\n\"a.example\" = \"192.0.2.1\"\n";
+        let key = |name: &str| format!("[keys.\"{name}.example\"]\nsecret_file = \"k\"\n");
+        let old = parse(&format!("{zones}{}", key("k")));
+        let changed = format!(
+            "{zones}\"b.example\" = \"192.0.2.1\"\n{}[secondaries]\nallow_transfer = [\"192.0.2.9\"]\n\
+             notify = [{{ address = \"192.0.2.9\", key = \"l.example\" }}]\n[state]\nfolder = false\n",
+            key("l")
+        );
+        let changes = ReloadChanges::between(&old, &parse(&changed), PlanChanges::default()).describe();
+        let expected = "who may transfer changed a.example.\nsecondaries changed a.example.\n\
+                        keys changed k.example., l.example.\nthe state folder stays what it is until the next start\n";
+        assert_eq!(changes, expected);
+        let same = ReloadChanges::between(&old, &old, PlanChanges::default()).describe();
+        assert_eq!(same, "reloaded; zones, regions and listeners are the same\n");
+    }
+}

@@ -1,0 +1,107 @@
+//! The thread that does what takes long: snapshots of whole zones, and waiting for the medium.
+//!
+//! It works beside the writer, so that no zone's changes wait for another zone's million records. It touches only files
+//! that are not yet, or no more, in use: a new snapshot under a temporary name and the journal of its generation. The
+//! writer puts them in place.
+//!
+//! Cost: O(records) for a snapshot, from a version that nobody can change.
+
+use super::disk::{self, Disk};
+use super::frame::Header;
+use super::inbox::Inbox;
+use super::ledger::journal_path;
+use super::snapshot;
+use crate::name::Name;
+use crate::zone::Zone;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::SystemTime;
+
+/// What is to be done.
+pub enum Job {
+    Build(Build),
+    /// A generation is in use: the one before can go.
+    Clean {
+        folder: PathBuf,
+        journal: Option<PathBuf>,
+    },
+    /// Files whose bytes are to reach the medium, with their zones; the regions' file has none.
+    Sync(Vec<(Option<Name>, PathBuf)>),
+}
+
+/// A snapshot to build, and the journal for what follows it.
+pub struct Build {
+    pub zone: Name,
+    pub folder: PathBuf,
+    pub generation: u64,
+    pub version: Arc<Zone>,
+    pub refreshed: SystemTime,
+    /// Which part of which journal led to the version.
+    pub carried: Option<(PathBuf, u64, u64)>,
+}
+
+/// What was done.
+pub enum Done {
+    /// With the bytes of snapshot and journal.
+    Built { zone: Name, generation: u64, result: io::Result<(u64, u64)> },
+    /// With what failed.
+    Synced(Vec<(Option<Name>, io::Error)>),
+}
+
+/// Where a snapshot is written before it is whole.
+pub fn temporary_path(folder: &Path) -> PathBuf {
+    folder.join("snapshot.tmp")
+}
+
+/// Works until the writer has no more jobs.
+pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
+    for job in jobs {
+        match job {
+            Job::Build(build) => {
+                let result = build.run(disk);
+                if result.is_err() {
+                    // Room for others; what stays behind is removed at the next start.
+                    let _ = disk.remove(&temporary_path(&build.folder));
+                    let _ = disk.remove(&journal_path(&build.folder, build.generation));
+                }
+                inbox.done(Done::Built { zone: build.zone, generation: build.generation, result });
+            }
+            Job::Clean { folder, journal } => {
+                // Only when the new generation is on the medium may the old one go. What fails here fails again, and is
+                // told, at the next sync; what stays behind is removed at the next start.
+                if let (Ok(()), Some(journal)) = (disk::sync_folder(&folder), journal) {
+                    let _ = disk.remove(&journal);
+                }
+            }
+            Job::Sync(files) => {
+                let sync = |(zone, path): (Option<Name>, PathBuf)| Some((zone, disk::sync_data(&path).err()?));
+                inbox.done(Done::Synced(files.into_iter().filter_map(sync).collect()));
+            }
+        }
+    }
+}
+
+impl Build {
+    /// Writes the files, down to the medium. Returns their lengths.
+    fn run(&self, disk: &Disk) -> io::Result<(u64, u64)> {
+        disk.ensure_folder(&self.folder)?;
+        let path = temporary_path(&self.folder);
+        let snapshot = snapshot::write(disk, &path, self.generation, self.refreshed, &self.version)?;
+        let carried = match &self.carried {
+            Some((journal, start, end)) => disk::read_range(journal, *start, *end)?,
+            None => Vec::new(),
+        };
+        let header = Header::before(self.generation, carried.len() as u64);
+        let journal = disk.create(&journal_path(&self.folder, self.generation))?;
+        let bytes = [header.to_bytes(), carried].concat();
+        disk.write(&journal, &bytes)?;
+        journal.sync_data()?;
+        // The names must be there before the snapshot in use is replaced, those of the folders included.
+        for folder in [&self.folder, &disk.root().join("zones"), disk.root()] {
+            disk::sync_folder(folder)?;
+        }
+        Ok((snapshot, bytes.len() as u64))
+    }
+}

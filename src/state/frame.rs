@@ -1,0 +1,280 @@
+//! Frames: how everything that is appended to a file is told from what a crash left behind.
+//!
+//! A file of frames begins with a header: magic, format version, generation, base, CRC. A journal belongs to the snapshot
+//! of its generation; what stands before its base led up to that snapshot, what follows leads on. A frame is the length
+//! of its body, the body's CRC, and the body: kind, time, payload. All numbers are big-endian.
+//!
+//! Invariant: what [`Frames`] yields was written whole. Reading stops at the first frame that was not, so a torn tail, or
+//! the zeros that a power failure leaves, end the file and spoil nothing before them.
+//!
+//! Cost: O(bytes).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How a file of frames begins.
+const MAGIC: &[u8; 8] = b"AGGFRAME";
+/// The format that this program writes and reads.
+const VERSION: u32 = 1;
+/// Bytes of a header.
+pub const HEADER_BYTES: u64 = 32;
+/// Length and CRC before a body.
+const PREFIX_BYTES: usize = 8;
+/// Kind and time, which every body has.
+const FIXED_BODY_BYTES: usize = 9;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A difference to the version before.
+    Delta,
+    /// A primary has confirmed the version.
+    Refreshed,
+    /// What regions were last published as.
+    Regions,
+}
+
+impl Kind {
+    /// The octet that stands for the kind.
+    fn code(self) -> u8 {
+        match self {
+            Kind::Delta => 1,
+            Kind::Refreshed => 2,
+            Kind::Regions => 3,
+        }
+    }
+
+    /// The kind that an octet stands for.
+    fn of(code: u8) -> Option<Kind> {
+        [Kind::Delta, Kind::Refreshed, Kind::Regions].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// Why a file of frames cannot be used at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    #[error("its header is damaged")]
+    Damaged,
+    #[error("it has format {0}, and this program reads format {VERSION}")]
+    Version(u32),
+}
+
+/// What a file of frames says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub generation: u64,
+    /// Where the frames begin that follow the snapshot.
+    pub base: u64,
+}
+
+impl Header {
+    /// The header of a file whose first frames led to the snapshot.
+    pub fn before(generation: u64, carried_bytes: u64) -> Header {
+        Header { generation, base: HEADER_BYTES + carried_bytes }
+    }
+
+    /// The bytes at the start of the file.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_be_bytes());
+        bytes.extend_from_slice(&self.generation.to_be_bytes());
+        bytes.extend_from_slice(&self.base.to_be_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        bytes
+    }
+
+    /// Reads the start of a file.
+    pub fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
+        let mut fields = Fields(bytes);
+        let mut read = || {
+            let magic = fields.take(8)? == MAGIC;
+            let (version, generation, base) = (fields.u32()?, fields.u64()?, fields.u64()?);
+            let sound = magic && fields.u32()? == crc32fast::hash(&bytes[..HEADER_BYTES as usize - 4]);
+            (sound && base >= HEADER_BYTES).then_some((version, Header { generation, base }))
+        };
+        match read().ok_or(HeaderError::Damaged)? {
+            (VERSION, header) => Ok(header),
+            (other, _) => Err(HeaderError::Version(other)),
+        }
+    }
+}
+
+//--- Writing ---
+
+/// Appends a frame.
+pub fn push(out: &mut Vec<u8>, kind: Kind, time: SystemTime, payload: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    out.push(kind.code());
+    out.extend_from_slice(&to_millis(time).to_be_bytes());
+    payload(out);
+    let body = start + PREFIX_BYTES;
+    // A delta of 4 GiB does not exist: a zone is refused long before.
+    let length = (out.len() - body) as u32;
+    let crc = crc32fast::hash(&out[body..]);
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    out[start + 4..body].copy_from_slice(&crc.to_be_bytes());
+}
+
+//--- Reading ---
+
+/// One frame of a file.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// Where it begins in the bytes.
+    pub start: usize,
+    /// `None` for kinds that this program does not know.
+    pub kind: Option<Kind>,
+    pub time: SystemTime,
+    pub payload: &'a [u8],
+}
+
+/// The frames in bytes, up to the first that is not whole.
+pub struct Frames<'a> {
+    bytes: &'a [u8],
+    /// Where the next frame begins: after the last, the end of what is good.
+    pub end: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// Reads from a position on.
+    pub fn new(bytes: &'a [u8], start: usize) -> Frames<'a> {
+        Frames { bytes, end: start }
+    }
+
+    /// Whether everything was read.
+    pub fn is_whole(&self) -> bool {
+        self.end == self.bytes.len()
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    fn next(&mut self) -> Option<Frame<'a>> {
+        let mut fields = Fields(self.bytes.get(self.end..)?);
+        let (length, crc) = (fields.u32()? as usize, fields.u32()?);
+        let body = fields.take(length)?;
+        if length < FIXED_BODY_BYTES || crc32fast::hash(body) != crc {
+            return None;
+        }
+        let start = self.end;
+        self.end += PREFIX_BYTES + length;
+        let mut fields = Fields(body);
+        let (kind, time) = (Kind::of(fields.u8()?), from_millis(fields.u64()?));
+        Some(Frame { start, kind, time, payload: fields.0 })
+    }
+}
+
+//--- Fields ---
+
+/// Numbers and bytes, taken from the front.
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// Takes bytes.
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Takes a fixed number of bytes.
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    /// Takes one octet.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.chunk().map(u8::from_be_bytes)
+    }
+
+    /// Takes a number of four octets.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_be_bytes)
+    }
+
+    /// Takes a number of eight octets.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_be_bytes)
+    }
+}
+
+/// Milliseconds since 1970; earlier times are 1970.
+pub fn to_millis(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The time of milliseconds since 1970; what the system cannot express is 1970.
+pub fn from_millis(millis: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        let mut bytes = Header { generation: 7, base: HEADER_BYTES }.to_bytes();
+        for (kind, payload) in [(Kind::Delta, "one"), (Kind::Refreshed, ""), (Kind::Regions, "three")] {
+            push(&mut bytes, kind, from_millis(5), |out| out.extend_from_slice(payload.as_bytes()));
+        }
+        bytes
+    }
+
+    /// The payloads that are read, and where they end.
+    fn read(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
+        let mut frames = Frames::new(bytes, HEADER_BYTES as usize);
+        let payloads = frames.by_ref().map(|frame| frame.payload).collect();
+        (payloads, frames.end)
+    }
+
+    #[test]
+    fn frames_come_back() {
+        let bytes = file();
+        assert_eq!(Header::read(&bytes), Ok(Header { generation: 7, base: HEADER_BYTES }));
+        let frames: Vec<_> = Frames::new(&bytes, 32).map(|frame| (frame.kind.unwrap(), frame.time)).collect();
+        assert_eq!(frames, [Kind::Delta, Kind::Refreshed, Kind::Regions].map(|kind| (kind, from_millis(5))));
+        assert_eq!(read(&bytes), (vec![&b"one"[..], b"", b"three"], bytes.len()));
+    }
+
+    #[test]
+    fn a_cut_or_damaged_frame_ends_the_file() {
+        let bytes = file();
+        let ends = [32, 32 + 20, 32 + 37, bytes.len()];
+        for cut in 0..=bytes.len() {
+            let whole = ends.iter().filter(|end| **end <= cut).count().saturating_sub(1);
+            let (payloads, end) = read(&bytes[..cut]);
+            assert_eq!(payloads.len(), whole, "cut at {cut}");
+            assert_eq!(end, ends[whole]);
+            assert_eq!(Header::read(&bytes[..cut]).is_ok(), cut >= 32);
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            let before = ends.iter().filter(|end| **end <= at).count().saturating_sub(1);
+            assert!(
+                if at < 32 { Header::read(&damaged).is_err() } else { read(&damaged).0.len() == before },
+                "at {at}"
+            );
+        }
+        let zeros = [&bytes[..], &[0; 100]].concat();
+        assert_eq!(read(&zeros), read(&bytes));
+    }
+
+    #[test]
+    fn formats_of_other_programs_are_told() {
+        let mut bytes = file();
+        bytes[11] = 2;
+        let crc = crc32fast::hash(&bytes[..28]);
+        bytes[28..32].copy_from_slice(&crc.to_be_bytes());
+        assert_eq!(Header::read(&bytes), Err(HeaderError::Version(2)));
+    }
+
+    #[test]
+    fn times_that_do_not_exist_are_some_time() {
+        assert_eq!(to_millis(UNIX_EPOCH - Duration::from_secs(1)), 0);
+        let _ = from_millis(u64::MAX);
+    }
+}

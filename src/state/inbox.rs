@@ -1,0 +1,268 @@
+//! What waits for the writer, zone by zone, and the barrier behind which everything is written.
+//!
+//! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
+//! is outstanding until what was handed over under it is on disk, so a barrier waits for all that came before it.
+//!
+//! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
+
+use super::RegionState;
+use super::builder::Done;
+use super::ledger::Ledger;
+use crate::name::Name;
+use crate::zone::{Delta, Zone};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Steps of one zone that may wait, in bytes: beyond, its newest version does for all.
+const MAX_WAITING_BYTES: usize = 16 << 20;
+/// Steps of one zone that may wait.
+const MAX_WAITING_DELTAS: usize = 4096;
+
+//--- Work ---
+
+/// What a zone's files held at start.
+pub struct Found {
+    pub ledger: Ledger,
+    pub version: Weak<Zone>,
+    pub refreshed: SystemTime,
+}
+
+/// What waits for one zone.
+#[derive(Default)]
+pub struct Backlog {
+    /// The number under which the oldest of it was handed over; none for times alone.
+    pub number: Option<u64>,
+    /// What was found at start.
+    pub found: Option<Found>,
+    pub deltas: Vec<(Arc<Delta>, SystemTime)>,
+    bytes: usize,
+    /// A version to which no step leads, and from which the steps go on.
+    pub base: Option<(Arc<Zone>, SystemTime)>,
+    /// The version that the newest step leads to.
+    pub newest: Option<(Arc<Zone>, SystemTime)>,
+    /// A confirmation after all steps.
+    pub refreshed: Option<SystemTime>,
+}
+
+impl Backlog {
+    /// Begins anew with a version.
+    fn begin(&mut self, version: Arc<Zone>, time: SystemTime) {
+        self.base = Some((version.clone(), time));
+        self.newest = Some((version, time));
+        self.refreshed = None;
+        self.deltas.clear();
+        self.bytes = 0;
+    }
+}
+
+/// All that the writer takes at once.
+pub struct Work {
+    pub backlogs: Vec<(Name, Backlog)>,
+    pub regions: Option<(HashMap<Name, RegionState>, u64)>,
+    pub done: Vec<Done>,
+    /// The store is being closed.
+    pub last: bool,
+    /// The other thread has ended: nothing more can be done.
+    pub ended: bool,
+}
+
+//--- Inbox ---
+
+/// The writer's side and everybody else's.
+#[derive(Default)]
+pub struct Inbox {
+    state: Mutex<Waiting>,
+    /// Something has come for the writer.
+    came: Condvar,
+    /// Something has been written, or will not be for now.
+    settled: Condvar,
+}
+
+/// What waits, and what is not yet written.
+#[derive(Default)]
+struct Waiting {
+    backlogs: HashMap<Name, Backlog>,
+    order: VecDeque<Name>,
+    regions: Option<(HashMap<Name, RegionState>, u64)>,
+    done: Vec<Done>,
+    last: bool,
+    /// Threads that have ended: after the first, nothing is taken any more.
+    ended: usize,
+    next: u64,
+    outstanding: BTreeSet<u64>,
+    /// Outstanding, and the disk has refused them.
+    refused: BTreeSet<u64>,
+}
+
+impl Waiting {
+    /// Gives a number to what is handed over.
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.outstanding.insert(self.next);
+        self.next
+    }
+
+    /// The backlog of a zone.
+    fn backlog(&mut self, zone: &Name) -> &mut Backlog {
+        if !self.backlogs.contains_key(zone) {
+            self.order.push_back(zone.clone());
+        }
+        self.backlogs.entry(zone.clone()).or_default()
+    }
+
+    /// The backlog of a zone, with a number.
+    fn numbered(&mut self, zone: &Name) -> &mut Backlog {
+        let number = match self.backlogs.get(zone).and_then(|backlog| backlog.number) {
+            Some(number) => number,
+            None => self.number(),
+        };
+        let backlog = self.backlog(zone);
+        backlog.number = Some(number);
+        backlog
+    }
+}
+
+impl Inbox {
+    /// Takes the lock; what it guards is valid between any two statements.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what waits, unless nobody will ever take it, and tells the writer.
+    fn hand_over(&self, change: impl FnOnce(&mut Waiting)) {
+        let mut waiting = self.lock();
+        if waiting.ended == 0 {
+            change(&mut waiting);
+            self.came.notify_one();
+        }
+    }
+
+    /// Hands over what was found on disk.
+    pub fn found(&self, zone: &Name, found: Found) {
+        self.hand_over(|waiting| waiting.backlog(zone).found = Some(found));
+    }
+
+    /// Hands over a step.
+    pub fn append(&self, zone: &Name, delta: Arc<Delta>, new: Arc<Zone>, time: SystemTime) {
+        self.hand_over(|waiting| {
+            let backlog = waiting.numbered(zone);
+            backlog.bytes += delta.len_bytes();
+            if backlog.bytes > MAX_WAITING_BYTES || backlog.deltas.len() >= MAX_WAITING_DELTAS {
+                backlog.begin(new, time);
+            } else {
+                backlog.newest = Some((new, time));
+                backlog.refreshed = None;
+                backlog.deltas.push((delta, time));
+            }
+        });
+    }
+
+    /// Hands over a version to which no step leads.
+    pub fn replace(&self, zone: &Name, new: Arc<Zone>, time: SystemTime) {
+        self.hand_over(|waiting| {
+            waiting.numbered(zone).begin(new, time);
+        });
+    }
+
+    /// Hands over a confirmation.
+    pub fn refreshed(&self, zone: &Name, time: SystemTime) {
+        self.hand_over(|waiting| waiting.backlog(zone).refreshed = Some(time));
+    }
+
+    /// Hands over the regions.
+    pub fn regions(&self, regions: HashMap<Name, RegionState>) {
+        self.hand_over(|waiting| {
+            let number = match waiting.regions.take() {
+                Some((_, number)) => number,
+                None => waiting.number(),
+            };
+            waiting.regions = Some((regions, number));
+        });
+    }
+
+    /// Hands over what the builder has done.
+    pub fn done(&self, done: Done) {
+        self.hand_over(|waiting| waiting.done.push(done));
+    }
+
+    /// Tells the writer to end when everything is written.
+    pub fn close(&self) {
+        self.hand_over(|waiting| waiting.last = true);
+    }
+
+    /// Waits until everything handed over before is written; false when the disk refuses it or is not that fast.
+    pub fn flush(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut waiting = self.lock();
+        let last = waiting.next;
+        loop {
+            let is_before = |numbers: &BTreeSet<u64>| numbers.first().is_some_and(|first| *first <= last);
+            if waiting.ended == 0 && !is_before(&waiting.outstanding) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if waiting.ended > 0 || is_before(&waiting.refused) || left.is_zero() {
+                return false;
+            }
+            waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    //--- The writer's side ---
+
+    /// Waits for work, at most until the deadline; when the store is being closed only for what is still `busy`.
+    pub fn take(&self, deadline: Option<Instant>, busy: bool) -> Work {
+        let mut waiting = self.lock();
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let idle = waiting.order.is_empty() && waiting.regions.is_none() && waiting.done.is_empty();
+            if !idle || waiting.last && !busy || waiting.ended > 0 || left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            waiting = match left {
+                Some(left) => self.came.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.came.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        let mut backlogs = std::mem::take(&mut waiting.backlogs);
+        let order = std::mem::take(&mut waiting.order);
+        Work {
+            backlogs: order.into_iter().filter_map(|name| backlogs.remove_entry(&name)).collect(),
+            regions: waiting.regions.take(),
+            done: std::mem::take(&mut waiting.done),
+            last: waiting.last,
+            ended: waiting.ended > 0,
+        }
+    }
+
+    /// Notes that what was handed over under a number is written.
+    pub fn settle(&self, number: u64) {
+        let mut waiting = self.lock();
+        waiting.outstanding.remove(&number);
+        waiting.refused.remove(&number);
+        self.settled.notify_all();
+    }
+
+    /// Notes that the disk has refused what was handed over under a number.
+    pub fn refuse(&self, number: u64) {
+        let mut waiting = self.lock();
+        waiting.refused.insert(number);
+        self.settled.notify_all();
+    }
+
+    /// Notes that a thread has ended.
+    pub fn end(&self) {
+        let mut waiting = self.lock();
+        *waiting = Waiting { ended: waiting.ended + 1, ..Waiting::default() };
+        self.came.notify_all();
+        self.settled.notify_all();
+    }
+
+    /// Waits until a number of threads have ended.
+    pub fn wait_for_end(&self, threads: usize, patience: Duration) -> bool {
+        let waiting = self.lock();
+        let waited = self.settled.wait_timeout_while(waiting, patience, |waiting| waiting.ended < threads);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}

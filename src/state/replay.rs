@@ -1,0 +1,143 @@
+//! The last version of a zone, out of the bytes of its snapshot and its journal. No files here.
+//!
+//! Invariant: what comes out was once current, and is the last such version that was written whole. A journal that does not
+//! belong to the snapshot, is cut, or does not fit gives less, never something else.
+//!
+//! Cost: O(bytes of the snapshot) + O(records at the names that the journal changes).
+
+use super::frame::{Frame, Frames, HEADER_BYTES, Header, HeaderError, Kind};
+use super::ledger::Ledger;
+use super::snapshot::{self, SnapshotError};
+use crate::name::Name;
+use crate::zone::{Delta, DeltaError, Zone};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What is wrong with a journal.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("there is no journal to the snapshot")]
+    Missing,
+    #[error("the journal cannot be used: {0}")]
+    Header(#[from] HeaderError),
+    #[error("the journal belongs to snapshot {0}, not to this one")]
+    Generation(u64),
+    #[error("the last {0} bytes of the journal were not written whole")]
+    Torn(u64),
+    #[error("the journal ends before what follows the snapshot")]
+    Cut,
+    #[error("the difference at octet {at} of the journal cannot be applied: {error}")]
+    Delta { at: u64, error: DeltaError },
+    #[error("octet {0} of the journal begins something that this program does not know")]
+    Unknown(u64),
+}
+
+impl Fault {
+    /// The value of the metric label `operation`.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Fault::Torn(_) | Fault::Cut => "torn",
+            Fault::Delta { .. } | Fault::Unknown(_) => "apply",
+            Fault::Missing | Fault::Header(_) | Fault::Generation(_) => "load",
+        }
+    }
+}
+
+/// What the files come to.
+#[derive(Debug)]
+pub struct Replayed {
+    pub zone: Zone,
+    pub refreshed: SystemTime,
+    /// The steps that led to the version, oldest first.
+    pub history: Vec<Arc<Delta>>,
+    pub ledger: Ledger,
+    pub fault: Option<Fault>,
+}
+
+/// Reads a zone's files.
+pub fn replay(origin: &Name, snapshot: &[u8], journal: Option<&[u8]>) -> Result<Replayed, SnapshotError> {
+    let read = snapshot::read(origin, snapshot)?;
+    let mut replayed = Replayed {
+        zone: read.zone,
+        refreshed: read.refreshed,
+        history: Vec::new(),
+        ledger: Ledger::of_snapshot(read.generation, snapshot.len() as u64),
+        fault: None,
+    };
+    replayed.fault = match journal {
+        Some(journal) => replayed.replay_journal(origin, journal).err(),
+        None => Some(Fault::Missing),
+    };
+    // Only what can go on is gone on with: a torn tail is cut off, any other fault needs a new snapshot.
+    if matches!(replayed.fault, None | Some(Fault::Torn(_))) {
+        replayed.ledger.tip = Some(replayed.zone.soa_rrset().clone());
+    }
+    replayed.connect_history();
+    Ok(replayed)
+}
+
+impl Replayed {
+    /// Applies a journal.
+    fn replay_journal(&mut self, origin: &Name, journal: &[u8]) -> Result<(), Fault> {
+        let header = Header::read(journal)?;
+        if header.generation != self.ledger.generation {
+            return Err(Fault::Generation(header.generation));
+        }
+        let length = journal.len() as u64;
+        let base = header.base.min(length) as usize;
+        self.replay_past(origin, &journal[..base]);
+        self.ledger.base = header.base;
+        self.ledger.end = base as u64;
+        if header.base > length {
+            return Err(Fault::Cut);
+        }
+        let mut frames = Frames::new(journal, base);
+        for frame in frames.by_ref() {
+            self.replay_frame(origin, &frame)?;
+            self.ledger.frames.extend(frame.kind.map(|kind| (frame.start as u64, kind)));
+            self.refreshed = frame.time;
+        }
+        self.ledger.end = frames.end as u64;
+        if frames.is_whole() { Ok(()) } else { Err(Fault::Torn(length - self.ledger.end)) }
+    }
+
+    /// Takes one step.
+    fn replay_frame(&mut self, origin: &Name, frame: &Frame<'_>) -> Result<(), Fault> {
+        let at = frame.start as u64;
+        match frame.kind {
+            Some(Kind::Delta) => {
+                let fault = |error| Fault::Delta { at, error };
+                let delta = Delta::read(origin, frame.payload).map_err(fault)?;
+                self.zone = delta.apply(&self.zone).map_err(fault)?;
+                self.history.push(Arc::new(delta));
+                Ok(())
+            }
+            Some(Kind::Refreshed) => Ok(()),
+            Some(Kind::Regions) | None => Err(Fault::Unknown(at)),
+        }
+    }
+
+    /// Reads the steps that led to the snapshot. One that cannot be read costs those before it and nothing else.
+    fn replay_past(&mut self, origin: &Name, past: &[u8]) {
+        let mut frames = Frames::new(past, HEADER_BYTES as usize);
+        for frame in frames.by_ref() {
+            let Some(kind) = frame.kind else { continue };
+            self.ledger.frames.push_back((frame.start as u64, kind));
+            if kind == Kind::Delta {
+                self.history.extend(Delta::read(origin, frame.payload).ok().map(Arc::new));
+            }
+        }
+        if !frames.is_whole() {
+            self.ledger.frames.clear();
+            self.history.clear();
+        }
+    }
+
+    /// Leaves the steps that lead to the version without a gap.
+    fn connect_history(&mut self) {
+        let last = self.history.last().filter(|last| last.to == *self.zone.soa_rrset());
+        let steps = self.history.windows(2).rev().take_while(|pair| pair[0].to == pair[1].from);
+        let connected = last.map_or(0, |_| 1 + steps.count());
+        self.history.drain(..self.history.len() - connected);
+    }
+}

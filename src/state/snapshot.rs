@@ -1,0 +1,175 @@
+//! Snapshots: one version of a zone in one file.
+//!
+//! The file: magic, format version, generation, time of the last confirmation, origin, the zone's image, and the CRC of
+//! all that. It is written beside the one in use and put in its place in one step, so a snapshot is whole or it is not
+//! there; the CRC is against what disks do on their own.
+//!
+//! Cost: O(bytes); writing holds one buffer, reading the file.
+
+use super::disk::Disk;
+use super::frame::{Fields, from_millis, to_millis};
+use crate::name::{self, Name};
+use crate::zone::{ImageError, Zone};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// How a snapshot begins.
+const MAGIC: &[u8; 8] = b"AGGZONE\n";
+/// The format that this program writes and reads.
+const VERSION: u32 = 1;
+/// Bytes handed to the system at once.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of the checksum.
+const CRC_BYTES: usize = 4;
+
+/// Why a file is no usable snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("it is damaged (wrong checksum)")]
+    Damaged,
+    #[error("it has format {0}, and this program reads format {VERSION}")]
+    Version(u32),
+    #[error("it holds the zone {0}")]
+    Other(Name),
+    #[error("it holds no zone: {0}")]
+    Image(#[from] ImageError),
+}
+
+/// A snapshot as read.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub generation: u64,
+    pub refreshed: SystemTime,
+    pub zone: Zone,
+}
+
+/// Writes a snapshot into a new file, down to the medium. Returns its length.
+pub fn write(disk: &Disk, path: &Path, generation: u64, refreshed: SystemTime, zone: &Zone) -> io::Result<u64> {
+    let mut out = Output {
+        disk,
+        file: disk.create(path)?,
+        buffer: Vec::with_capacity(BUFFER_BYTES),
+        crc: crc32fast::Hasher::new(),
+        length: 0,
+    };
+    out.write_all(MAGIC)?;
+    out.write_all(&VERSION.to_be_bytes())?;
+    out.write_all(&generation.to_be_bytes())?;
+    out.write_all(&to_millis(refreshed).to_be_bytes())?;
+    out.write_all(zone.origin.as_wire())?;
+    zone.write_image(&mut out)?;
+    out.flush()?;
+    let crc = out.crc.clone().finalize();
+    out.write_all(&crc.to_be_bytes())?;
+    out.flush()?;
+    out.file.sync_data()?;
+    Ok(out.length)
+}
+
+/// The generation that bytes claim, if they may be a snapshot.
+pub fn generation(bytes: &[u8]) -> Option<u64> {
+    let mut fields = Fields(bytes);
+    fields.take(MAGIC.len())?;
+    fields.u32()?;
+    fields.u64()
+}
+
+/// Reads a snapshot of a zone.
+pub fn read(zone: &Name, bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
+    let (body, crc) = bytes.split_last_chunk::<CRC_BYTES>().ok_or(SnapshotError::Damaged)?;
+    if crc32fast::hash(body) != u32::from_be_bytes(*crc) {
+        return Err(SnapshotError::Damaged);
+    }
+    let mut fields = Fields(body);
+    let magic = fields.take(MAGIC.len()).is_some_and(|magic| magic == MAGIC);
+    let version = fields.u32().filter(|_| magic).ok_or(SnapshotError::Damaged)?;
+    if version != VERSION {
+        return Err(SnapshotError::Version(version));
+    }
+    let mut head = || {
+        let (generation, refreshed) = (fields.u64()?, from_millis(fields.u64()?));
+        let origin = fields.take(name::plain_end(fields.0)?)?;
+        Some((generation, refreshed, origin))
+    };
+    let (generation, refreshed, origin) = head().ok_or(SnapshotError::Damaged)?;
+    if origin != zone.as_wire() {
+        return Err(SnapshotError::Other(Name::from_suffix(origin)));
+    }
+    Ok(Snapshot { generation, refreshed, zone: Zone::read_image(zone, fields.0)? })
+}
+
+/// A file that is written in large pieces and summed on the way.
+struct Output<'a> {
+    disk: &'a Disk,
+    file: File,
+    buffer: Vec<u8>,
+    crc: crc32fast::Hasher,
+    length: u64,
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.crc.update(&self.buffer);
+        self.length += self.buffer.len() as u64;
+        self.disk.write(&self.file, &self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::tests::zone;
+
+    fn written(text: &str) -> (Zone, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).unwrap();
+        let zone = zone("z.", text);
+        let path = folder.path().join("snapshot");
+        let length = write(&disk, &path, 7, from_millis(5), &zone).unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        assert_eq!(bytes.len() as u64, length);
+        (zone, bytes)
+    }
+
+    #[test]
+    fn a_snapshot_comes_back() {
+        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1\nb.c 30 TXT t");
+        let read = read(&zone.origin, &bytes).unwrap();
+        assert_eq!((read.generation, read.refreshed, &read.zone), (7, from_millis(5), &zone));
+        let other = Name::parse("y").unwrap();
+        assert_eq!(super::read(&other, &bytes).unwrap_err(), SnapshotError::Other(zone.origin));
+    }
+
+    #[test]
+    fn a_cut_or_damaged_snapshot_is_refused() {
+        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1");
+        for at in 0..bytes.len() {
+            assert_eq!(read(&zone.origin, &bytes[..at]).unwrap_err(), SnapshotError::Damaged);
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(read(&zone.origin, &damaged).unwrap_err(), SnapshotError::Damaged);
+        }
+    }
+
+    #[test]
+    fn the_format_of_another_program_is_told() {
+        let (zone, mut bytes) = written("@ 30 SOA 1");
+        bytes[11] = 9;
+        let end = bytes.len() - CRC_BYTES;
+        let crc = crc32fast::hash(&bytes[..end]);
+        bytes[end..].copy_from_slice(&crc.to_be_bytes());
+        assert_eq!(read(&zone.origin, &bytes).unwrap_err(), SnapshotError::Version(9));
+    }
+}

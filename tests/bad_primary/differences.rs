@@ -1,0 +1,266 @@
+//! Primaries asked for differences: whatever is wrong with them is not applied at all, and the whole zone is there at once.
+
+use super::primary::{Differences, Primary, Script, Transfer};
+use super::*;
+
+/// A plan that asks for differences.
+fn incremental(addresses: &[SocketAddr]) -> ZonePlan {
+    ZonePlan { ixfr: true, ..plan(addresses, limits()) }
+}
+
+/// A primary and a secondary that has its zone at serial 1.
+async fn loaded(script: Script) -> (Primary, Secondary) {
+    let primary = Primary::start("127.0.0.1", script).await;
+    let secondary = Secondary::start(incremental(&[primary.address]));
+    secondary.wait_for_serial(1).await;
+    (primary, secondary)
+}
+
+impl Secondary {
+    /// How many transfers brought differences, and how many whole zones, as the metric has it.
+    fn brought(&self) -> (u64, u64) {
+        let count = |kind| self.metrics.transfer_duration.with_label_values(&["z.example.", kind]).get_sample_count();
+        (count("ixfr"), count("axfr"))
+    }
+
+    /// The zone has exactly the names and addresses of the script.
+    async fn wait_for(&self, script: &Script) {
+        self.wait_for_serial(script.serial).await;
+        let text = format!("{:?}", self.zone().unwrap());
+        let addresses: BTreeSet<&str> =
+            text.lines().filter_map(|line| line.split_once(" A ").map(|(_, address)| address)).collect();
+        let expected: Vec<_> = (0..script.names).map(|number| format!("192.0.{}.{number}", script.flavour)).collect();
+        assert_eq!(addresses, expected.iter().map(String::as_str).collect(), "{text}");
+    }
+}
+
+/// A change whose differences are bad arrives all the same; the next is right.
+async fn falls_back(differences: Differences, reason: &str) {
+    let (primary, secondary) = loaded(Script::new(1)).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(5);
+        script.differences = differences;
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!(secondary.failures(), BTreeSet::from([format!("ixfr {reason}")]));
+    assert_eq!(primary.asked(), (1, 2), "asked for the whole zone at once");
+    eventually("accounts", || secondary.brought() == (0, 2)).await;
+    eventually("a clean status", || secondary.source.status().primaries[0].failures == 0).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(6);
+        script.differences = Differences::Good;
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    // A primary that turned the question away is spared it for a while.
+    let turned_away = ["refused", "notimp", "formerr", "closed", "timeout_message"].contains(&reason);
+    let expected = if turned_away { (0, 3) } else { (1, 2) };
+    eventually("accounts", || secondary.brought() == expected).await;
+    assert_eq!(primary.script().asked, 1 + expected.0 as u32);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn does_not_offer_differences() {
+    falls_back(Differences::Rcode(4), "notimp").await;
+    falls_back(Differences::Rcode(1), "formerr").await;
+    falls_back(Differences::Rcode(5), "refused").await;
+    falls_back(Differences::Close, "closed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn says_nothing_when_asked_for_differences() {
+    let primary = Primary::start("127.0.0.1", Script::new(1)).await;
+    let limits = Limits { message_timeout: 400 * MILLISECOND, ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    for serial in [2, 3] {
+        {
+            let mut script = primary.script();
+            script.change(serial);
+            script.differences = Differences::Hang;
+        }
+        secondary.wait_for_serial(serial).await;
+    }
+    assert_eq!(primary.script().asked, 1);
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr timeout_message".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fails_to_find_the_differences() {
+    falls_back(Differences::Rcode(2), "servfail").await;
+    falls_back(Differences::Empty, "malformed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sends_differences_from_and_to_other_serials() {
+    falls_back(Differences::OtherBase, "ixfr_base").await;
+    falls_back(Differences::Short, "ixfr_steps").await;
+    falls_back(Differences::Gap, "ixfr_steps").await;
+    falls_back(Differences::OtherClosingSoa, "closing_soa").await;
+    falls_back(Differences::Behind, "malformed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sends_differences_of_something_else() {
+    falls_back(Differences::OtherId, "id").await;
+    falls_back(Differences::OtherQuestion, "question").await;
+    falls_back(Differences::OtherClass, "class").await;
+    falls_back(Differences::OtherZone, "out_of_zone").await;
+    falls_back(Differences::Garbage, "malformed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cuts_differences() {
+    falls_back(Differences::CutMidMessage, "closed").await;
+    falls_back(Differences::CutMidZone, "closed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_changes_are_all_incremental_and_the_metric_shows_it() {
+    let (primary, secondary) = loaded(Script::new(1)).await;
+    for serial in 2..=40 {
+        let next = {
+            let mut script = primary.script();
+            script.change(serial);
+            script.names = 5 + serial % 7;
+            script.clone()
+        };
+        secondary.wait_for(&next).await;
+    }
+    eventually("accounts", || secondary.brought() == (39, 1)).await;
+    assert_eq!(primary.asked(), (39, 1));
+    assert_eq!(secondary.failures(), BTreeSet::new());
+    let attempts =
+        secondary.metrics.transfer_attempts.with_label_values(&["z.example.", &primary.address.to_string(), "ixfr"]);
+    assert_eq!(attempts.get(), 39);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn serials_go_around() {
+    let (primary, secondary) = loaded(Script::new(1)).await;
+    for serial in [1 << 31, u32::MAX, 3] {
+        let next = {
+            let mut script = primary.script();
+            script.change(serial);
+            script.clone()
+        };
+        secondary.wait_for(&next).await;
+    }
+    eventually("accounts", || secondary.brought() == (3, 1)).await;
+    // At the undefined distance nobody can say what is newer: the whole zone.
+    primary.script().change(3 + (1 << 31));
+    secondary.wait_for_serial(3 + (1 << 31)).await;
+    eventually("accounts", || secondary.brought() == (3, 2)).await;
+    assert_eq!(primary.script().asked, 3);
+    assert_eq!(secondary.failures(), BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_zone_instead_of_differences_counts_as_such() {
+    let (primary, secondary) = loaded(Script { differences: Differences::Whole, ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(2);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    eventually("accounts", || secondary.brought() == (0, 2)).await;
+    assert_eq!(primary.asked(), (1, 1));
+    assert_eq!(secondary.failures(), BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_serial_that_was_transferred_counts_not_the_one_announced() {
+    let (primary, secondary) = loaded(Script::new(1)).await;
+    primary.script().announced = Some(9);
+    eventually("questions", || primary.script().asked >= 3).await;
+    assert_eq!((secondary.serial(), primary.script().transfers), (Some(1), 1));
+    assert_eq!(secondary.failures(), BTreeSet::new());
+    assert_eq!(secondary.changes.lock().unwrap().iter().filter(|change| **change == "load").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_change_nothing_are_counted() {
+    let (primary, secondary) = loaded(Script { differences: Differences::Noops, ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(2);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!(secondary.failures(), BTreeSet::new());
+    eventually("accounts", || secondary.brought() == (1, 1)).await;
+    assert_eq!(secondary.metrics.ixfr_noop_changes.with_label_values(&["z.example."]).get(), 2);
+    assert_eq!(secondary.failures(), BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_removal_of_a_copy_brings_the_whole_zone() {
+    let (primary, secondary) = loaded(Script { twice: true, ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(2);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_copies".to_owned()]));
+    eventually("accounts", || secondary.brought() == (0, 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn differences_that_shrink_the_zone_are_confirmed_by_the_whole_zone() {
+    let primary = Primary::start("127.0.0.1", Script { names: 40, ..Script::new(1) }).await;
+    let limits = Limits { confirm_after: 600 * MILLISECOND, ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(2);
+        script.names = 3;
+        script.clone()
+    };
+    eventually("a held version", || secondary.held()).await;
+    assert_eq!((secondary.serial(), primary.asked()), (Some(1), (1, 1)));
+    secondary.wait_for(&next).await;
+    assert_eq!(primary.asked(), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn differences_are_not_asked_for_where_they_cannot_help() {
+    // Switched off.
+    let primary = Primary::start("127.0.0.1", Script::new(1)).await;
+    let secondary = Secondary::start(plan(&[primary.address], limits()));
+    secondary.wait_for_serial(1).await;
+    primary.script().change(2);
+    secondary.wait_for_serial(2).await;
+    assert_eq!(primary.script().asked, 0);
+    drop(secondary);
+    // The zone has expired, or is to be audited.
+    let (primary, secondary) = loaded(Script::new(1)).await;
+    secondary.ask(WakeKind::Audit).await.unwrap();
+    publish(&secondary.publisher, State::Expired, secondary.zone());
+    primary.script().change(2);
+    secondary.wait_for_serial(2).await;
+    assert_eq!(primary.script().asked, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_whole_zone_is_bad_too_the_last_good_data_stays() {
+    let (primary, secondary) = loaded(Script::new(1)).await;
+    let before = secondary.zone().unwrap();
+    {
+        let mut script = primary.script();
+        script.change(5);
+        (script.differences, script.transfer) = (Differences::OtherBase, Transfer::CutMidZone);
+    }
+    secondary.wait_for_failure("ixfr ixfr_base").await;
+    secondary.wait_for_failure("axfr closed").await;
+    assert!(Arc::ptr_eq(&before, &secondary.zone().unwrap()));
+    eventually("the failure in the status", || secondary.source.status().primaries[0].failures > 0).await;
+    primary.script().differences = Differences::Good;
+    secondary.wait_for_serial(5).await;
+    eventually("a clean status", || secondary.source.status().primaries[0].failures == 0).await;
+}

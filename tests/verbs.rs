@@ -1,0 +1,172 @@
+//! What operators see of changes: `diff`, `notify`, and the serials that `status` shows.
+
+mod harness;
+
+use aggregator::demo::instances::Datacenter;
+use aggregator::demo::primary::Primary;
+use aggregator::name::Name;
+use harness::{Aggregator, Folder, Output, Settings, wait_until};
+use serde_json::Value;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, SystemTime};
+
+const ZONE: &str = "us-west-1.cns.example.com";
+const REGION: &str = "us-west.cns.example.com";
+const CATALOG: &str = "catalog.example.com";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon behind a primary, with a secondary that takes announcements and says nothing unless told to.
+struct Scene {
+    daemon: Aggregator,
+    primary: Primary,
+    site: Datacenter,
+    secondary: UdpSocket,
+    _folder: Folder,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        let primary = Primary::start("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let site = Datacenter::new(Name::parse(ZONE).unwrap(), 0, 7, SystemTime::now()).unwrap();
+        primary.publish(site.zone());
+        let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
+        secondary.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (address, target) = (primary.address(), secondary.local_addr().unwrap());
+        let plan = format!(
+            "[zones]\n\"{ZONE}\" = \"{address}\"\n[aggregations.\"{REGION}\"]\nmembers = [\"{ZONE}\"]\nnotify = []\n\
+             [secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{target}\"]\ncatalog = \"{CATALOG}\"\n\
+             [transfer]\nrefresh_min = \"1d\"\nrefresh_max = \"1d\"\n"
+        );
+        let folder = Folder::new();
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &Settings::new(&plan));
+        let scene = Scene { daemon, primary, site, secondary, _folder: folder };
+        scene.wait_for(scene.site.serial().0);
+        scene
+    }
+
+    /// Waits until the daemon serves a serial.
+    fn wait_for(&self, serial: u32) {
+        wait_until("the serial is served", PATIENCE, || (self.status(ZONE)["serial"] == serial).then_some(()));
+    }
+
+    /// Changes the zone at the primary and waits until the daemon has it; the serials before and after.
+    async fn change(&mut self) -> [u32; 2] {
+        let before = self.site.serial().0;
+        self.site.scale_up("web", 1, SystemTime::now());
+        self.primary.publish(self.site.zone());
+        self.primary.notify(&Name::parse(ZONE).unwrap(), self.daemon.address()).await.unwrap();
+        self.wait_for(self.site.serial().0);
+        [before, self.site.serial().0]
+    }
+
+    /// What `status` says about a zone, region or catalog.
+    fn status(&self, zone: &str) -> Value {
+        let output = self.daemon.verb(&["status", zone, "--json"]);
+        let report: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        let found = ["zones", "regions"].into_iter().find_map(|kind| report[kind].get(0));
+        found.unwrap_or(&report["catalog"]).clone()
+    }
+
+    /// Takes announcements until one is about a zone, and acknowledges them all.
+    fn acknowledge(&self, zone: &str) {
+        let wire = Name::parse(zone).unwrap();
+        let mut message = [0; 512];
+        loop {
+            let (length, from): (usize, SocketAddr) = self.secondary.recv_from(&mut message).expect("an announcement");
+            // QR, so that it is the reply to itself (RFC 1996 section 4.7).
+            message[2] |= 0x80;
+            self.secondary.send_to(&message[..length], from).unwrap();
+            if message[12..length].starts_with(wire.as_wire()) {
+                return;
+            }
+        }
+    }
+}
+
+/// A verb that must succeed.
+fn text(output: Output) -> String {
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{output:?}");
+    output.stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diff_shows_what_changed() {
+    let mut scene = Scene::new().await;
+    let first = scene.site.serial().0;
+    let nothing = scene.daemon.verb(&["diff", ZONE]);
+    let alone = format!("the history of zone {ZONE}. holds serial {first} alone; there is nothing to compare with\n");
+    assert_eq!((nothing.code, nothing.stderr), (1, alone));
+
+    let [before, after] = scene.change().await;
+    let diff = text(scene.daemon.verb(&["diff", ZONE]));
+    let lines: Vec<&str> = diff.lines().collect();
+    assert_eq!(lines[..2], [format!("--- {ZONE}. {before}"), format!("+++ {ZONE}. {after}")]);
+    assert!(lines[2].starts_with(&format!("-{ZONE}. ")) && lines[2].contains(" IN SOA "), "{diff}");
+    assert!(lines[3].starts_with(&format!("+{ZONE}. ")) && lines[3].contains(&format!(" {after} ")), "{diff}");
+    let added = lines.iter().filter(|line| line.starts_with('+') && line.contains(" IN A ")).count();
+    assert!(added >= 1 && !lines[4..].iter().any(|line| line.starts_with('-')), "{diff}");
+    // The region has the same records under its own names.
+    let region = text(scene.daemon.verb(&["diff", REGION]));
+    assert_eq!(region.lines().filter(|line| line.starts_with('+') && line.contains(" IN A ")).count(), added);
+
+    let [_, last] = scene.change().await;
+    let since = text(scene.daemon.verb(&["diff", ZONE, "--from", &first.to_string()]));
+    assert!(since.starts_with(&format!("--- {ZONE}. {first}\n+++ {ZONE}. {last}\n")), "{since}");
+    assert!(since.lines().filter(|line| line.contains(" IN A ")).count() > added, "{since}");
+    assert_eq!(text(scene.daemon.verb(&["diff", ZONE, "--from", &last.to_string()])), "");
+    let json = text(scene.daemon.verb(&["diff", ZONE, "--from", &first.to_string(), "--json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let records = json["added"].as_array().unwrap().len() + json["removed"].as_array().unwrap().len();
+    assert_eq!((&json["from"], records), (&first.into(), since.lines().count() - 2));
+
+    let unknown = scene.daemon.verb(&["diff", ZONE, "--from", "1"]);
+    let has = format!("the history of zone {ZONE}. does not have serial 1; it has {first}, {after}, {last}\n");
+    assert_eq!((unknown.code, unknown.stderr), (1, has));
+    let nowhere = scene.daemon.verb(&["diff", "other.example"]);
+    assert_eq!((nowhere.code, nowhere.stderr.as_str()), (1, "zone other.example. is not configured\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notify_tells_secondaries_and_status_what_they_said() {
+    let mut scene = Scene::new().await;
+    let target = scene.secondary.local_addr().unwrap();
+    scene.acknowledge(ZONE);
+    let acknowledged = |scene: &Scene, zone: &str| {
+        let status = scene.status(zone);
+        let secondary = &status["secondaries"][0];
+        assert_eq!(secondary["address"], target.to_string());
+        (secondary["acknowledged"] == status["serial"] && secondary["notified"] == status["serial"]).then_some(())
+    };
+    wait_until("the first announcement is acknowledged", PATIENCE, || acknowledged(&scene, ZONE));
+    scene.change().await;
+    scene.acknowledge(ZONE);
+    wait_until("the change is acknowledged", PATIENCE, || acknowledged(&scene, ZONE));
+    let serial = scene.site.serial();
+    let overview = text(scene.daemon.verb(&["status"]));
+    assert!(overview.contains("\nstate folder off: ") && overview.contains("  catalog\n"), "{overview}");
+    assert!(scene.daemon.metrics().contains("\naggregator_state_healthy 1\n"), "nothing is missing on disk");
+    let status = text(scene.daemon.verb(&["status", ZONE]));
+    for line in [
+        format!("  serials: {serial} served, {serial} at the primary, {serial} told to secondaries\n"),
+        format!("  secondary {target}: told {serial}, acknowledged {serial}, acknowledged\n"),
+        "  transfers from primaries: ".to_string(),
+        "  history from serial ".to_string(),
+    ] {
+        assert!(status.contains(&line), "{line} in\n{status}");
+    }
+
+    // Without any change, because someone asks for it.
+    assert!(text(scene.daemon.verb(&["notify", ZONE])).starts_with("announcements on their way: 1; "));
+    scene.acknowledge(ZONE);
+    assert!(text(scene.daemon.verb(&["notify"])).starts_with("announcements on their way: 2; "), "zone and catalog");
+    scene.acknowledge(CATALOG);
+    wait_until("the catalog is acknowledged", PATIENCE, || acknowledged(&scene, CATALOG));
+    let catalog = text(scene.daemon.verb(&["status", CATALOG]));
+    assert!(catalog.starts_with(&format!("catalog {CATALOG}.\n  serials: ")), "{catalog}");
+
+    let refused = scene.daemon.verb(&["notify", REGION]);
+    let reason = format!("zone {REGION}. has no secondaries to tell; set \"notify\" in the configuration\n");
+    assert_eq!((refused.code, refused.stderr), (1, reason));
+    let unknown = scene.daemon.verb(&["notify", "other.example"]);
+    assert_eq!((unknown.code, unknown.stderr.as_str()), (1, "zone other.example. is not configured\n"));
+}
