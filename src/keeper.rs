@@ -5,7 +5,7 @@
 //! client sees a datacenter moved and its region not. Sources learn when what they brought is visible. A change that
 //! comes alone is published at once; the next one waits until `hold_down` has passed, with all that come meanwhile.
 //!
-//! What is published is on disk first, as far as the disk does its part in time ([`FLUSH_PATIENCE`]): a process that is
+//! What is published is on disk first, as far as the disk does its part in time (`FLUSH_PATIENCE`): a process that is
 //! killed comes back with what clients saw last, and the serials of regions do not fall.
 //!
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
