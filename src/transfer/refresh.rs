@@ -10,7 +10,8 @@
 //!   that answered was older, its clock or database was set back, and the zone is adopted as it is.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
-//! that is valid, while no version is held back. Whatever is wrong with the differences, the same primary is asked for the
+//! that is valid, while no version is held back. Once the differences together are as large as a whole zone may be, one is
+//! transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences, the same primary is asked for the
 //! whole zone at once. A held version is confirmed by the whole zone only, because differences that agree with a version
 //! that was never adopted would prove nothing.
 //!
@@ -28,11 +29,12 @@ use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::plan::ZonePlan;
-use crate::transfer::reader::{Changed, Received};
+use crate::transfer::reader::Received;
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
+use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
 use crate::transfer::{Answer, Shared, poll, timers};
-use crate::zone::{Loaded, Loader, Zone};
+use crate::zone::Zone;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -43,10 +45,6 @@ use tracing::{debug, info, warn};
 const ROUNDS_WITH_THE_SAME: u32 = 16;
 /// Refreshes in a row that must show an older serial before the zone goes back.
 const OLDER_BEFORE_ADOPTING: u32 = 3;
-/// Differences of more records than these are applied where they stop no other zone's task; for fewer the way there and
-/// back would take longer than the work.
-const MANY_CHANGES: u64 = 2000;
-
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
@@ -65,6 +63,8 @@ pub(super) struct Task {
     failures: u32,
     /// Refreshes in a row in which every answer was older.
     older: u32,
+    /// Octets of differences since the last whole zone.
+    differences: u64,
 }
 
 /// What came of a refresh that did not fail.
@@ -149,6 +149,7 @@ impl Task {
             rounds: 0,
             failures: 0,
             older: 0,
+            differences: 0,
         }
     }
 
@@ -317,6 +318,7 @@ impl Task {
         let wanted = self.plan.ixfr
             && ours.serial.is_some_and(|ours| theirs.newer_than(ours))
             && self.guard.held().is_none()
+            && self.differences <= self.plan.limits.max_bytes
             && self.manners[index].may_ask(Instant::now());
         ours.base.filter(|_| wanted)
     }
@@ -391,7 +393,9 @@ impl Task {
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => (Kind::Axfr, Some(Version::load(loader, ours.base.clone()).await?)),
-            Received::Changed(changed) => (Kind::Ixfr, Some(Version::patch(changed).await?)),
+            Received::Changed(changed) => {
+                (Kind::Ixfr, Some(Version::patch(changed, self.plan.limits.max_records).await?))
+            }
         };
         Ok(Candidate { kind, serial, traffic, ours, version })
     }
@@ -440,6 +444,7 @@ impl Task {
         if !self.send(change, heard).await {
             return Ok(Outcome::Ended);
         }
+        self.differences = if kind == Kind::Ixfr { self.differences.saturating_add(traffic.bytes) } else { 0 };
         let from = from.map_or("none".to_owned(), |serial| serial.to_string());
         let elapsed = heard.elapsed();
         self.accounts.note_transfer(kind, traffic.bytes, elapsed);
@@ -502,35 +507,6 @@ struct Candidate {
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
-}
-
-/// A new version.
-struct Version {
-    loaded: Loaded,
-    /// Steps of differences that changed nothing.
-    noop_changes: u64,
-}
-
-impl Version {
-    /// Compares the records of a whole zone with the served version. O(records)
-    async fn load(loader: Loader, base: Option<Arc<Zone>>) -> Result<Version, TransferError> {
-        let load = move || loader.finish(base.as_deref());
-        let loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
-        Ok(Version { loaded, noop_changes: 0 })
-    }
-
-    /// Puts differences on the version that they were asked for. O(records at the names that changed)
-    async fn patch(changed: Changed) -> Result<Version, TransferError> {
-        let patched = if changed.changes() > MANY_CHANGES {
-            tokio::task::spawn_blocking(|| changed.finish()).await.map_err(|_| TransferError::Stopped)??
-        } else {
-            changed.finish()?
-        };
-        if patched.doubtful {
-            return Err(TransferError::Copies);
-        }
-        Ok(Version { noop_changes: patched.absent + patched.present, loaded: patched.loaded })
-    }
 }
 
 /// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).

@@ -267,6 +267,47 @@ async fn the_removal_of_a_copy_brings_the_whole_zone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_cannot_grow_beyond_its_bounds_by_differences() {
+    let primary = Primary::start("127.0.0.1", Script { differences: Differences::Added, ..Script::new(1) }).await;
+    let limits = Limits { max_records: 15, ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    let grow = |serial, names| {
+        let mut script = primary.script();
+        script.change(serial);
+        (script.names, script.flavour) = (names, 0);
+    };
+    // Eight records more in a transfer of twelve.
+    grow(2, 18);
+    secondary.wait_for_failure("axfr too_many_records").await;
+    assert_eq!(
+        secondary.failures(),
+        BTreeSet::from(["ixfr too_many_records".to_owned(), "axfr too_many_records".into()])
+    );
+    assert_eq!(secondary.serial(), Some(1));
+    grow(1, 10);
+    grow(3, 14);
+    secondary.wait_for_serial(3).await;
+    assert_eq!(secondary.zone().unwrap().records, 15);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn differences_as_large_as_a_whole_zone_may_be_are_followed_by_one() {
+    let primary = Primary::start("127.0.0.1", Script::new(1)).await;
+    let limits = Limits { max_bytes: 4000, ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    for serial in 2..=20 {
+        primary.script().change(serial);
+        secondary.wait_for_serial(serial).await;
+    }
+    eventually("accounts", || secondary.brought().0 + secondary.brought().1 == 20).await;
+    let (differences, whole) = secondary.brought();
+    assert!(whole >= 4 && differences >= 12, "{differences} and {whole}");
+    assert_eq!(secondary.failures(), BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn differences_that_shrink_the_zone_are_confirmed_by_the_whole_zone() {
     let primary = Primary::start("127.0.0.1", Script { names: 40, ..Script::new(1) }).await;
     let limits = Limits { confirm_after: 600 * MILLISECOND, ..limits() };

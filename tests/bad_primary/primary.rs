@@ -83,6 +83,8 @@ pub enum Differences {
     Garbage,
     /// Right, but also removes a record that is not there and adds one that is.
     Noops,
+    /// Names are added, and none is removed.
+    Added,
     /// Differences, or nothing if this is the client's serial, of a server that has come to this serial only.
     Stale(u32),
     /// The SOA, after a while.
@@ -346,7 +348,8 @@ async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: 
     if script.differences == Differences::Noops {
         message.address(origin, 999, 0);
     }
-    for number in 0..before_names {
+    let added = script.differences == Differences::Added;
+    for number in 0..if added { 0 } else { before_names } {
         message.address(origin, number, before_flavour);
     }
     match script.differences {
@@ -359,7 +362,7 @@ async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: 
         _ => {}
     }
     serial(&mut message, if script.differences == Differences::Short { before + 1 } else { script.serial });
-    for number in 0..script.names {
+    for number in if added { before_names } else { 0 }..script.names {
         message.address(origin, number, script.flavour);
     }
     if script.differences == Differences::Noops {
