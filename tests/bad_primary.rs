@@ -1,6 +1,8 @@
 //! Primaries that misbehave: the last good data stays, the metric names the reason, and the zone follows again as soon
 //! as the primary is well.
 
+#[path = "bad_primary/announcements.rs"]
+mod announcements;
 #[path = "bad_primary/differences.rs"]
 mod differences;
 #[path = "bad_primary/primary.rs"]

@@ -28,6 +28,7 @@ use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
+use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::reader::Received;
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
@@ -70,6 +71,8 @@ pub(super) struct Task {
 /// What came of a refresh that did not fail.
 enum Outcome {
     Current(Serial),
+    /// The primary announced a newer serial, and sent the whole zone at ours.
+    Repeated(Serial),
     Adopted(String),
     Held(String),
     /// The keeper has gone, and the task with it.
@@ -155,38 +158,36 @@ impl Task {
 
     /// Refreshes until the keeper goes.
     pub(super) async fn run(mut self) {
-        let mut next = Instant::now();
-        let mut earliest = next;
-        while let Some(Call { kind, answers, asked }) = self.wait(earliest, next).await {
+        let mut pace = Pace::start(Instant::now());
+        while let Some(Call { kind, answers, asked }) = self.wait(&pace).await {
             let result = self.refresh(kind).await;
+            let soa = self.ours().base.map(|zone| zone.soa);
+            let (zone, timers) = (&self.plan.zone, &self.plan.timers);
             let delay = match &result {
                 Ok(Outcome::Ended) => break,
-                Ok(Outcome::Current(_) | Outcome::Adopted(_)) => {
+                Ok(Outcome::Current(_) | Outcome::Repeated(_) | Outcome::Adopted(_)) => {
                     self.failures = 0;
-                    let ours = self.ours().base;
-                    ours.map_or(self.plan.timers.retry_min.max(timers::LEAST_PAUSE), |zone| {
-                        timers::after_success(&self.plan.zone, &zone.soa, &self.plan.timers)
-                    })
+                    let none = timers.retry_min.max(timers::LEAST_PAUSE);
+                    soa.map_or(none, |soa| timers::after_success(zone, &soa, timers))
                 }
                 Ok(Outcome::Held(_)) => self.plan.limits.confirm_after.max(timers::LEAST_PAUSE),
                 Err(_) => {
                     self.failures = self.failures.saturating_add(1);
-                    let ours = self.ours().base;
-                    {
-                        let soa = ours.as_deref().map(|zone| &zone.soa);
-                        timers::after_failure(&self.plan.zone, soa, self.failures, &self.plan.timers)
-                    }
+                    timers::after_failure(zone, soa.as_ref(), self.failures, timers)
                 }
             };
             let now = Instant::now();
-            // The pause breaks floods of requests. One that comes after a refresh by the timer is alone so far.
-            earliest = if asked || result.is_err() { now + timers::LEAST_PAUSE } else { now };
-            next = now + delay;
             // After a failure the back-off counts, also for the transfer that is to confirm a held version.
-            if let (Ok(_), Some(due)) = (&result, self.guard.due(&self.plan.limits)) {
-                next = next.min(due).max(now + timers::LEAST_PAUSE);
-            }
-            self.note_end_of_refresh(next - now);
+            let due = self.guard.due(&self.plan.limits).filter(|_| result.is_ok());
+            let delay = due.map_or(delay, |due| delay.min(due - now).max(timers::LEAST_PAUSE));
+            let end = match &result {
+                Err(_) => End::Failed,
+                Ok(Outcome::Repeated(_)) => End::Open,
+                Ok(_) if self.guard.held().is_some() => End::Open,
+                Ok(_) => End::Well,
+            };
+            pace = Pace::after(asked, end, delay, now);
+            self.note_end_of_refresh(delay);
             tell(answers, &result);
         }
         self.shared.requests().ended = true;
@@ -194,23 +195,25 @@ impl Task {
     }
 
     /// Waits for the timer or a request. `None` when the keeper has gone.
-    async fn wait(&self, earliest: Instant, next: Instant) -> Option<Call> {
-        sleep_until(earliest).await;
+    async fn wait(&self, pace: &Pace) -> Option<Call> {
         loop {
-            {
+            let begin = {
                 let mut requests = self.shared.requests();
-                if let Some(kind) = requests.kind.take() {
-                    return Some(Call { kind, answers: std::mem::take(&mut requests.answers), asked: true });
+                let begin = pace.begin(requests.kind);
+                if Instant::now() >= begin {
+                    let waiting = requests.kind.take();
+                    let kind = waiting.filter(|kind| *kind != WakeKind::Announced);
+                    // A held version is confirmed by the request that brought it.
+                    let held = || self.guard.held().map_or(WakeKind::Refresh, |held| held.kind);
+                    let answers = std::mem::take(&mut requests.answers);
+                    return Some(Call { kind: kind.unwrap_or_else(held), answers, asked: waiting.is_some() });
                 }
-            }
+                begin
+            };
             tokio::select! {
                 () = self.shared.bell.notified() => {}
                 () = self.updates.closed() => return None,
-                () = sleep_until(next) => {
-                    // A held version is confirmed by the request that brought it.
-                    let kind = self.guard.held().map_or(WakeKind::Refresh, |held| held.kind);
-                    return Some(Call { kind, answers: Vec::new(), asked: false });
-                }
+                () = sleep_until(begin) => {}
             }
         }
     }
@@ -291,7 +294,8 @@ impl Task {
         if self.guard.held().is_some_and(|held| held.kind == WakeKind::Refresh) {
             self.guard.clear();
         }
-        self.confirm(theirs, heard).await
+        let sent = self.send(Change::Current, heard).await;
+        Ok(if sent { Outcome::Current(theirs) } else { Outcome::Ended })
     }
 
     /// Asks a primary for its serial and compares it with ours.
@@ -411,7 +415,8 @@ impl Task {
         let Candidate { kind, serial: theirs, traffic, ours, version } = candidate;
         let Some(version) = version else {
             self.accounts.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
-            return self.confirm(theirs, heard).await;
+            let sent = self.send(Change::Current, heard).await;
+            return Ok(if sent { Outcome::Repeated(theirs) } else { Outcome::Ended });
         };
         let (names, served) = (version.loaded.zone.owners, ours.base.as_ref().map_or(0, |zone| zone.owners));
         let limits = &self.plan.limits;
@@ -459,12 +464,6 @@ impl Task {
         }
         self.accounts.note_result(index, format!("transferred serial {theirs}"));
         Ok(Outcome::Adopted(format!("serial {from} -> {theirs}, {records} records, {touched} names changed")))
-    }
-
-    /// Tells the keeper that the zone is current.
-    async fn confirm(&mut self, serial: Serial, heard: Instant) -> Result<Outcome, TransferError> {
-        let sent = self.send(Change::Current, heard).await;
-        Ok(if sent { Outcome::Current(serial) } else { Outcome::Ended })
     }
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
@@ -517,7 +516,7 @@ fn is_older(theirs: Serial, ours: Serial) -> bool {
 /// Answers the requests that a refresh was for.
 fn tell(answers: Vec<Answer>, result: &Result<Outcome, String>) {
     let answer = match result {
-        Ok(Outcome::Current(serial)) => Ok(format!("serial {serial}, current")),
+        Ok(Outcome::Current(serial) | Outcome::Repeated(serial)) => Ok(format!("serial {serial}, current")),
         Ok(Outcome::Adopted(text)) => Ok(text.clone()),
         Ok(Outcome::Held(text)) => Err(text.clone()),
         Ok(Outcome::Ended) => Err("the zone was taken away or the program is stopping".to_owned()),
