@@ -6,7 +6,7 @@
 //! - no zone yet, or an expired one: transfer, whatever the serial;
 //! - equal: the zone is current;
 //! - newer, or at the undefined distance: transfer;
-//! - older: a failure, and the next primary is asked. When on [`OLDER_BEFORE_ADOPTING`] refreshes in a row every primary
+//! - older: a failure, and the next primary is asked. When on several refreshes in a row, with pauses, every primary
 //!   that answered was older, its clock or database was set back, and the zone is adopted as it is.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
@@ -31,6 +31,7 @@ use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::reader::Received;
+use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
@@ -44,8 +45,6 @@ use tracing::{debug, info, warn};
 
 /// Every how many refreshes the primaries are gone through in their order, whichever was good last.
 const ROUNDS_WITH_THE_SAME: u32 = 16;
-/// Refreshes in a row that must show an older serial before the zone goes back.
-const OLDER_BEFORE_ADOPTING: u32 = 3;
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
@@ -62,8 +61,7 @@ pub(super) struct Task {
     rounds: u32,
     /// Refreshes in a row that failed at every primary.
     failures: u32,
-    /// Refreshes in a row in which every answer was older.
-    older: u32,
+    setback: Setback,
     /// Octets of differences since the last whole zone.
     differences: u64,
 }
@@ -86,24 +84,6 @@ struct Call {
     answers: Vec<Answer>,
     /// Whether someone asked for it, rather than the timer.
     asked: bool,
-}
-
-/// The answers of the primaries in one refresh.
-#[derive(Default)]
-struct Answers {
-    serials: u32,
-    older: u32,
-    /// The first primary with an older serial.
-    set_back: Option<usize>,
-}
-
-impl Answers {
-    /// Notes a serial that is older than ours.
-    fn note_older(&mut self, index: usize) {
-        self.serials += 1;
-        self.older += 1;
-        self.set_back.get_or_insert(index);
-    }
 }
 
 /// What a transfer is for.
@@ -151,7 +131,7 @@ impl Task {
             good: 0,
             rounds: 0,
             failures: 0,
-            older: 0,
+            setback: Setback::default(),
             differences: 0,
         }
     }
@@ -232,31 +212,28 @@ impl Task {
             match self.try_primary(index, kind, &mut answers).await {
                 Ok(outcome) => {
                     self.good = index;
-                    self.older = 0;
+                    self.setback.clear();
                     return Ok(outcome);
                 }
                 Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
             }
         }
-        if let Some(index) = answers.set_back
-            && answers.older == answers.serials
-        {
-            self.older = self.older.saturating_add(1);
-            if self.older >= OLDER_BEFORE_ADOPTING {
-                let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
-                warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
-                      the zone goes back to it", self.older);
-                match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
-                    Ok(outcome) => {
-                        self.good = index;
-                        self.older = if matches!(outcome, Outcome::Adopted(_)) { 0 } else { self.older };
-                        return Ok(outcome);
+        // Requests may come as fast as they like; what counts is as far apart as the first try after a failure.
+        let pause = timers::after_failure(&self.plan.zone, None, 1, &self.plan.timers);
+        if let Some(index) = self.setback.count(&answers, pause, Instant::now()) {
+            let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
+            warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
+                  the zone goes back to it", self.setback.rounds());
+            match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
+                Ok(outcome) => {
+                    self.good = index;
+                    if matches!(outcome, Outcome::Adopted(_)) {
+                        self.setback.clear();
                     }
-                    Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
+                    return Ok(outcome);
                 }
+                Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
             }
-        } else if answers.serials > 0 {
-            self.older = 0;
         }
         Err(problems.join("; "))
     }
@@ -310,7 +287,7 @@ impl Task {
                 Err(TransferError::Regressed { ours, theirs })
             }
             _ => {
-                answers.serials += 1;
+                answers.note_other();
                 Ok((theirs, ours))
             }
         }
@@ -491,7 +468,7 @@ impl Task {
         let mut status = self.shared.status();
         status.activity = Activity::Idle;
         status.failures = self.failures;
-        status.older_answers = self.older;
+        status.older_answers = self.setback.rounds();
         status.next_refresh = Some(unix_after(delay));
         status.held = held;
     }
