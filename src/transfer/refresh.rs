@@ -398,10 +398,12 @@ impl Task {
         let (names, served) = (version.loaded.zone.owners, ours.base.as_ref().map_or(0, |zone| zone.owners));
         let limits = &self.plan.limits;
         if wake == (WakeKind::Retransfer { accept: true }) {
-            self.guard.clear();
+            self.guard.accept();
         } else if self.guard.judge(served, (theirs, names), wake, limits, Instant::now()) == Verdict::Hold {
+            let peak = self.guard.held().map_or(0, |held| held.peak_names);
+            let peak = if peak > served { format!(" and an earlier one had {peak}") } else { String::new() };
             let text = format!(
-                "serial {theirs} is held back: {names} names with records, the served version has {served}; it is \
+                "serial {theirs} is held back: {names} names with records, the served version has {served}{peak}; it is \
                  transferred again in {:?}, or adopt it now with an accepted retransfer",
                 limits.confirm_after
             );
