@@ -66,6 +66,11 @@ impl Changed {
         self.patcher.changes()
     }
 
+    /// Whether that takes long although the changes may be few.
+    pub fn is_long(&self) -> bool {
+        self.patcher.is_long()
+    }
+
     /// Makes the new version. O(records at the names that changed)
     pub fn finish(self) -> Result<Patched, ZoneError> {
         self.patcher.finish(self.ttl, &self.rdata)

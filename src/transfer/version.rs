@@ -11,8 +11,8 @@ use crate::transfer::reader::Changed;
 use crate::zone::{Loaded, Loader, Zone};
 use std::sync::Arc;
 
-/// Differences of more records than these are applied where they stop no other zone's task; for fewer the way there and
-/// back would take longer than the work.
+/// Differences of more records than these, or at names with many records, are applied where they stop no other zone's task;
+/// for fewer the way there and back would take longer than the work.
 const MANY_CHANGES: u64 = 2000;
 
 /// A new version.
@@ -32,7 +32,7 @@ impl Version {
 
     /// Puts differences on the version that they were asked for. O(records at the names that changed)
     pub async fn patch(changed: Changed, max_records: u64) -> Result<Version, TransferError> {
-        let patched = if changed.changes() > MANY_CHANGES {
+        let patched = if changed.is_long() || changed.changes() > MANY_CHANGES {
             tokio::task::spawn_blocking(|| changed.finish()).await.map_err(|_| TransferError::Stopped)??
         } else {
             changed.finish()?

@@ -179,6 +179,45 @@ fn changes_that_do_not_fit_change_nothing_and_are_counted() {
     assert_eq!(format!("{:?}", patched.loaded.zone), format!("{:?}", zone("z.", &BASE.replace("SOA 1", "SOA 2"))));
 }
 
+/// Where many records would have to be copied, all is made at the end, with the same result.
+#[test]
+fn changes_at_names_with_many_records_wait_for_the_end() {
+    let owner = |text: &str| NameBuf::parse(text).unwrap();
+    let address = |number: u32| [[10].as_slice(), &number.to_be_bytes()[1..]].concat();
+    let line = |name: &str, number: u32| format!("\n{name} 30 A {}", std::net::Ipv4Addr::from(10 << 24 | number));
+    let set = |name: &str, numbers: std::ops::Range<u32>| numbers.map(|number| line(name, number)).collect::<String>();
+    let change = |patcher: &mut Patcher| {
+        patcher.remove(&owner("a.z"), rtype::A, 30, &[192, 0, 2, 1]);
+        patcher.remove(&owner("b.z"), rtype::A, 30, &address(0));
+        patcher.remove(&owner("b.z"), rtype::A, 30, &address(9999));
+        patcher.add(&owner("b.z"), rtype::A, 30, &address(5000));
+        patcher.add(&owner("b.z"), rtype::A, 30, &address(5000));
+        patcher.remove(&owner("a.z"), rtype::A, 30, &[192, 0, 2, 2]);
+        patcher.add(&owner("a.z"), rtype::A, 30, &[192, 0, 2, 3]);
+    };
+    for (many, is_long) in [(100, false), (3000, true)] {
+        let base = format!("{BASE}{}", set("b", 0..many));
+        let mut patcher = Patcher::new(Arc::new(zone("z.", &base)));
+        change(&mut patcher);
+        assert_eq!((patcher.is_long(), patcher.changes()), (is_long, 7), "{many}");
+        let patched = patch(&base, change);
+        assert_eq!((patched.absent, patched.present, patched.doubtful), (1, 1, false));
+        let kept = "@ 30 SOA 2\n@ 3600 NS ns.example.\na 30 A 192.0.2.3";
+        let expected = format!("{kept}{}{}", set("b", 1..many), line("b", 5000));
+        assert_eq!(format!("{:?}", patched.loaded.zone), format!("{:?}", zone("z.", &expected)));
+    }
+    // The apex is made anew by every change; few records at each of many names are many, too.
+    assert!(Patcher::new(Arc::new(zone("z.", &format!("{BASE}{}", set("@", 0..3000))))).is_long());
+    let names: String = (0..300).map(|name| set(&format!("n{name}"), 0..10)).collect();
+    let mut patcher = Patcher::new(Arc::new(zone("z.", &format!("{BASE}{names}"))));
+    let mut taken = 0;
+    while !patcher.is_long() {
+        patcher.remove(&owner(&format!("n{taken}.z")), rtype::A, 30, &address(0));
+        taken += 1;
+    }
+    assert_eq!(taken, 200);
+}
+
 #[test]
 fn a_set_gets_another_ttl_only_when_all_of_it_moves() {
     let z = NameBuf::parse("z").unwrap();

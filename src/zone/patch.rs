@@ -12,14 +12,19 @@
 //! had while any of its records stays, and when one was removed with a TTL that it did not have; a primary of that kind has
 //! other TTLs in differences than in its zone.
 //!
-//! Cost: O(records at the names that changed).
+//! Cost: O(changes) while they are taken, and O(records at the names that changed) to finish. What is to be changed is copied
+//! first; once more than [`MANY_COPIES`] records would be copied, further changes are only noted, and [`Patcher::finish`]
+//! makes them: a name may have any number of records, and whoever takes changes must not stop for long.
 
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, RRset, rtype};
 use crate::zone::loader::{Raw, assemble};
-use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError};
+use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError, record_count};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// Records of the base that are copied while changes are taken.
+const MANY_COPIES: u64 = 2000;
 
 /// A version in the making.
 pub struct Patcher {
@@ -31,6 +36,19 @@ pub struct Patcher {
     inner_soa: u64,
     doubtful: bool,
     changes: u64,
+    /// Records of the base that were copied, or will be.
+    copies: u64,
+    /// Changes that wait for the end, in order.
+    later: Vec<Change>,
+}
+
+/// A change that is only noted.
+struct Change {
+    owner: Box<[u8]>,
+    rtype: u16,
+    ttl: u32,
+    rdata: Box<[u8]>,
+    adds: bool,
 }
 
 /// The records of one name as they stand after the changes so far.
@@ -65,6 +83,8 @@ impl Patcher {
     /// Starts from a version.
     pub fn new(base: Arc<Zone>) -> Patcher {
         let repeated = base.repeated.clone();
+        // The end makes the apex anew, because the SOA is there.
+        let copies = record_count(&base.apex().rrsets);
         Patcher {
             base,
             names: HashMap::new(),
@@ -74,6 +94,8 @@ impl Patcher {
             inner_soa: 0,
             doubtful: false,
             changes: 0,
+            copies,
+            later: Vec::new(),
         }
     }
 
@@ -82,9 +104,55 @@ impl Patcher {
         self.changes
     }
 
+    /// Whether the end takes long, because names with many records change.
+    pub fn is_long(&self) -> bool {
+        self.copies > MANY_COPIES
+    }
+
     /// Takes a removal; the owner is within the origin. The zone's SOA is not among the changes.
     pub fn remove(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
         self.changes += 1;
+        if !self.postpone(owner, rtype, ttl, rdata, false) {
+            self.make_removal(owner, rtype, ttl, rdata);
+        }
+    }
+
+    /// Takes an addition.
+    pub fn add(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
+        self.changes += 1;
+        if !self.postpone(owner, rtype, ttl, rdata, true) {
+            self.make_addition(owner, rtype, ttl, rdata);
+        }
+    }
+
+    /// Notes a change for the end, if it or an earlier one is too large to be made now.
+    fn postpone(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8], adds: bool) -> bool {
+        if !self.is_long() {
+            let name = owner.to_name();
+            if name != self.base.origin && !self.names.contains_key(&name) {
+                self.copies += self.base.get(name.as_wire()).map_or(0, |node| record_count(&node.rrsets));
+            }
+        }
+        if self.is_long() {
+            self.later.push(Change { owner: owner.as_wire().into(), rtype, ttl, rdata: rdata.into(), adds });
+        }
+        self.is_long()
+    }
+
+    /// Makes the changes that were only noted.
+    fn make_changes(&mut self) {
+        for Change { owner, rtype, ttl, rdata, adds } in std::mem::take(&mut self.later) {
+            let owner = NameBuf::from_wire(&owner).expect("it was a name when it was noted");
+            if adds {
+                self.make_addition(&owner, rtype, ttl, &rdata);
+            } else {
+                self.make_removal(&owner, rtype, ttl, &rdata);
+            }
+        }
+    }
+
+    /// Makes a removal.
+    fn make_removal(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
         let lower = owner.to_lowercase();
         let folded = rr::fold(rtype, rdata);
         let pending = self.pending(owner);
@@ -99,9 +167,8 @@ impl Patcher {
         self.doubtful |= self.repeated.holds(lower.as_wire(), rtype, rdata);
     }
 
-    /// Takes an addition.
-    pub fn add(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
-        self.changes += 1;
+    /// Makes an addition.
+    fn make_addition(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
         let lower = owner.to_lowercase();
         if rtype == rtype::SOA {
             self.inner_soa += 1;
@@ -142,6 +209,7 @@ impl Patcher {
 
     /// Makes the version, with this SOA.
     pub fn finish(mut self, soa_ttl: u32, soa: &[u8]) -> Result<Patched, ZoneError> {
+        self.make_changes();
         let mut editor = Editor::from_zone(&self.base);
         let mut anomalies = Anomalies { inner_soa: self.inner_soa, ..Anomalies::default() };
         let mut touched = Vec::new();
