@@ -13,6 +13,7 @@ use aggregator::name::Name;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::source::{Change, Update, Wake, WakeKind};
 use aggregator::transfer::{self, Limits, PrimaryPlan, Source, Status, TimerBounds, ZonePlan};
+use aggregator::tsig::{Algorithm, Key};
 use aggregator::zone::Zone;
 use primary::{Poll, Primary, Script, Transfer};
 use std::collections::BTreeSet;
@@ -281,6 +282,21 @@ async fn polls_go_over_tcp_when_udp_does_not_do() {
         assert!(primary.script().tcp_polls > 1);
         assert_eq!(secondary.failures(), BTreeSet::new());
     }
+}
+
+/// CNS answers a signed question as if it were unsigned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_signed_questions_unsigned() {
+    let primary = Primary::start("127.0.0.1", Script::new(1)).await;
+    let mut plan = plan(&[primary.address], limits());
+    let name = Name::parse("transfer.example").unwrap();
+    plan.primaries[0].key = Some(Arc::new(Key::new(name, Algorithm::Sha256, vec![7; 32])));
+    let secondary = Secondary::start(plan);
+    secondary.wait_for_failure("soa unsigned").await;
+    let result = || secondary.source.status().primaries[0].result.clone();
+    eventually("the failure in the status", || result().contains("without signature")).await;
+    assert!(result().contains("CNS has no TSIG") && result().contains("remove `key`"), "{}", result());
+    assert_eq!(secondary.serial(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,7 +83,7 @@ pub enum TransferError {
     TooManyMessages(u64),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
     Regressed { ours: Serial, theirs: Serial },
-    #[error("the response cannot be trusted: {0}")]
+    #[error("the response cannot be trusted: {}{}", .0, tsig_advice(.0))]
     Tsig(#[from] TsigError),
     #[error("the poll failed: {0}")]
     Poll(Box<str>),
@@ -147,6 +147,17 @@ fn timeout_text(phase: Phase) -> &'static str {
         Phase::Connect => "no connection within connect_timeout",
         Phase::Message => "no complete message in time",
         Phase::Total => "not complete within total_timeout",
+    }
+}
+
+/// What to do about a primary that does not sign.
+fn tsig_advice(error: &TsigError) -> &'static str {
+    match error {
+        // CNS answers a signed question as if it were unsigned (contract `cns.md`, quirk 16).
+        TsigError::Unsigned { .. } => {
+            ". A `key` is configured for this primary. CNS has no TSIG: remove `key` for a primary that is CNS"
+        }
+        _ => "",
     }
 }
 

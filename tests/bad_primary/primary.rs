@@ -213,7 +213,9 @@ async fn serve_udp(socket: UdpSocket, script: Arc<Mutex<Script>>) {
             if matches!(script.poll, Poll::SilentUdp | Poll::Silent) {
                 continue;
             }
-            answer_poll(&buffer[..length], &mut script, true)
+            let mut query = buffer[..length].to_vec();
+            question(&mut query);
+            answer_poll(&query, &mut script, true)
         };
         let _ = socket.send_to(&answer, client).await;
     }
@@ -407,7 +409,7 @@ async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: 
     stream.write_all(&frame(&message.0)).await
 }
 
-/// The type of a question, and the serial of the SOA behind it, which is cut off.
+/// The type of a question, and the serial of the SOA behind it, which is cut off; or a signature is.
 fn question(query: &mut Vec<u8>) -> (u16, Option<u32>) {
     let mut end = 12;
     while query[end] != 0 {
@@ -416,9 +418,11 @@ fn question(query: &mut Vec<u8>) -> (u16, Option<u32>) {
     let question_type = u16::from_be_bytes([query[end + 1], query[end + 2]]);
     let rest = query.split_off(end + 5);
     let counts = std::mem::replace(&mut query[9], 0);
-    let serial = rest.len().checked_sub(20).map(|at| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap()));
-    assert_eq!(counts == 1, serial.is_some());
-    (question_type, serial)
+    // A signature is not looked at, as CNS does.
+    let signed = std::mem::replace(&mut query[11], 0);
+    assert!(counts + signed < 2 && (counts + signed == 1) == !rest.is_empty());
+    let number = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
+    (question_type, (counts == 1).then(|| number(rest.len() - 20)))
 }
 
 fn answer_poll(query: &[u8], script: &mut Script, udp: bool) -> Vec<u8> {
