@@ -10,7 +10,7 @@
 //!
 //! [`Store::load`] reads, before anything is served. After that the keeper hands over each version before it publishes
 //! it, waits a moment at [`Store::flush`], and goes on whatever the answer: one thread writes, another builds snapshots
-//! and waits for the medium ([`writer`], [`builder`]). Regions are not kept, they are merged anew.
+//! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew.
 //!
 //! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
 //! the system costs about the last second. What is read was once current. No error of the disk ends or delays
