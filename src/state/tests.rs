@@ -279,8 +279,6 @@ fn play(root: &Path, acts: &[Act]) -> (Vec<Option<Arc<Zone>>>, Vec<Moment>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     /// Replaying a journal gives the version in memory, whenever the process ends, compactions and all.
     #[test]
     fn whatever_was_confirmed_is_found_after_any_end(acts in acts(), again in any::<prop::sample::Index>()) {
