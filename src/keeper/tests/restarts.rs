@@ -81,7 +81,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(4096) / 4, ..ProptestConfig::default() })]
 
     #[test]
     fn restarts_leave_serials_and_secondaries_right(events in prop::collection::vec(event(), 1..30)) {
@@ -123,6 +123,10 @@ proptest! {
             let Some((zone, _)) = run.served() else { continue };
             let serial = zone.soa.serial;
             prop_assert!(last.is_none_or(|last| serial == last || serial.newer_than(last)), "{:?} then {}", last, serial);
+            // Half way around the circle nobody knows a serial any more, and it may come again.
+            let is_past = |other: Serial| serial == other || serial.newer_than(other);
+            seen.retain(|other, _| is_past(*other));
+            copy = copy.filter(|copy| is_past(copy.soa.serial));
             let text = format!("{zone:?}");
             prop_assert_eq!(seen.entry(serial).or_insert_with(|| text.clone()), &text);
             last = Some(serial);
