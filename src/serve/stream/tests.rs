@@ -5,6 +5,7 @@ use crate::access::{Access, Rule};
 use crate::name::{Name, NameBuf};
 use crate::publish::{Identity, Outgoing, Published, Served, State};
 use crate::rr::rtype;
+use crate::serve::message::rcode;
 use crate::serve::notify::Reception;
 use crate::zone::tests::zone;
 use crate::zone::{Loader, Zone};
@@ -143,12 +144,37 @@ async fn requests_around_a_transfer_are_answered_in_order() {
     fixture.wait_served("axfr", "ok", "small.", 2).await;
 }
 
+/// A client that takes little at a time is served to the end: what counts is that it goes on, not how long a message takes
+/// to fit into a buffer that the kernel reports only once a third of it is free.
+#[tokio::test]
+async fn a_client_that_reads_slowly_gets_everything() {
+    let fixture = Fixture::start(Duration::from_millis(500), vec![huge()]);
+    let mut slow = fixture.connect().await;
+    slow.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
+    let (mut taken, mut piece) = (Vec::new(), vec![0; 16 << 10]);
+    let begun = Instant::now();
+    // Longer than a connection may be silent, and than a transfer may do nothing.
+    while begun.elapsed() < Duration::from_secs(5) {
+        slow.read_exact(&mut piece).await.expect("the transfer goes on");
+        taken.extend_from_slice(&piece);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut messages = taken.chain(slow);
+    let mut records = 0;
+    while records < HUGE_RECORDS + 2 {
+        let mut message = vec![0; messages.read_u16().await.expect("another message").into()];
+        messages.read_exact(&mut message).await.expect("a whole message");
+        records += answers(&message);
+    }
+    fixture.wait_served("axfr", "ok", "huge.", 1).await;
+}
+
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_let_go() {
     let fixture = Fixture::start(Duration::from_millis(300), vec![huge()]);
     let mut stalled = fixture.connect().await;
     stalled.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
-    fixture.wait_served("axfr", "aborted", "huge.", 1).await;
+    fixture.wait_served("axfr", "slow", "huge.", 1).await;
     // What the kernels had is there; then the connection has ended, before the transfer did.
     let mut records = 0;
     while let Some(message) = read(&mut stalled).await {
@@ -161,7 +187,7 @@ async fn a_client_that_takes_nothing_is_let_go() {
     gone.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
     read(&mut gone).await.expect("a first message");
     drop(gone);
-    fixture.wait_served("axfr", "aborted", "huge.", 2).await;
+    fixture.wait_served("axfr", "aborted", "huge.", 1).await;
 }
 
 #[tokio::test]
