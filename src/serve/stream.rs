@@ -6,8 +6,9 @@
 //! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2). When a listener is taken away, its
 //! connections are answered for [`DRAIN`] more, so that requests on their way are not lost.
 //!
-//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only
-//! [`MAX_TRANSFERS`] run at once; one more waits a moment for its turn and then gets SERVFAIL, as from BIND, and comes again.
+//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so many
+//! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
+//! SERVFAIL, as from BIND, and comes again.
 //!
 //! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
 
@@ -26,13 +27,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 mod send;
+mod turns;
 
 use send::send;
+use turns::Turns;
 
 /// Connections that the kernel completes ahead of us.
 const BACKLOG: i32 = 1024;
@@ -40,11 +43,6 @@ const BACKLOG: i32 = 1024;
 const BURST_BYTES: usize = 64 << 10;
 /// Read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
-
-/// Transfers under way at once. Each costs a buffer of 64 KiB, and time to compose; more at once would not be faster.
-pub const MAX_TRANSFERS: usize = 32;
-/// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
-const TURN: Duration = Duration::from_secs(2);
 
 /// Opens a TCP socket that takes connections; for tokio, but outside of it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -66,8 +64,7 @@ pub struct StreamContext {
     limits: ArcSwap<Limits>,
     open: Mutex<Open>,
     rotation: AtomicU32,
-    /// Transfers that may begin.
-    turns: Semaphore,
+    turns: Turns,
 }
 
 /// Connections that are counted in.
@@ -119,7 +116,7 @@ impl StreamContext {
             limits: ArcSwap::new(Limits::from_plan(plan)),
             open: Mutex::default(),
             rotation: AtomicU32::default(),
-            turns: Semaphore::new(MAX_TRANSFERS),
+            turns: Turns::new(),
         })
     }
 

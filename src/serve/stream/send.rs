@@ -8,6 +8,7 @@
 //!
 //! Cost: one message of memory while it runs; O(octets).
 
+use super::turns::{MAX_PER_CLIENT, MAX_TRANSFERS};
 use super::{StreamContext, write};
 use crate::metrics::Transport;
 use crate::serve::message::rcode;
@@ -19,7 +20,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// Octets a second that a client takes, as those transfers must that come in.
 const LEAST_RATE: u64 = 1024;
@@ -108,9 +109,10 @@ pub(super) async fn send(
     let zone = outbound.transfer.zone.origin.to_string();
     let kind = outbound.transfer.kind;
     let idle = context.limits.load().idle;
-    let Ok(Ok(_turn)) = timeout(super::TURN, context.turns.acquire()).await else {
+    let Some(_turn) = context.turns.take(peer).await else {
         context.responder.count(&zone, kind, Refusal::Busy.label());
-        tracing::warn!(zone, %peer, kind = kind.label(), most = super::MAX_TRANSFERS, "too many transfers at once");
+        let (most, most_per_client) = (MAX_TRANSFERS, MAX_PER_CLIENT);
+        tracing::warn!(zone, %peer, kind = kind.label(), most, most_per_client, "too many transfers at once");
         let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
         context.counters.count_shared(Transport::Tcp, response.rcode, false);
         frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());

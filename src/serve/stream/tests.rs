@@ -1,5 +1,6 @@
 //! Listeners and transfers over real sockets on the loopback interface.
 
+use super::turns::{MAX_PER_CLIENT, MAX_TRANSFERS};
 use super::*;
 use crate::access::{Access, Rule};
 use crate::name::{Name, NameBuf};
@@ -9,6 +10,7 @@ use crate::serve::message::rcode;
 use crate::serve::notify::Reception;
 use crate::zone::tests::zone;
 use crate::zone::{Loader, Zone};
+use tokio::net::TcpSocket;
 
 /// More than kernels buffer for a connection on both sides.
 const HUGE_RECORDS: usize = 500;
@@ -65,7 +67,26 @@ impl Fixture {
     }
 
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
+        self.connect_from(1).await
+    }
+
+    /// Connects as one of several clients.
+    async fn connect_from(&self, client: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, client], 0).into()).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
+    /// All transfers that one client may have at once, under way and not taken.
+    async fn hold(&self, client: u8) -> Vec<TcpStream> {
+        let mut holders = Vec::new();
+        for _ in 0..MAX_PER_CLIENT {
+            let mut stream = self.connect_from(client).await;
+            stream.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
+            assert!(answers(&read(&mut stream).await.expect("a first message")) > 0);
+            holders.push(stream);
+        }
+        holders
     }
 
     /// Waits until a counter of transfers has a value.
@@ -191,14 +212,29 @@ async fn a_client_that_takes_nothing_is_let_go() {
 }
 
 #[tokio::test]
+async fn a_client_with_many_transfers_does_not_keep_others_from_theirs() {
+    let fixture = Fixture::start(Duration::from_secs(60), vec![huge(), small()]);
+    let _held = fixture.hold(1).await;
+    let mut more = Vec::new();
+    for _ in 0..MAX_TRANSFERS {
+        let mut stream = fixture.connect_from(1).await;
+        stream.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
+        more.push(stream);
+    }
+    let mut other = fixture.connect_from(2).await;
+    other.write_all(&frame(2, "small", rtype::AXFR)).await.unwrap();
+    let first = read(&mut other).await.unwrap();
+    assert_eq!((first[1], first[3] & 15), (2, 0));
+    fixture.wait_served("axfr", "ok", "small.", 1).await;
+    fixture.wait_served("axfr", "busy", "huge.", more.len() as u64).await;
+}
+
+#[tokio::test]
 async fn transfers_beyond_the_limit_wait_and_are_then_told_to_come_again() {
     let fixture = Fixture::start(Duration::from_secs(60), vec![huge(), small()]);
     let mut holders = Vec::new();
-    for _ in 0..MAX_TRANSFERS {
-        let mut stream = fixture.connect().await;
-        stream.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
-        read(&mut stream).await.expect("a first message");
-        holders.push(stream);
+    for client in 2..2 + MAX_TRANSFERS / MAX_PER_CLIENT {
+        holders.extend(fixture.hold(client as u8).await);
     }
     let mut late = fixture.connect().await;
     late.write_all(&[frame(2, "small", rtype::AXFR), frame(3, "n1.small", rtype::TXT)].concat()).await.unwrap();
