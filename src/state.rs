@@ -142,16 +142,23 @@ pub struct Store {
     times: Mutex<HashMap<Name, SystemTime>>,
 }
 
-/// Opens a folder for this process alone.
+/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried again.
 pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
-    let disk = Disk::open(folder)?;
+    let disk = Disk::new(folder);
+    let problem = match disk.claim() {
+        Err(error @ StateError::InUse { .. }) => return Err(error),
+        claimed => claimed.err(),
+    };
     let status =
         StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
     let shared = Arc::new(Shared { disk, inbox: Inbox::default(), metrics, status: Mutex::new(status) });
     shared.set_health(None);
     let (regions, file) = read_regions(&shared);
     let (jobs, waiting) = mpsc::channel();
-    let writer = Writer::new(shared.clone(), jobs, file);
+    let mut writer = Writer::new(shared.clone(), jobs, file);
+    if let Some(problem) = problem {
+        writer.refuse_folder(&problem);
+    }
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
