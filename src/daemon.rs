@@ -201,7 +201,7 @@ impl Daemon {
                 Some(()) = hung_up => drop(self.reload().await),
                 Some(zone) = self.changed.recv() => {
                     if let Some(source) = self.lock_sources().get(&zone) {
-                        source.wake(Wake { kind: WakeKind::Refresh, done: None });
+                        source.wake(Wake { kind: WakeKind::Announced, done: None });
                     }
                 }
                 Some(command) = self.commands.recv() => match command.request {

@@ -38,6 +38,8 @@ pub struct Wake {
 /// The kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeKind {
+    /// The same as a refresh, for an announcement (NOTIFY): whoever sent it may be a liar, so it can wait.
+    Announced,
     /// Ask the primary for its serial and transfer the zone if it is newer.
     Refresh,
     /// Transfer the zone whatever the serials say; for the cron schedule.

@@ -8,8 +8,8 @@
 //! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
 //! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
 //!
-//! Parts: `plan` what to do, `timers` when, `poll` SOA queries, `wire` the connection of a transfer, `message` and `reader`
-//! what is said on it, `ixfr` whom to ask for differences, `version` what a transfer comes to, `guard` versions that look
+//! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `wire` the connection of a transfer, `message` and `reader`
+//! what is said on it, `ixfr` whom to ask for differences, `setback` serials that are older than ours, `version` what a transfer comes to, `guard` versions that look
 //! wrong, `refresh` the steps in order, `account` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
@@ -20,10 +20,12 @@ pub mod error;
 pub mod guard;
 mod ixfr;
 pub mod message;
+mod pace;
 pub mod plan;
 pub mod poll;
 pub mod reader;
 mod refresh;
+mod setback;
 pub mod status;
 pub mod timers;
 mod version;
@@ -163,10 +165,11 @@ struct Requests {
 /// The stronger of two requests, which does what the weaker asks for, too.
 fn stronger(waiting: Option<WakeKind>, new: WakeKind) -> WakeKind {
     let reach = |kind: WakeKind| match kind {
-        WakeKind::Refresh => 0,
-        WakeKind::Audit => 1,
-        WakeKind::Retransfer { accept: false } => 2,
-        WakeKind::Retransfer { accept: true } => 3,
+        WakeKind::Announced => 0,
+        WakeKind::Refresh => 1,
+        WakeKind::Audit => 2,
+        WakeKind::Retransfer { accept: false } => 3,
+        WakeKind::Retransfer { accept: true } => 4,
     };
     waiting.filter(|kind| reach(*kind) >= reach(new)).unwrap_or(new)
 }

@@ -1,6 +1,8 @@
 //! Primaries that misbehave: the last good data stays, the metric names the reason, and the zone follows again as soon
 //! as the primary is well.
 
+#[path = "bad_primary/announcements.rs"]
+mod announcements;
 #[path = "bad_primary/differences.rs"]
 mod differences;
 #[path = "bad_primary/primary.rs"]
@@ -369,6 +371,24 @@ async fn an_older_serial_that_persists_is_adopted() {
         "regressed",
     ]);
     assert_eq!(regressed.get(), 3);
+    eventually("a clean status", || secondary.source.status().older_answers == 0).await;
+}
+
+/// However often someone asks, an older serial must be there for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_serial_that_is_gone_soon_is_not_adopted() {
+    let primary = Primary::start("127.0.0.1", Script::new(5)).await;
+    let mut plan = plan(&[primary.address], limits());
+    (plan.timers.retry_min, plan.timers.retry_max) = (5000 * MILLISECOND, 5000 * MILLISECOND);
+    let secondary = Secondary::start(plan);
+    secondary.wait_for_serial(5).await;
+    primary.script().serial = 3;
+    for _ in 0..8 {
+        assert!(secondary.ask(WakeKind::Refresh).await.unwrap_err().contains("older than ours"));
+    }
+    assert_eq!((secondary.serial(), secondary.source.status().older_answers), (Some(5), 1));
+    primary.script().serial = 6;
+    assert!(secondary.ask(WakeKind::Refresh).await.unwrap().contains("5 -> 6"));
     eventually("a clean status", || secondary.source.status().older_answers == 0).await;
 }
 

@@ -3,7 +3,9 @@
 //! CNS ends a transfer with a proper closing SOA although its database failed half way, and serves an empty zone with a
 //! fresh serial while its database is rebuilt (contract `cns.md`, quirks 12 and 13). So a version that leaves less than
 //! `shrink_share` of the names and takes away at least [`LEAST_LOSS`], or that has nothing beside the apex while
-//! there is data, is held back. It is adopted when a second transfer, at least `confirm_after` later, agrees with the
+//! there is data, is held back. The share is that of the most names which were served within the last [`LOOK_BACK`] times
+//! `confirm_after` at least, so that no zone is lost in several steps of which each is small enough, while one that
+//! shrinks over hours is let pass. A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the
 //! first: the serial is not older, and the number of names is the same within a tenth. The number is enough: a database
 //! that fails does not fail twice at the same place, and a zone whose instances come and go must not be held for
 //! ever because one of them did. A transfer that is suspicious and does not agree takes the held one's place.
@@ -16,10 +18,14 @@
 use crate::serial::Serial;
 use crate::source::WakeKind;
 use crate::transfer::plan::Limits;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Fewer names than these may always go; small zones change by large shares.
 pub const LEAST_LOSS: u64 = 10;
+
+/// For how many times `confirm_after` a number of names is remembered; and not for more than three times as long.
+const LOOK_BACK: u32 = 10;
 
 /// A version that waits for confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub struct Held {
     pub names: u64,
     /// Names with records in the version that is served.
     pub served_names: u64,
+    /// The most names with records that were served of late.
+    pub peak_names: u64,
     /// The request that brought it, to be repeated.
     pub kind: WakeKind,
     since: Instant,
@@ -45,11 +53,33 @@ pub enum Verdict {
 #[derive(Default)]
 pub struct Guard {
     held: Option<Held>,
+    peak: Peak,
 }
 
-/// Whether the change from one number of names to another needs a second opinion.
-fn is_suspicious(served: u64, new: u64, share: f64) -> bool {
-    let sharp = (new as f64) < served as f64 * share && served.saturating_sub(new) >= LEAST_LOSS;
+/// The most names that were served of late: of this period and of the one before.
+#[derive(Default)]
+struct Peak {
+    begun: Option<Instant>,
+    now: u64,
+    before: u64,
+}
+
+impl Peak {
+    /// Notes how many names are served. Returns the most that were of late.
+    fn note(&mut self, names: u64, period: Duration, now: Instant) -> u64 {
+        let age = self.begun.map_or(Duration::MAX, |begun| now.duration_since(begun));
+        if age >= period {
+            self.before = if age < period.saturating_mul(2) { self.now } else { 0 };
+            (self.begun, self.now) = (Some(now), 0);
+        }
+        self.now = self.now.max(names);
+        self.now.max(self.before)
+    }
+}
+
+/// Whether the change from one number of names to another needs a second opinion. `peak` is the most that were served of late.
+fn is_suspicious(peak: u64, served: u64, new: u64, share: f64) -> bool {
+    let sharp = new < served && (new as f64) < peak as f64 * share && peak.saturating_sub(new) >= LEAST_LOSS;
     // The apex always holds the SOA, so one name is none.
     let empty = new <= 1 && served > 1;
     share > 0.0 && (sharp || empty)
@@ -71,6 +101,11 @@ impl Guard {
         self.held = None;
     }
 
+    /// Takes the next version for granted: nothing waits, and what was served before is no measure for what comes.
+    pub fn accept(&mut self) {
+        *self = Guard::default();
+    }
+
     /// Judges a version with `names` names that would replace one with `served_names`.
     pub fn judge(
         &mut self,
@@ -80,7 +115,8 @@ impl Guard {
         limits: &Limits,
         now: Instant,
     ) -> Verdict {
-        if !is_suspicious(served_names, names, limits.shrink_share) {
+        let peak_names = self.peak.note(served_names, limits.confirm_after.saturating_mul(LOOK_BACK), now);
+        if !is_suspicious(peak_names, served_names, names, limits.shrink_share) {
             self.held = None;
             return Verdict::Adopt;
         }
@@ -92,12 +128,12 @@ impl Guard {
         if let Some(held) = self.held.as_ref().filter(|held| agrees(held)) {
             // An agreeing transfer that comes too early, by NOTIFY perhaps, proves nothing yet.
             if now.duration_since(held.since) >= limits.confirm_after {
-                self.held = None;
+                self.accept();
                 return Verdict::Adopt;
             }
             since = held.since;
         }
-        self.held = Some(Held { serial, names, served_names, kind, since });
+        self.held = Some(Held { serial, names, served_names, peak_names, kind, since });
         Verdict::Hold
     }
 }
@@ -105,7 +141,6 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const LATER: Duration = Duration::from_secs(11);
 
@@ -115,6 +150,7 @@ mod tests {
 
     #[test]
     fn small_or_gentle_changes_pass() {
+        let is_suspicious = |served, new, share| is_suspicious(served, served, new, share);
         assert!(!is_suspicious(1000, 500, 0.5));
         assert!(is_suspicious(1000, 499, 0.5));
         assert!(!is_suspicious(12, 3, 0.5), "nine names only");
@@ -123,6 +159,39 @@ mod tests {
         assert!(!is_suspicious(1, 1, 0.5));
         assert!(!is_suspicious(1000, 1, 0.0), "switched off");
         assert!(!is_suspicious(5, 1000, 0.5));
+    }
+
+    #[test]
+    fn steps_that_shrink_the_zone_together_are_one() {
+        let (mut guard, now) = (Guard::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        assert_eq!(judge(&mut guard, 1000, 2, 500, now), Verdict::Adopt);
+        assert_eq!(judge(&mut guard, 500, 3, 499, now + second), Verdict::Hold);
+        assert_eq!(guard.held().unwrap().peak_names, 1000);
+        assert_eq!(judge(&mut guard, 500, 3, 499, now + second + LATER), Verdict::Adopt);
+        assert_eq!(judge(&mut guard, 499, 4, 250, now + 2 * LATER), Verdict::Adopt, "measured by what was confirmed");
+        assert_eq!(judge(&mut guard, 250, 5, 249, now + 2 * LATER), Verdict::Hold);
+        assert_eq!(judge(&mut guard, 250, 6, 251, now + 2 * LATER), Verdict::Adopt);
+        guard.accept();
+        assert_eq!(judge(&mut guard, 251, 7, 126, now + 2 * LATER), Verdict::Adopt);
+    }
+
+    #[test]
+    fn a_zone_may_shrink_with_time() {
+        let (limits, mut now) = (Limits::default(), Instant::now());
+        for (minutes, expected) in [(10, Verdict::Adopt), (1, Verdict::Hold)] {
+            let (mut guard, mut names, mut verdict) = (Guard::default(), 1000, Verdict::Adopt);
+            for serial in 0..20 {
+                // A fifth goes each time.
+                let next = names * 4 / 5;
+                if judge(&mut guard, names, serial, next, now) == Verdict::Hold {
+                    verdict = Verdict::Hold;
+                }
+                (names, now) = (next, now + Duration::from_secs(30 * minutes));
+            }
+            assert_eq!(verdict, expected, "{minutes}");
+        }
+        assert_eq!(limits.confirm_after * LOOK_BACK, Duration::from_secs(100));
     }
 
     #[test]

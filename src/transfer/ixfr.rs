@@ -58,6 +58,7 @@ fn turns_away(error: &TransferError) -> bool {
         TransferError::Rcode(1 | 4 | 5)
             | TransferError::Closed
             | TransferError::Timeout(Phase::Message | Phase::Total)
+            | TransferError::LoneSoa
             | TransferError::Behind { .. }
             | TransferError::Regressed { .. }
     )

@@ -142,6 +142,12 @@ impl Reader {
         self.records
     }
 
+    /// Whether all that has come to a question for differences is a newer SOA. More may follow in another message, or nothing:
+    /// over UDP that would be the answer "too long, ask over TCP" (RFC 1995 section 2).
+    pub fn has_lone_soa(&self) -> bool {
+        self.base.is_some() && matches!(self.stage, Stage::Opened(_))
+    }
+
     /// Takes the next message.
     pub fn feed(&mut self, message: &[u8]) -> Result<Progress, TransferError> {
         let progress = self.read_message(message);

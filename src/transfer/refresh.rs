@@ -6,7 +6,7 @@
 //! - no zone yet, or an expired one: transfer, whatever the serial;
 //! - equal: the zone is current;
 //! - newer, or at the undefined distance: transfer;
-//! - older: a failure, and the next primary is asked. When on [`OLDER_BEFORE_ADOPTING`] refreshes in a row every primary
+//! - older: a failure, and the next primary is asked. When on several refreshes in a row, with pauses, every primary
 //!   that answered was older, its clock or database was set back, and the zone is adopted as it is.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
@@ -28,8 +28,10 @@ use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
+use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::reader::Received;
+use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
@@ -43,8 +45,6 @@ use tracing::{debug, info, warn};
 
 /// Every how many refreshes the primaries are gone through in their order, whichever was good last.
 const ROUNDS_WITH_THE_SAME: u32 = 16;
-/// Refreshes in a row that must show an older serial before the zone goes back.
-const OLDER_BEFORE_ADOPTING: u32 = 3;
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
@@ -61,8 +61,7 @@ pub(super) struct Task {
     rounds: u32,
     /// Refreshes in a row that failed at every primary.
     failures: u32,
-    /// Refreshes in a row in which every answer was older.
-    older: u32,
+    setback: Setback,
     /// Octets of differences since the last whole zone.
     differences: u64,
 }
@@ -70,6 +69,8 @@ pub(super) struct Task {
 /// What came of a refresh that did not fail.
 enum Outcome {
     Current(Serial),
+    /// The primary announced a newer serial, and sent the whole zone at ours.
+    Repeated(Serial),
     Adopted(String),
     Held(String),
     /// The keeper has gone, and the task with it.
@@ -83,24 +84,6 @@ struct Call {
     answers: Vec<Answer>,
     /// Whether someone asked for it, rather than the timer.
     asked: bool,
-}
-
-/// The answers of the primaries in one refresh.
-#[derive(Default)]
-struct Answers {
-    serials: u32,
-    older: u32,
-    /// The first primary with an older serial.
-    set_back: Option<usize>,
-}
-
-impl Answers {
-    /// Notes a serial that is older than ours.
-    fn note_older(&mut self, index: usize) {
-        self.serials += 1;
-        self.older += 1;
-        self.set_back.get_or_insert(index);
-    }
 }
 
 /// What a transfer is for.
@@ -148,45 +131,43 @@ impl Task {
             good: 0,
             rounds: 0,
             failures: 0,
-            older: 0,
+            setback: Setback::default(),
             differences: 0,
         }
     }
 
     /// Refreshes until the keeper goes.
     pub(super) async fn run(mut self) {
-        let mut next = Instant::now();
-        let mut earliest = next;
-        while let Some(Call { kind, answers, asked }) = self.wait(earliest, next).await {
+        let mut pace = Pace::start(Instant::now());
+        while let Some(Call { kind, answers, asked }) = self.wait(&pace).await {
             let result = self.refresh(kind).await;
+            let soa = self.ours().base.map(|zone| zone.soa);
+            let (zone, timers) = (&self.plan.zone, &self.plan.timers);
             let delay = match &result {
                 Ok(Outcome::Ended) => break,
-                Ok(Outcome::Current(_) | Outcome::Adopted(_)) => {
+                Ok(Outcome::Current(_) | Outcome::Repeated(_) | Outcome::Adopted(_)) => {
                     self.failures = 0;
-                    let ours = self.ours().base;
-                    ours.map_or(self.plan.timers.retry_min.max(timers::LEAST_PAUSE), |zone| {
-                        timers::after_success(&self.plan.zone, &zone.soa, &self.plan.timers)
-                    })
+                    let none = timers.retry_min.max(timers::LEAST_PAUSE);
+                    soa.map_or(none, |soa| timers::after_success(zone, &soa, timers))
                 }
                 Ok(Outcome::Held(_)) => self.plan.limits.confirm_after.max(timers::LEAST_PAUSE),
                 Err(_) => {
                     self.failures = self.failures.saturating_add(1);
-                    let ours = self.ours().base;
-                    {
-                        let soa = ours.as_deref().map(|zone| &zone.soa);
-                        timers::after_failure(&self.plan.zone, soa, self.failures, &self.plan.timers)
-                    }
+                    timers::after_failure(zone, soa.as_ref(), self.failures, timers)
                 }
             };
             let now = Instant::now();
-            // The pause breaks floods of requests. One that comes after a refresh by the timer is alone so far.
-            earliest = if asked || result.is_err() { now + timers::LEAST_PAUSE } else { now };
-            next = now + delay;
             // After a failure the back-off counts, also for the transfer that is to confirm a held version.
-            if let (Ok(_), Some(due)) = (&result, self.guard.due(&self.plan.limits)) {
-                next = next.min(due).max(now + timers::LEAST_PAUSE);
-            }
-            self.note_end_of_refresh(next - now);
+            let due = self.guard.due(&self.plan.limits).filter(|_| result.is_ok());
+            let delay = due.map_or(delay, |due| delay.min(due - now).max(timers::LEAST_PAUSE));
+            let end = match &result {
+                Err(_) => End::Failed,
+                Ok(Outcome::Repeated(_)) => End::Open,
+                Ok(_) if self.guard.held().is_some() => End::Open,
+                Ok(_) => End::Well,
+            };
+            pace = Pace::after(asked, end, delay, now);
+            self.note_end_of_refresh(delay);
             tell(answers, &result);
         }
         self.shared.requests().ended = true;
@@ -194,23 +175,25 @@ impl Task {
     }
 
     /// Waits for the timer or a request. `None` when the keeper has gone.
-    async fn wait(&self, earliest: Instant, next: Instant) -> Option<Call> {
-        sleep_until(earliest).await;
+    async fn wait(&self, pace: &Pace) -> Option<Call> {
         loop {
-            {
+            let begin = {
                 let mut requests = self.shared.requests();
-                if let Some(kind) = requests.kind.take() {
-                    return Some(Call { kind, answers: std::mem::take(&mut requests.answers), asked: true });
+                let begin = pace.begin(requests.kind);
+                if Instant::now() >= begin {
+                    let waiting = requests.kind.take();
+                    let kind = waiting.filter(|kind| *kind != WakeKind::Announced);
+                    // A held version is confirmed by the request that brought it.
+                    let held = || self.guard.held().map_or(WakeKind::Refresh, |held| held.kind);
+                    let answers = std::mem::take(&mut requests.answers);
+                    return Some(Call { kind: kind.unwrap_or_else(held), answers, asked: waiting.is_some() });
                 }
-            }
+                begin
+            };
             tokio::select! {
                 () = self.shared.bell.notified() => {}
                 () = self.updates.closed() => return None,
-                () = sleep_until(next) => {
-                    // A held version is confirmed by the request that brought it.
-                    let kind = self.guard.held().map_or(WakeKind::Refresh, |held| held.kind);
-                    return Some(Call { kind, answers: Vec::new(), asked: false });
-                }
+                () = sleep_until(begin) => {}
             }
         }
     }
@@ -229,31 +212,28 @@ impl Task {
             match self.try_primary(index, kind, &mut answers).await {
                 Ok(outcome) => {
                     self.good = index;
-                    self.older = 0;
+                    self.setback.clear();
                     return Ok(outcome);
                 }
                 Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
             }
         }
-        if let Some(index) = answers.set_back
-            && answers.older == answers.serials
-        {
-            self.older = self.older.saturating_add(1);
-            if self.older >= OLDER_BEFORE_ADOPTING {
-                let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
-                warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
-                      the zone goes back to it", self.older);
-                match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
-                    Ok(outcome) => {
-                        self.good = index;
-                        self.older = if matches!(outcome, Outcome::Adopted(_)) { 0 } else { self.older };
-                        return Ok(outcome);
+        // Requests may come as fast as they like; what counts is as far apart as the first try after a failure.
+        let pause = timers::after_failure(&self.plan.zone, None, 1, &self.plan.timers);
+        if let Some(index) = self.setback.count(&answers, pause, Instant::now()) {
+            let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
+            warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
+                  the zone goes back to it", self.setback.rounds());
+            match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
+                Ok(outcome) => {
+                    self.good = index;
+                    if matches!(outcome, Outcome::Adopted(_)) {
+                        self.setback.clear();
                     }
-                    Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
+                    return Ok(outcome);
                 }
+                Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
             }
-        } else if answers.serials > 0 {
-            self.older = 0;
         }
         Err(problems.join("; "))
     }
@@ -291,7 +271,8 @@ impl Task {
         if self.guard.held().is_some_and(|held| held.kind == WakeKind::Refresh) {
             self.guard.clear();
         }
-        self.confirm(theirs, heard).await
+        let sent = self.send(Change::Current, heard).await;
+        Ok(if sent { Outcome::Current(theirs) } else { Outcome::Ended })
     }
 
     /// Asks a primary for its serial and compares it with ours.
@@ -306,7 +287,7 @@ impl Task {
                 Err(TransferError::Regressed { ours, theirs })
             }
             _ => {
-                answers.serials += 1;
+                answers.note_other();
                 Ok((theirs, ours))
             }
         }
@@ -411,15 +392,18 @@ impl Task {
         let Candidate { kind, serial: theirs, traffic, ours, version } = candidate;
         let Some(version) = version else {
             self.accounts.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
-            return self.confirm(theirs, heard).await;
+            let sent = self.send(Change::Current, heard).await;
+            return Ok(if sent { Outcome::Repeated(theirs) } else { Outcome::Ended });
         };
         let (names, served) = (version.loaded.zone.owners, ours.base.as_ref().map_or(0, |zone| zone.owners));
         let limits = &self.plan.limits;
         if wake == (WakeKind::Retransfer { accept: true }) {
-            self.guard.clear();
+            self.guard.accept();
         } else if self.guard.judge(served, (theirs, names), wake, limits, Instant::now()) == Verdict::Hold {
+            let peak = self.guard.held().map_or(0, |held| held.peak_names);
+            let peak = if peak > served { format!(" and an earlier one had {peak}") } else { String::new() };
             let text = format!(
-                "serial {theirs} is held back: {names} names with records, the served version has {served}; it is \
+                "serial {theirs} is held back: {names} names with records, the served version has {served}{peak}; it is \
                  transferred again in {:?}, or adopt it now with an accepted retransfer",
                 limits.confirm_after
             );
@@ -461,12 +445,6 @@ impl Task {
         Ok(Outcome::Adopted(format!("serial {from} -> {theirs}, {records} records, {touched} names changed")))
     }
 
-    /// Tells the keeper that the zone is current.
-    async fn confirm(&mut self, serial: Serial, heard: Instant) -> Result<Outcome, TransferError> {
-        let sent = self.send(Change::Current, heard).await;
-        Ok(if sent { Outcome::Current(serial) } else { Outcome::Ended })
-    }
-
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
     async fn send(&self, change: Change, heard: Instant) -> bool {
         let (published, done) = oneshot::channel();
@@ -492,7 +470,7 @@ impl Task {
         let mut status = self.shared.status();
         status.activity = Activity::Idle;
         status.failures = self.failures;
-        status.older_answers = self.older;
+        status.older_answers = self.setback.rounds();
         status.next_refresh = Some(unix_after(delay));
         status.held = held;
     }
@@ -517,7 +495,7 @@ fn is_older(theirs: Serial, ours: Serial) -> bool {
 /// Answers the requests that a refresh was for.
 fn tell(answers: Vec<Answer>, result: &Result<Outcome, String>) {
     let answer = match result {
-        Ok(Outcome::Current(serial)) => Ok(format!("serial {serial}, current")),
+        Ok(Outcome::Current(serial) | Outcome::Repeated(serial)) => Ok(format!("serial {serial}, current")),
         Ok(Outcome::Adopted(text)) => Ok(text.clone()),
         Ok(Outcome::Held(text)) => Err(text.clone()),
         Ok(Outcome::Ended) => Err("the zone was taken away or the program is stopping".to_owned()),

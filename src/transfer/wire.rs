@@ -1,7 +1,7 @@
 //! The TCP client of zone transfers: one connection, one query, messages until the reader has enough.
 //!
-//! Invariants: a transfer ends by itself whatever the primary does. Four clocks bound it (connection, message, total,
-//! progress) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
+//! Invariants: a transfer ends by itself whatever the primary does. Five clocks bound it (connection, message, total,
+//! progress, and one for answers that may be over) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
 //! [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is closed when the reader has enough:
 //! CNS sends the whole zone to whoever has it already, and must not be listened to. With a key, no octet of a message is
 //! looked at before its MAC, and the last message must have one.
@@ -28,6 +28,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// Time before the average rate counts: a primary may think before it sends.
 const RATE_GRACE: Duration = Duration::from_secs(10);
+/// How long more is waited for behind a newer SOA that came alone in answer to a question for differences: the whole zone is
+/// to be had at once.
+const LONE_SOA_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes asked from the kernel at a time: the longest message with its length.
 const BUFFER_BYTES: usize = 65_537;
 
@@ -104,6 +107,7 @@ async fn exchange(
         limits,
         begun,
         message_begun: Instant::now(),
+        lone_soa: false,
         bytes: 0,
         messages: 0,
     };
@@ -117,6 +121,7 @@ async fn exchange(
             chain.check(&mut message, now())?;
         }
         progress = reader.get().feed(&message)?;
+        incoming.lone_soa = reader.get().has_lone_soa();
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }
@@ -154,6 +159,8 @@ struct Incoming<'a, S> {
     limits: &'a Limits,
     begun: Instant,
     message_begun: Instant,
+    /// Whether the answer may be over although it is not complete.
+    lone_soa: bool,
     bytes: u64,
     messages: u64,
 }
@@ -202,6 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
                 return Err(TransferError::Closed);
             }
             filled += count;
+            self.lone_soa = false;
             self.bytes += count as u64;
             if self.bytes > self.limits.max_bytes {
                 return Err(TransferError::TooLarge(self.limits.max_bytes));
@@ -220,6 +228,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
         } else {
             (message, TransferError::Timeout(Phase::Message))
         };
+        let lone = self.message_begun + LONE_SOA_PATIENCE;
+        if self.lone_soa && lone < first.0 {
+            first = (lone, TransferError::LoneSoa);
+        }
         // What has come is enough until then, at the least rate; a rate of zero asks for nothing.
         if let Some(enough) = self.bytes.saturating_mul(1000).checked_div(rate) {
             let slow = self.begun + Duration::from_millis(enough).max(RATE_GRACE);
@@ -234,6 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::NameBuf;
     use crate::transfer::reader::tests::{Message, soa};
     use crate::zone::Loader;
     use tokio::io::DuplexStream;
@@ -255,20 +268,26 @@ mod tests {
         frame(&message.bytes)
     }
 
-    /// Runs an exchange against a primary played by `play`.
+    /// Asks a primary played by `play` for the whole zone.
     async fn against<F: Future<Output = ()>>(
         limits: Limits,
         play: impl FnOnce(DuplexStream) -> F,
     ) -> Result<(Traffic, Loader), TransferError> {
+        match ask(Reader::axfr(zone(), 7), limits, play).await? {
+            (Received::Full(_, loader), traffic) => Ok((traffic, loader)),
+            _ => unreachable!("the whole zone was asked for"),
+        }
+    }
+
+    /// Runs an exchange against a primary played by `play`.
+    async fn ask<F: Future<Output = ()>>(
+        reader: Reader,
+        limits: Limits,
+        play: impl FnOnce(DuplexStream) -> F,
+    ) -> Result<(Received, Traffic), TransferError> {
         let (ours, mut theirs) = tokio::io::duplex(1 << 17);
-        let reader = Reader::axfr(zone(), 7);
         let query = reader.write_query();
-        let client = async {
-            match exchange(ours, reader, None, &limits, Instant::now()).await? {
-                (Received::Full(_, loader), traffic) => Ok((traffic, loader)),
-                _ => unreachable!("the whole zone was asked for"),
-            }
-        };
+        let client = exchange(ours, reader, None, &limits, Instant::now());
         let primary = async {
             let mut received = vec![0; query.len() + 2];
             theirs.read_exact(&mut received).await.unwrap();
@@ -344,6 +363,39 @@ mod tests {
         assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_many_records");
         let limits = Limits { max_messages: 100, ..Limits::default() };
         assert_eq!(against(limits, endless).await.err().unwrap().reason(), "too_many_messages");
+    }
+
+    /// A primary may send its SOA alone at first and think about the rest, but not for long.
+    #[tokio::test(start_paused = true)]
+    async fn a_newer_soa_alone_is_waited_behind_for_a_moment() {
+        let mut loader = Loader::new(zone());
+        loader.push(&NameBuf::parse("z.example").unwrap(), 6, 30, &soa(1));
+        let base = Arc::new(loader.finish(None).unwrap().zone);
+        let thinks = async |pause: u64, alone: bool| {
+            let begun = Instant::now();
+            let result = ask(Reader::ixfr(base.clone(), 7), Limits::default(), |mut stream| async move {
+                let mut messages = [true, false, false].map(|question| Message::differences(7, question));
+                messages[0].record(b"", 6, &soa(2));
+                if !alone {
+                    messages[0].record(b"", 6, &soa(1));
+                }
+                messages[1].record(b"", 6, &soa(if alone { 1 } else { 2 }));
+                if alone {
+                    messages[1].record(b"", 6, &soa(2));
+                }
+                messages[2].record(b"", 6, &soa(2));
+                for message in messages {
+                    // Whoever has heard enough is gone.
+                    let _ = stream.write_all(&frame(&message.bytes)).await;
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+                std::future::pending::<()>().await
+            });
+            (result.await.map_or_else(|error| error.reason(), |_| "none"), begun.elapsed().as_secs())
+        };
+        assert_eq!(thinks(1900, true).await, ("none", 3));
+        assert_eq!(thinks(2100, true).await, ("ixfr_lone_soa", 2));
+        assert_eq!(thinks(4000, false).await, ("none", 8), "what has begun may take its time");
     }
 
     #[tokio::test(start_paused = true)]

@@ -88,6 +88,33 @@ async fn says_nothing_when_asked_for_differences() {
     assert_eq!(secondary.failures(), BTreeSet::from(["ixfr timeout_message".to_owned()]));
 }
 
+/// So an answer over UDP says that TCP is to be asked (RFC 1995 section 2); over TCP it says nothing, and soon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sends_the_new_soa_alone() {
+    let primary = Primary::start("127.0.0.1", Script { differences: Differences::Lone, ..Script::new(1) }).await;
+    let limits = Limits { message_timeout: Duration::from_secs(60), ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    let changed = Instant::now();
+    primary.script().change(2);
+    secondary.wait_for_serial(2).await;
+    assert!(changed.elapsed() < Duration::from_secs(10), "{:?}", changed.elapsed());
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_lone_soa".to_owned()]));
+    primary.script().change(3);
+    secondary.wait_for_serial(3).await;
+    assert_eq!(primary.asked(), (1, 3), "spared the question");
+    drop(secondary);
+
+    let (primary, secondary) = loaded(Script { differences: Differences::Parts, ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(2);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!((primary.asked(), secondary.failures()), ((1, 1), BTreeSet::new()));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fails_to_find_the_differences() {
     falls_back(Differences::Rcode(2), "servfail").await;
@@ -323,6 +350,36 @@ async fn differences_that_shrink_the_zone_are_confirmed_by_the_whole_zone() {
     assert_eq!((secondary.serial(), primary.asked()), (Some(1), (1, 1)));
     secondary.wait_for(&next).await;
     assert_eq!(primary.asked(), (1, 2));
+}
+
+/// A database that fails a little more each time empties no zone step by step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn differences_that_halve_the_zone_again_and_again_are_held() {
+    let primary = Primary::start("127.0.0.1", Script { names: 200, ..Script::new(1) }).await;
+    let limits = Limits { confirm_after: Duration::from_secs(3600), ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    let shrink = |serial, names| {
+        let mut script = primary.script();
+        script.change(serial);
+        script.names = names;
+    };
+    shrink(2, 120);
+    secondary.wait_for_serial(2).await;
+    shrink(3, 80);
+    eventually("a held version", || secondary.held()).await;
+    let held = secondary.source.status().held.map(|held| (held.serial.0, held.names, held.served_names));
+    assert!(held.is_none_or(|held| held == (3, 81, 121)), "{held:?}");
+    let answer = secondary.ask(WakeKind::Refresh).await.unwrap_err();
+    assert!(
+        answer.contains("81 names with records, the served version has 121 and an earlier one had 201"),
+        "{answer}"
+    );
+    assert_eq!((secondary.serial(), primary.script().asked), (Some(2), 2));
+    // What an operator accepts is what the next is measured by.
+    secondary.ask(WakeKind::Retransfer { accept: true }).await.unwrap();
+    shrink(4, 50);
+    secondary.wait_for_serial(4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,6 +83,10 @@ pub enum Differences {
     Garbage,
     /// Right, but also removes a record that is not there and adds one that is.
     Noops,
+    /// The SOA alone, and the connection stays open.
+    Lone,
+    /// The SOA alone in the first message, and the rest in others at once.
+    Parts,
     /// Names are added, and none is removed.
     Added,
     /// Differences, or nothing if this is the client's serial, of a server that has come to this serial only.
@@ -341,8 +345,12 @@ async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: 
     let mut message = Message::answer(query);
     let serial = |message: &mut Message, serial: u32| message.record(origin, SOA, 1, &soa(serial));
     serial(&mut message, script.serial);
-    if script.serial == theirs {
+    if script.serial == theirs || script.differences == Differences::Lone {
         return stream.write_all(&frame(&message.0)).await;
+    }
+    if script.differences == Differences::Parts {
+        stream.write_all(&frame(&message.0)).await?;
+        message = Message::answer(query).without_question();
     }
     serial(&mut message, if script.differences == Differences::OtherBase { before.wrapping_sub(1) } else { before });
     if script.differences == Differences::Noops {

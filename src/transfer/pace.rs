@@ -1,0 +1,87 @@
+//! When the next refresh of a zone begins.
+//!
+//! The timer says when by itself, an operator's request says now, and an announcement (NOTIFY) lies between: it acts at once
+//! while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held back, after a
+//! failure, and when the primary announced a serial that it does not have, an announcement waits for the timer; else each
+//! would cost a poll and a transfer of the whole zone.
+//!
+//! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer called
+//! for the one before: a request that comes then is alone so far.
+//!
+//! Cost: O(1).
+
+use crate::source::WakeKind;
+use crate::transfer::timers;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The times from which the zone may be refreshed, by who asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// For operators and the schedule.
+    asked: Instant,
+    /// For announcements.
+    announced: Instant,
+    /// Without any request.
+    timer: Instant,
+}
+
+/// How a refresh ended, as far as that decides on the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The primary was heard, and nothing is left to do.
+    Well,
+    /// Something is left that another refresh cannot hasten.
+    Open,
+    Failed,
+}
+
+impl Pace {
+    /// A refresh is due at once.
+    pub fn start(now: Instant) -> Pace {
+        Pace { asked: now, announced: now, timer: now }
+    }
+
+    /// After a refresh: whether it was asked for, how it ended, and when the timer calls for the next.
+    pub fn after(asked: bool, end: End, delay: Duration, now: Instant) -> Pace {
+        let timer = now + delay;
+        let asked = if asked || end == End::Failed { now + timers::LEAST_PAUSE } else { now };
+        Pace { asked, announced: if end == End::Well { asked } else { timer }, timer }
+    }
+
+    /// When the next refresh begins, if this request is the strongest that waits.
+    pub fn begin(&self, waiting: Option<WakeKind>) -> Instant {
+        match waiting {
+            Some(WakeKind::Announced) => self.announced.min(self.timer),
+            Some(_) => self.asked,
+            None => self.timer,
+        }
+        .max(self.asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_act_at_once_while_all_is_well() {
+        let (now, delay) = (Instant::now(), Duration::from_secs(30));
+        let begin = |asked, end, waiting| Pace::after(asked, end, delay, now).begin(waiting) - now;
+        let (none, pause) = (Duration::ZERO, timers::LEAST_PAUSE);
+        let announced = Some(WakeKind::Announced);
+        assert_eq!(begin(false, End::Well, announced), none, "alone");
+        assert_eq!(begin(true, End::Well, announced), pause, "in a flood");
+        assert_eq!(begin(false, End::Open, announced), delay);
+        assert_eq!(begin(false, End::Failed, announced), delay);
+        for kind in [WakeKind::Refresh, WakeKind::Audit, WakeKind::Retransfer { accept: false }] {
+            assert_eq!(begin(false, End::Well, Some(kind)), none);
+            assert_eq!(begin(true, End::Open, Some(kind)), pause);
+            assert_eq!(begin(false, End::Failed, Some(kind)), pause);
+        }
+        for end in [End::Well, End::Open, End::Failed] {
+            assert_eq!(begin(true, end, None), delay);
+        }
+        assert_eq!(Pace::start(now).begin(None), now);
+    }
+}
