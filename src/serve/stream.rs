@@ -12,6 +12,7 @@
 //!
 //! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
 
+use crate::access::client_of;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
@@ -72,14 +73,6 @@ pub struct StreamContext {
 struct Open {
     total: usize,
     by_client: HashMap<IpAddr, usize>,
-}
-
-/// What counts as one client: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-    }
 }
 
 /// Limits on connections.

@@ -8,7 +8,6 @@
 //!
 //! Cost: one message of memory while it runs; O(octets).
 
-use super::turns::{MAX_PER_CLIENT, MAX_TRANSFERS};
 use super::{StreamContext, write};
 use crate::metrics::Transport;
 use crate::serve::message::rcode;
@@ -111,8 +110,8 @@ pub(super) async fn send(
     let idle = context.limits.load().idle;
     let Some(_turn) = context.turns.take(peer).await else {
         context.responder.count(&zone, kind, Refusal::Busy.label());
-        let (most, most_per_client) = (MAX_TRANSFERS, MAX_PER_CLIENT);
-        tracing::warn!(zone, %peer, kind = kind.label(), most, most_per_client, "too many transfers at once");
+        let (request, key) = (&outbound.transfer.request, outbound.signer.as_ref().map(Signer::key));
+        context.responder.log_refusal(request, peer, key, kind, Refusal::Busy);
         let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
         context.counters.count_shared(Transport::Tcp, response.rcode, false);
         frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());

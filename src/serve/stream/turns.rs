@@ -5,7 +5,7 @@
 //!
 //! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1).
 
-use super::client_of;
+use crate::access::client_of;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
