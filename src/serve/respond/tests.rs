@@ -137,6 +137,22 @@ fn wrong_signatures_are_refused_and_counted() {
 }
 
 #[test]
+fn a_tsig_record_anywhere_but_at_the_end_is_a_format_error() {
+    let (responder, metrics) = responder();
+    let (message, _) = signed(&question("www.open", rtype::A), &key("k.", b"secret"), NOW);
+    // The count of answer, authority, and additional records.
+    for (counts, expected) in [([0, 0, 1], 0), ([1, 0, 0], 1), ([0, 1, 0], 1)] {
+        let mut message = message.clone();
+        [message[7], message[9], message[11]] = counts;
+        for datagram in [true, false] {
+            let response = bytes(&responder, &message, datagram);
+            assert_eq!((rcode(&response), response[7]), (expected, 1 - expected), "{counts:?}");
+        }
+    }
+    assert!(metric(&metrics, "tsig_rejected_total{reason=\"malformed\"} 4"));
+}
+
+#[test]
 fn a_key_opens_a_zone_and_signs_every_message() {
     let (responder, metrics) = responder();
     let plain = question("closed", rtype::AXFR);
