@@ -70,7 +70,7 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Writes the response to a client that must come again because too many transfers are under way.
+    /// Writes the response to a client that must come again because too many transfers are under way. 1232 octets hold any.
     pub fn refuse(&mut self, now: u64, out: &mut [u8]) -> Option<Response> {
         let limit = out.len() - self.signer.as_ref().map_or(0, Signer::overhead);
         let response = refuse(&self.transfer.request, Refusal::Busy, &[], limit, out);

@@ -218,6 +218,25 @@ fn a_transfer_too_many_is_told_to_come_again() {
 }
 
 #[test]
+fn a_refusal_for_want_of_turns_fits_a_small_buffer() {
+    let long = |last: &str| "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz.".repeat(3) + last;
+    let origin = long(&"z".repeat(62));
+    let key = Arc::new(Key::new(Name::parse(&long("k")).unwrap(), Algorithm::Sha512, b"secret".to_vec()));
+    let content = Arc::new(zone(&format!("{origin}."), "@ 30 SOA 7"));
+    let outgoing = Arc::new(Outgoing { access: Access { rules: vec![Rule { prefix: None, key: None }] }, ixfr: true });
+    let served = Served { outgoing, ..Served::new(content.origin.clone(), State::Ok, Some(content)) };
+    let mut published = Published::new(Identity::default(), [Arc::new(served)], 1);
+    published.keys = Arc::new([(key.name.clone(), key.clone())].into());
+    let (message, mut chain) = signed(&with_opt(question(&origin, rtype::AXFR)), &key, NOW);
+    let (Outcome::Transfer(mut outbound), _) = respond(&responder().0, &published, &message, false) else { panic!() };
+    let mut out = vec![0; 1232];
+    let response = outbound.refuse(NOW, &mut out).expect("room for it all");
+    out.truncate(response.length);
+    chain.check(&mut out, NOW).unwrap();
+    assert_eq!(rcode(&out), rcode::SERVFAIL as u8);
+}
+
+#[test]
 fn announcements_can_be_signed() {
     let (responder, _) = responder();
     let mut plain = question("closed", rtype::SOA);
