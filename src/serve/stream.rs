@@ -3,8 +3,11 @@
 //! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
 //! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
 //! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2). When a listener is taken away, its
-//! connections are answered for [`DRAIN`] more, so that requests on their way are not lost.
+//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2).
+//!
+//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way are
+//! not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no longer
+//! than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or later.
 //!
 //! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so many
 //! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
