@@ -207,6 +207,11 @@ pub fn check_plain(rtype: u16, rdata: &[u8]) -> bool {
     whole.is_ok() && plain
 }
 
+/// A TTL as it counts: one with the top bit set is zero (RFC 2181 section 8).
+pub fn clamp_ttl(ttl: u32) -> u32 {
+    if ttl > i32::MAX as u32 { 0 } else { ttl }
+}
+
 /// RDATA says its own length in 16 bits (RFC 1035 section 3.2.1).
 fn fits(rtype: u16, length: usize) -> Result<(), RdataError> {
     if length > usize::from(u16::MAX) { Err(RdataError::Expanded(rtype)) } else { Ok(()) }
@@ -398,6 +403,7 @@ pub struct RRset {
 impl RRset {
     /// Sorts RDATA, removes duplicates and writes the records. `None` when there is no RDATA.
     pub fn build<R: AsRef<[u8]>>(rtype: u16, ttl: u32, mut rdatas: Vec<R>) -> Option<RRset> {
+        let ttl = clamp_ttl(ttl);
         rdatas.sort_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()).then_with(|| a.as_ref().cmp(b.as_ref())));
         rdatas.dedup_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()) == Ordering::Equal);
         let bytes = rdatas.iter().map(|rdata| FIXED_BYTES + rdata.as_ref().len()).sum();
@@ -539,6 +545,12 @@ mod tests {
         assert_eq!(set.count, 2);
         let txt = RRset::build(rtype::TXT, 30, vec![&b"\x01a"[..], b"\x01A"]).unwrap();
         assert_eq!(txt.count, 2);
+    }
+
+    #[test]
+    fn a_ttl_with_the_top_bit_set_counts_as_zero() {
+        let ttl = |ttl: u32| RRset::build(rtype::A, ttl, vec![[192, 0, 2, 1]]).unwrap().ttl;
+        assert_eq!([0, 30, 0x7fff_ffff, 0x8000_0000, u32::MAX].map(ttl), [0, 30, 0x7fff_ffff, 0, 0]);
     }
 
     #[test]

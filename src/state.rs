@@ -10,7 +10,7 @@
 //!
 //! [`Store::load`] reads, before anything is served. After that the keeper hands over each version before it publishes
 //! it, waits a moment at [`Store::flush`], and goes on whatever the answer: one thread writes, another builds snapshots
-//! and waits for the medium ([`writer`], [`builder`]). Regions are not kept, they are merged anew.
+//! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew.
 //!
 //! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
 //! the system costs about the last second. What is read was once current. No error of the disk ends or delays
@@ -77,6 +77,8 @@ pub struct RegionState {
     /// How far its serial was above the sum of its members' serials.
     pub drift: u32,
     pub last: Serial,
+    /// Tells the plan by which its contents were made.
+    pub fingerprint: u32,
 }
 
 /// A zone as it was served last.
@@ -140,16 +142,23 @@ pub struct Store {
     times: Mutex<HashMap<Name, SystemTime>>,
 }
 
-/// Opens a folder for this process alone.
+/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried again.
 pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
-    let disk = Disk::open(folder)?;
+    let disk = Disk::new(folder);
+    let problem = match disk.claim() {
+        Err(error @ StateError::InUse { .. }) => return Err(error),
+        claimed => claimed.err(),
+    };
     let status =
         StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
     let shared = Arc::new(Shared { disk, inbox: Inbox::default(), metrics, status: Mutex::new(status) });
     shared.set_health(None);
     let (regions, file) = read_regions(&shared);
     let (jobs, waiting) = mpsc::channel();
-    let writer = Writer::new(shared.clone(), jobs, file);
+    let mut writer = Writer::new(shared.clone(), jobs, file);
+    if let Some(problem) = problem {
+        writer.refuse_folder(&problem);
+    }
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;

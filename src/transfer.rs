@@ -9,8 +9,8 @@
 //! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` when, `poll` SOA queries, `wire` the connection of a transfer, `message` and `reader`
-//! what is said on it, `ixfr` whom to ask for differences, `guard` versions that look wrong, `refresh` the steps in order,
-//! `account` and `status` what operators see, `error` what goes wrong.
+//! what is said on it, `ixfr` whom to ask for differences, `version` what a transfer comes to, `guard` versions that look
+//! wrong, `refresh` the steps in order, `account` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
 //! blocking thread.
@@ -26,6 +26,7 @@ pub mod reader;
 mod refresh;
 pub mod status;
 pub mod timers;
+mod version;
 pub mod wire;
 
 pub use error::{Phase, TransferError};

@@ -182,7 +182,7 @@ pub const TRANSFER: Table = Table {
         key("total_timeout", "duration", r#""10m""#, "a whole transfer"),
         key("min_rate_bytes", "size", r#""1KiB""#, "bytes a second a transfer must keep up; 0 for none"),
         key("max_bytes", "size", r#""256MiB""#, "largest transfer"),
-        key("max_records", "1 or more", "5000000", "most records in a transfer"),
+        key("max_records", "1 or more", "5000000", "most records in a transfer, and in a zone"),
         key("max_messages", "1 or more", "1000000", "most messages in a transfer"),
         key("shrink_share", "0 to 1", "0.5", "a zone that shrinks below this share must be confirmed; 0 for never"),
         key("confirm_after", "duration", r#""10s""#, "pause before the confirming transfer"),

@@ -12,6 +12,7 @@ use super::store::Stored;
 use super::zone::Zone;
 use crate::name::Name;
 use crate::rr::rtype;
+use crate::serial::Serial;
 use arc_swap::ArcSwap;
 use std::io;
 use std::net::SocketAddr;
@@ -84,17 +85,11 @@ impl Shared {
             return None;
         };
         if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
-            let lapses = &stored.lapses;
-            let used = if kind == Kind::Whole {
-                lapses.scan.is_some()
+            let origin = stored.zone().origin();
+            if kind == Kind::Whole {
+                self.change(origin, Stored::note_whole);
             } else {
-                lapses.ahead.is_some() || lapses.cut.is_some()
-            };
-            if used {
-                self.change(stored.zone().origin(), |stored| match kind {
-                    Kind::Whole => stored.lapses.scan = None,
-                    _ => (stored.lapses.ahead, stored.lapses.cut) = (None, None),
-                });
+                self.change(origin, Stored::note_steps);
             }
             let mut tally = self.tally();
             let count = if kind == Kind::Whole { &mut tally.whole } else { &mut tally.steps };
@@ -150,6 +145,11 @@ impl Primary {
         self.shared.change(origin, change);
     }
 
+    /// The serial of a zone.
+    pub fn serial(&self, origin: &Name) -> Option<Serial> {
+        self.shared.zones.load().get(origin).map(|stored| stored.zone().serial())
+    }
+
     /// What it was asked so far.
     pub fn tally(&self) -> Tally {
         *self.shared.tally()
@@ -172,7 +172,7 @@ impl Primary {
         if self.is_away() {
             return Ok(());
         }
-        let id = self.shared.zones.load().get(origin).map_or(0, |stored| stored.zone().serial().0 as u16);
+        let id = self.serial(origin).map_or(0, |serial| serial.0 as u16);
         // Opcode 4 is NOTIFY.
         let mut message = [id, 4 << 11, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
         message.extend_from_slice(origin.as_wire());

@@ -54,7 +54,7 @@ fn surplus(one: &Zone, other: &Zone) -> Vec<(Name, Data)> {
     surplus
 }
 
-/// What goes wrong with transfers, each thing once, and no longer than until the next version.
+/// What goes wrong with transfers, each thing but the clock once, and no longer than until the next version.
 #[derive(Clone, Debug, Default)]
 pub struct Lapses {
     /// What the scan of a whole transfer finds: data is written before its serial is published, a name can come twice, and an
@@ -64,6 +64,8 @@ pub struct Lapses {
     pub ahead: Option<Arc<Step>>,
     /// Differences end after so many records, as if that were all.
     pub cut: Option<usize>,
+    /// The serial is the clock, as while the database is rebuilt: no two whole transfers have the same. This goes on.
+    pub is_clock: bool,
 }
 
 /// A zone with its history.
@@ -103,6 +105,21 @@ impl Stored {
         let mut stored = Stored { zone: Arc::new(zone), steps, lapses: Lapses::default() };
         stored.forget(MOST_STEPS);
         stored
+    }
+
+    /// Notes a whole transfer, with which things have gone wrong as they should.
+    pub fn note_whole(&mut self) {
+        self.lapses.scan = None;
+        if self.lapses.is_clock {
+            let zone = Zone::clone(&self.zone);
+            let (apex, serial) = (zone.apex().clone(), zone.serial().advance(1));
+            self.zone = Arc::new(zone.with_apex(apex, serial));
+        }
+    }
+
+    /// Notes an incremental transfer, likewise.
+    pub fn note_steps(&mut self) {
+        (self.lapses.ahead, self.lapses.cut) = (None, None);
     }
 
     /// Drops all steps but the last ones.
@@ -146,6 +163,19 @@ mod tests {
         assert_eq!((last(&step.removed), last(&step.added)), (vec![1, 2], vec![3, 3]));
         let step = Step::between(&zone(29, &[1]), &zone(30, &[1]));
         assert!(matches!((&step.removed[..], &step.added[..]), ([(_, Data::Ns(_))], [(_, Data::Ns(_))])));
+    }
+
+    #[test]
+    fn lapses_come_once_but_the_clock_goes_on() {
+        let mut stored = Stored::new(zone(10, &[])).advance(zone(11, &[]));
+        let scan = Some(Arc::new(Vec::new()));
+        stored.lapses = Lapses { scan, ahead: None, cut: Some(1), is_clock: true };
+        stored.note_whole();
+        assert!(stored.lapses.scan.is_none() && stored.lapses.cut.is_some());
+        stored.note_steps();
+        stored.note_whole();
+        assert_eq!((stored.zone().serial(), stored.lapses.cut), (Serial(13), None));
+        assert!(!stored.advance(zone(14, &[])).lapses.is_clock);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::frame::{self, Kind};
 use super::inbox::Backlog;
 use super::ledger::{Ledger, journal_path};
 use super::regions::RegionFile;
-use super::{RegionState, Shared};
+use super::{RegionState, Shared, StateError};
 use crate::name::Name;
 use crate::rr::RRset;
 use crate::zone::{Delta, Zone};
@@ -173,6 +173,12 @@ impl Writer {
             next_retry: None,
             retry_delay: FIRST_RETRY,
         }
+    }
+
+    /// Begins with a folder that cannot be written; it is tried with the regions' file.
+    pub fn refuse_folder(&mut self, error: &StateError) {
+        self.refused_regions = Some((self.regions.distrust(), 0));
+        self.note_failure(None, "open", error.to_string());
     }
 
     /// Writes until the store is closed and everything is written.
@@ -491,7 +497,7 @@ impl Writer {
 
     //--- Failures ---
 
-    /// Counts and tells a failure, and plans the next try.
+    /// Takes a failure: what is to be written is tried again as a whole if nothing can be appended.
     fn fail(&mut self, name: Option<Name>, operation: &'static str, error: &io::Error) {
         if let Some(entry) = name.as_ref().and_then(|name| self.zones.get_mut(name)) {
             let whole = entry.ledger.tip.is_none();
@@ -503,12 +509,16 @@ impl Writer {
             }
             entry.failed = true;
         }
-        self.shared.count(operation);
         let file = match &name {
             Some(zone) => self.shared.disk.zone_folder(zone),
             None => RegionFile::path(&self.shared.disk),
         };
-        let text = format!("{}: {error}", file.display());
+        self.note_failure(name, operation, format!("{}: {error}", file.display()));
+    }
+
+    /// Counts and tells a failure, and plans the next try.
+    fn note_failure(&mut self, name: Option<Name>, operation: &'static str, text: String) {
+        self.shared.count(operation);
         if self.failing.is_empty() {
             tracing::error!(
                 operation,

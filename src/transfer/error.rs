@@ -65,6 +65,8 @@ pub enum TransferError {
     Step { from: Serial, to: Serial },
     #[error("a step of the differences ends at serial {end}, and the next begins at {begin}")]
     Gap { end: Serial, begin: Serial },
+    #[error("the answer ends at serial {sent}, which is older than the one that the primary announced")]
+    Behind { sent: Serial },
     #[error(
         "a record was removed that the primary had sent more than once; only a full transfer tells whether it is gone"
     )]
@@ -113,6 +115,7 @@ impl TransferError {
             TransferError::ClosingSoa { .. } => "closing_soa",
             TransferError::OtherBase { .. } => "ixfr_base",
             TransferError::Step { .. } | TransferError::Gap { .. } => "ixfr_steps",
+            TransferError::Behind { .. } => "ixfr_behind",
             TransferError::Copies => "ixfr_copies",
             TransferError::Slow(_) => "slow",
             TransferError::TooLarge(_) => "too_large",

@@ -2,7 +2,8 @@
 //!
 //! Asking one that has none costs a round trip before the transfer that is needed anyway, so a primary that turns the
 //! question away (NOTIMP, FORMERR, REFUSED, a closed connection, silence) is spared it: for a minute first, because a
-//! restart looks the same, then for twice as long each time, up to [`LONGEST_PAUSE`]. Differences that are wrong are
+//! restart looks the same, then for twice as long each time, up to [`LONGEST_PAUSE`]. So is one whose answer ends below the
+//! serial that it announces: it keeps no differences, or asks another that lags behind. Differences that are wrong are
 //! another matter: the next ones may be right, as with CNS, whose answer depends on its history at that moment.
 //!
 //! Cost: O(1).
@@ -48,12 +49,17 @@ impl Manner {
     }
 }
 
-/// Whether an error says that the primary does not answer the question, rather than that it answered wrongly.
+/// Whether an error says that the primary does not answer the question or knows no answer, rather than that it answered
+/// wrongly.
 fn turns_away(error: &TransferError) -> bool {
     // FORMERR, NOTIMP, REFUSED (RFC 1035 section 4.1.1).
     matches!(
         error,
-        TransferError::Rcode(1 | 4 | 5) | TransferError::Closed | TransferError::Timeout(Phase::Message | Phase::Total)
+        TransferError::Rcode(1 | 4 | 5)
+            | TransferError::Closed
+            | TransferError::Timeout(Phase::Message | Phase::Total)
+            | TransferError::Behind { .. }
+            | TransferError::Regressed { .. }
     )
 }
 
@@ -79,7 +85,15 @@ mod tests {
         }
         manner.note_answer();
         assert!(manner.may_ask(now));
-        assert_eq!(manner.note_failure(&TransferError::Closed, now), Some(FIRST_PAUSE));
+        let late = [
+            TransferError::Closed,
+            TransferError::Behind { sent: Serial(1) },
+            TransferError::Regressed { ours: Serial(2), theirs: Serial(1) },
+        ];
+        for error in late {
+            manner.note_answer();
+            assert_eq!(manner.note_failure(&error, now), Some(FIRST_PAUSE));
+        }
     }
 
     #[test]

@@ -50,7 +50,9 @@ pub struct Limits {
     pub total_timeout: Duration,
     /// Bytes a second, averaged from the tenth second on; 0 for none.
     pub min_rate_bytes: u64,
+    /// Also for all differences between two whole transfers together, so that a zone is at most twice as large.
     pub max_bytes: u64,
+    /// Also for a zone that differences make.
     pub max_records: u64,
     pub max_messages: u64,
     /// A transfer that leaves less than this share of the names, and takes away at least ten, must be confirmed

@@ -10,7 +10,8 @@
 //!   that answered was older, its clock or database was set back, and the zone is adopted as it is.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
-//! that is valid, while no version is held back. Whatever is wrong with the differences, the same primary is asked for the
+//! that is valid, while no version is held back. Once the differences together are as large as a whole zone may be, one is
+//! transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences, the same primary is asked for the
 //! whole zone at once. A held version is confirmed by the whole zone only, because differences that agree with a version
 //! that was never adopted would prove nothing.
 //!
@@ -28,11 +29,12 @@ use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::plan::ZonePlan;
-use crate::transfer::reader::{Changed, Received};
+use crate::transfer::reader::Received;
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
+use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
 use crate::transfer::{Answer, Shared, poll, timers};
-use crate::zone::{Loaded, Loader, Zone};
+use crate::zone::Zone;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -43,10 +45,6 @@ use tracing::{debug, info, warn};
 const ROUNDS_WITH_THE_SAME: u32 = 16;
 /// Refreshes in a row that must show an older serial before the zone goes back.
 const OLDER_BEFORE_ADOPTING: u32 = 3;
-/// Differences of more records than these are applied where they stop no other zone's task; for fewer the way there and
-/// back would take longer than the work.
-const MANY_CHANGES: u64 = 2000;
-
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
@@ -65,6 +63,8 @@ pub(super) struct Task {
     failures: u32,
     /// Refreshes in a row in which every answer was older.
     older: u32,
+    /// Octets of differences since the last whole zone.
+    differences: u64,
 }
 
 /// What came of a refresh that did not fail.
@@ -103,6 +103,23 @@ impl Answers {
     }
 }
 
+/// What a transfer is for.
+#[derive(Clone, Copy)]
+struct Aim {
+    kind: WakeKind,
+    /// Whether a serial that is older than ours will do.
+    any_serial: bool,
+    /// What the primary announced just before.
+    polled: Option<Serial>,
+}
+
+impl Aim {
+    /// What a request asks for.
+    fn of(kind: WakeKind) -> Aim {
+        Aim { kind, any_serial: matches!(kind, WakeKind::Retransfer { .. }), polled: None }
+    }
+}
+
 /// The served version, when it is valid, and what is needed to replace it.
 struct Ours {
     /// What a new version is compared with, even when it has expired.
@@ -132,6 +149,7 @@ impl Task {
             rounds: 0,
             failures: 0,
             older: 0,
+            differences: 0,
         }
     }
 
@@ -225,7 +243,7 @@ impl Task {
                 let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
                 warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
                       the zone goes back to it", self.older);
-                match self.transfer_zone(index, kind, true).await {
+                match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
                     Ok(outcome) => {
                         self.good = index;
                         self.older = if matches!(outcome, Outcome::Adopted(_)) { 0 } else { self.older };
@@ -247,9 +265,8 @@ impl Task {
         kind: WakeKind,
         answers: &mut Answers,
     ) -> Result<Outcome, TransferError> {
-        let any_serial = matches!(kind, WakeKind::Retransfer { .. });
         if kind != WakeKind::Refresh {
-            let result = self.transfer_zone(index, kind, any_serial).await;
+            let result = self.transfer_zone(index, Aim::of(kind)).await;
             // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
             if let Err(TransferError::Regressed { .. }) = result {
                 answers.note_older(index);
@@ -262,11 +279,11 @@ impl Task {
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
         if ours.serial != Some(theirs) {
             if let Some(base) = self.base_of_differences(index, theirs, ours)
-                && let Some(outcome) = self.transfer_changes(index, base).await?
+                && let Some(outcome) = self.transfer_changes(index, base, theirs).await?
             {
                 return Ok(outcome);
             }
-            return self.transfer_zone(index, kind, any_serial).await;
+            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(kind) }).await;
         }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
         debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
@@ -301,17 +318,25 @@ impl Task {
         let wanted = self.plan.ixfr
             && ours.serial.is_some_and(|ours| theirs.newer_than(ours))
             && self.guard.held().is_none()
+            && self.differences <= self.plan.limits.max_bytes
             && self.manners[index].may_ask(Instant::now());
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers what has changed. `None` when that did not come about and the whole zone must be asked for.
-    async fn transfer_changes(&mut self, index: usize, base: Arc<Zone>) -> Result<Option<Outcome>, TransferError> {
+    /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the whole
+    /// zone must be asked for.
+    async fn transfer_changes(
+        &mut self,
+        index: usize,
+        base: Arc<Zone>,
+        polled: Serial,
+    ) -> Result<Option<Outcome>, TransferError> {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Ixfr);
         let primary = &self.plan.primaries[index];
+        let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
         let candidate = match wire::fetch_changes(base, primary, &self.plan.limits).await {
-            Ok((received, traffic)) => self.examine(index, received, traffic, WakeKind::Refresh, false).await,
+            Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
         match candidate {
@@ -319,7 +344,7 @@ impl Task {
                 self.manners[index].note_answer();
                 self.accounts.note_differences(index);
                 self.accounts.note_success(index, candidate.kind);
-                self.settle(index, WakeKind::Refresh, candidate, heard).await.map(Some)
+                self.settle(index, aim.kind, candidate, heard).await.map(Some)
             }
             Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
             Err(error) => {
@@ -331,21 +356,16 @@ impl Task {
     }
 
     /// Transfers the whole zone.
-    async fn transfer_zone(
-        &mut self,
-        index: usize,
-        kind: WakeKind,
-        any_serial: bool,
-    ) -> Result<Outcome, TransferError> {
+    async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Axfr);
         let primary = &self.plan.primaries[index];
         let candidate = match wire::fetch_zone(&self.plan.zone, primary, &self.plan.limits).await {
-            Ok((received, traffic)) => self.examine(index, received, traffic, kind, any_serial).await,
+            Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
         let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
-        self.settle(index, kind, candidate, heard).await
+        self.settle(index, aim.kind, candidate, heard).await
     }
 
     /// Makes a version of what was received, unless the serial says that ours is current.
@@ -354,11 +374,13 @@ impl Task {
         index: usize,
         received: Received,
         traffic: Traffic,
-        kind: WakeKind,
-        any_serial: bool,
+        Aim { kind, any_serial, polled }: Aim,
     ) -> Result<Candidate, TransferError> {
         let serial = received.soa().serial;
-        self.accounts.note_serial(index, serial);
+        let is_behind = polled.is_some_and(|polled| is_older(serial, polled));
+        if !is_behind {
+            self.accounts.note_serial(index, serial);
+        }
         let ours = self.ours();
         match ours.serial.filter(|_| !any_serial) {
             Some(ours) if is_older(serial, ours) => return Err(TransferError::Regressed { ours, theirs: serial }),
@@ -366,10 +388,14 @@ impl Task {
         }
         let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
         let (kind, version) = match received {
-            Received::NotNewer(_) => (Kind::Ixfr, None),
+            // What the poll announced must be somewhere; the whole zone tells. So it does when ours expired meanwhile.
+            Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
+            Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => (Kind::Axfr, Some(Version::load(loader, ours.base.clone()).await?)),
-            Received::Changed(changed) => (Kind::Ixfr, Some(Version::patch(changed).await?)),
+            Received::Changed(changed) => {
+                (Kind::Ixfr, Some(Version::patch(changed, self.plan.limits.max_records).await?))
+            }
         };
         Ok(Candidate { kind, serial, traffic, ours, version })
     }
@@ -418,6 +444,7 @@ impl Task {
         if !self.send(change, heard).await {
             return Ok(Outcome::Ended);
         }
+        self.differences = if kind == Kind::Ixfr { self.differences.saturating_add(traffic.bytes) } else { 0 };
         let from = from.map_or("none".to_owned(), |serial| serial.to_string());
         let elapsed = heard.elapsed();
         self.accounts.note_transfer(kind, traffic.bytes, elapsed);
@@ -480,35 +507,6 @@ struct Candidate {
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
-}
-
-/// A new version.
-struct Version {
-    loaded: Loaded,
-    /// Steps of differences that changed nothing.
-    noop_changes: u64,
-}
-
-impl Version {
-    /// Compares the records of a whole zone with the served version. O(records)
-    async fn load(loader: Loader, base: Option<Arc<Zone>>) -> Result<Version, TransferError> {
-        let load = move || loader.finish(base.as_deref());
-        let loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
-        Ok(Version { loaded, noop_changes: 0 })
-    }
-
-    /// Puts differences on the version that they were asked for. O(records at the names that changed)
-    async fn patch(changed: Changed) -> Result<Version, TransferError> {
-        let patched = if changed.changes() > MANY_CHANGES {
-            tokio::task::spawn_blocking(|| changed.finish()).await.map_err(|_| TransferError::Stopped)??
-        } else {
-            changed.finish()?
-        };
-        if patched.doubtful {
-            return Err(TransferError::Copies);
-        }
-        Ok(Version { noop_changes: patched.absent + patched.present, loaded: patched.loaded })
-    }
 }
 
 /// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).

@@ -86,9 +86,7 @@ impl Loader {
             self.anomalies.inner_soa += 1;
             return;
         }
-        // RFC 2181 section 8: a TTL with the top bit set counts as zero.
-        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
-        let record = (rtype, ttl, rdata.into());
+        let record = (rtype, rr::clamp_ttl(ttl), rdata.into());
         if let Some(collected) = self.names.get_mut(lower.as_wire()) {
             collected.records.push(record);
             return;

@@ -50,11 +50,6 @@ struct Kept {
     stayed: bool,
 }
 
-/// A TTL as it counts: one with the top bit set is zero (RFC 2181 section 8).
-fn clamp(ttl: u32) -> u32 {
-    if ttl > i32::MAX as u32 { 0 } else { ttl }
-}
-
 /// What the changes came to.
 pub struct Patched {
     pub loaded: Loaded,
@@ -94,7 +89,7 @@ impl Patcher {
         let folded = rr::fold(rtype, rdata);
         let pending = self.pending(owner);
         match pending.records.remove(&(rtype, folded)) {
-            Some(kept) if kept.ttl != clamp(ttl) => {
+            Some(kept) if kept.ttl != rr::clamp_ttl(ttl) => {
                 pending.other_ttls.insert(rtype);
             }
             Some(_) => {}
@@ -123,7 +118,7 @@ impl Patcher {
         if pending.records.is_empty() {
             pending.spelled = spelled;
         }
-        pending.records.insert(key, Kept { ttl: clamp(ttl), rdata: rdata.into(), stayed: false });
+        pending.records.insert(key, Kept { ttl: rr::clamp_ttl(ttl), rdata: rdata.into(), stayed: false });
     }
 
     /// The records of a name, begun with those of the base.

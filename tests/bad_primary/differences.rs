@@ -172,14 +172,70 @@ async fn a_whole_zone_instead_of_differences_counts_as_such() {
     assert_eq!(secondary.failures(), BTreeSet::new());
 }
 
+/// Differences that stop below the announced serial are no news, whether they bring something or nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_serial_that_was_transferred_counts_not_the_one_announced() {
+async fn answers_that_end_below_the_announced_serial_bring_the_whole_zone() {
+    // Nothing newer, for ever: the whole zone settles it, and the question is not asked again soon.
+    let (primary, secondary) = loaded(Script { differences: Differences::Stale(1), ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(9);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!((primary.asked(), secondary.brought()), ((1, 2), (0, 2)));
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_behind".to_owned()]));
+    primary.script().change(10);
+    secondary.wait_for_serial(10).await;
+    assert_eq!(primary.asked(), (1, 3), "spared the question");
+    drop(secondary);
+
+    // Differences to a version between.
+    let (primary, secondary) = loaded(Script { differences: Differences::Stale(5), ..Script::new(1) }).await;
+    let next = {
+        let mut script = primary.script();
+        script.change(9);
+        script.clone()
+    };
+    secondary.wait_for(&next).await;
+    assert_eq!((primary.asked(), secondary.brought()), ((1, 2), (0, 2)));
+    assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_behind".to_owned()]));
+    assert!(!format!("{:?}", secondary.changes.lock().unwrap()).contains("current, load"), "never taken for current");
+}
+
+/// Where even the whole zone is older than announced, operators see both serials.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_serial_that_was_announced_stays_in_sight() {
     let (primary, secondary) = loaded(Script::new(1)).await;
     primary.script().announced = Some(9);
-    eventually("questions", || primary.script().asked >= 3).await;
-    assert_eq!((secondary.serial(), primary.script().transfers), (Some(1), 1));
-    assert_eq!(secondary.failures(), BTreeSet::new());
+    eventually("transfers", || primary.script().transfers >= 4).await;
+    assert_eq!((secondary.serial(), primary.script().asked), (Some(1), 1));
+    let announced = || {
+        let labels = ["z.example.", &primary.address.to_string()];
+        let metric = secondary.metrics.zone_primary_serial.with_label_values(&labels).get();
+        (metric, secondary.source.status().primaries[0].announced.unwrap().0)
+    };
+    for _ in 0..100 {
+        assert_eq!(announced(), (9, 9));
+        tokio::time::sleep(MILLISECOND).await;
+    }
     assert_eq!(secondary.changes.lock().unwrap().iter().filter(|change| **change == "load").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_that_expires_while_differences_are_asked_for_is_not_called_current() {
+    let (primary, secondary) = loaded(Script { differences: Differences::Slow, ..Script::new(1) }).await;
+    {
+        let mut script = primary.script();
+        (script.announced, script.transfer) = (Some(9), Transfer::Rcode(2));
+    }
+    eventually("the question", || primary.script().asked == 1).await;
+    publish(&secondary.publisher, State::Expired, secondary.zone());
+    secondary.changes.lock().unwrap().clear();
+    secondary.wait_for_failure("axfr servfail").await;
+    assert!(secondary.changes.lock().unwrap().is_empty());
+    primary.script().transfer = Transfer::Good;
+    eventually("the zone", || *secondary.changes.lock().unwrap() == ["load"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,6 +264,47 @@ async fn the_removal_of_a_copy_brings_the_whole_zone() {
     secondary.wait_for(&next).await;
     assert_eq!(secondary.failures(), BTreeSet::from(["ixfr ixfr_copies".to_owned()]));
     eventually("accounts", || secondary.brought() == (0, 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_cannot_grow_beyond_its_bounds_by_differences() {
+    let primary = Primary::start("127.0.0.1", Script { differences: Differences::Added, ..Script::new(1) }).await;
+    let limits = Limits { max_records: 15, ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    let grow = |serial, names| {
+        let mut script = primary.script();
+        script.change(serial);
+        (script.names, script.flavour) = (names, 0);
+    };
+    // Eight records more in a transfer of twelve.
+    grow(2, 18);
+    secondary.wait_for_failure("axfr too_many_records").await;
+    assert_eq!(
+        secondary.failures(),
+        BTreeSet::from(["ixfr too_many_records".to_owned(), "axfr too_many_records".into()])
+    );
+    assert_eq!(secondary.serial(), Some(1));
+    grow(1, 10);
+    grow(3, 14);
+    secondary.wait_for_serial(3).await;
+    assert_eq!(secondary.zone().unwrap().records, 15);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn differences_as_large_as_a_whole_zone_may_be_are_followed_by_one() {
+    let primary = Primary::start("127.0.0.1", Script::new(1)).await;
+    let limits = Limits { max_bytes: 4000, ..limits() };
+    let secondary = Secondary::start(ZonePlan { limits, ..incremental(&[primary.address]) });
+    secondary.wait_for_serial(1).await;
+    for serial in 2..=20 {
+        primary.script().change(serial);
+        secondary.wait_for_serial(serial).await;
+    }
+    eventually("accounts", || secondary.brought().0 + secondary.brought().1 == 20).await;
+    let (differences, whole) = secondary.brought();
+    assert!(whole >= 4 && differences >= 12, "{differences} and {whole}");
+    assert_eq!(secondary.failures(), BTreeSet::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,6 +83,12 @@ pub enum Differences {
     Garbage,
     /// Right, but also removes a record that is not there and adds one that is.
     Noops,
+    /// Names are added, and none is removed.
+    Added,
+    /// Differences, or nothing if this is the client's serial, of a server that has come to this serial only.
+    Stale(u32),
+    /// The SOA, after a while.
+    Slow,
 }
 
 /// What the primary does next; tests change it while it runs.
@@ -319,6 +325,13 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
 
 /// Sends what has changed, or what the script has instead; `theirs` is the client's serial.
 async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: &Script) -> std::io::Result<()> {
+    if let Differences::Stale(serial) = script.differences {
+        let behind = Script { serial, differences: Differences::Good, ..script.clone() };
+        return Box::pin(differences(stream, query, theirs, &behind)).await;
+    }
+    if script.differences == Differences::Slow {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
     let (before, before_names, before_flavour) = script.before;
     let whole = script.differences == Differences::Good && theirs != before;
     if whole || script.differences == Differences::Whole {
@@ -328,11 +341,15 @@ async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: 
     let mut message = Message::answer(query);
     let serial = |message: &mut Message, serial: u32| message.record(origin, SOA, 1, &soa(serial));
     serial(&mut message, script.serial);
+    if script.serial == theirs {
+        return stream.write_all(&frame(&message.0)).await;
+    }
     serial(&mut message, if script.differences == Differences::OtherBase { before.wrapping_sub(1) } else { before });
     if script.differences == Differences::Noops {
         message.address(origin, 999, 0);
     }
-    for number in 0..before_names {
+    let added = script.differences == Differences::Added;
+    for number in 0..if added { 0 } else { before_names } {
         message.address(origin, number, before_flavour);
     }
     match script.differences {
@@ -345,7 +362,7 @@ async fn differences(stream: &mut TcpStream, query: &[u8], theirs: u32, script: 
         _ => {}
     }
     serial(&mut message, if script.differences == Differences::Short { before + 1 } else { script.serial });
-    for number in 0..script.names {
+    for number in if added { before_names } else { 0 }..script.names {
         message.address(origin, number, script.flavour);
     }
     if script.differences == Differences::Noops {

@@ -184,7 +184,7 @@ fn lapses_are_complete_in_form() {
     stored.lapses = Lapses {
         scan: Some(Arc::new(before.nodes()[..9].to_vec())),
         ahead: Some(Arc::new(Step::between(&after, &ahead))),
-        cut: None,
+        ..Lapses::default()
     };
     let ask_for = |stored: &Stored, kind| {
         let zones: Zones = HashMap::from([(origin.clone(), Arc::new(stored.clone()))]);

@@ -486,8 +486,9 @@ fn the_query_carries_our_soa_and_nothing_else() {
 
 //--- Damage ---
 
-/// The octets of a response whose change must not go unnoticed: ids and counts, the question, classes, lengths, and
-/// the numbers in the SOA that open and close it. All else is content, which only TSIG can protect.
+/// The octets of a response whose change must not go unnoticed: ids and counts, the question, classes, and the numbers
+/// in the SOA that open and close it. All else is content, which only TSIG can protect: even a changed length may leave
+/// octets that read as a record, the text of a TXT record as the first label of an owner name.
 fn guarded(message: &[u8], origin: &Name) -> Vec<usize> {
     let mut at = name::skip(message, 12).unwrap() + 4;
     let mut guarded: Vec<usize> = (0..2).chain(4..12).chain(12..at).collect();
@@ -495,7 +496,7 @@ fn guarded(message: &[u8], origin: &Name) -> Vec<usize> {
     for index in 0..answers {
         let (owner, fixed) = NameBuf::read(message, at).unwrap();
         let end = fixed + 10 + usize::from(number16(message, fixed + 8));
-        guarded.extend((fixed + 2..fixed + 4).chain(fixed + 8..fixed + 10));
+        guarded.extend(fixed + 2..fixed + 4);
         let ends = index == 0 || index == answers - 1;
         if ends && number16(message, fixed) == rtype::SOA && owner.as_wire() == origin.as_wire() {
             guarded.extend(end - 20..end);

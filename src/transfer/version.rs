@@ -1,0 +1,48 @@
+//! A new version of a zone, made of what a transfer brought.
+//!
+//! Invariants: a version that comes of differences is bound by `max_records` as one that comes whole is; while it is made it
+//! takes twice that at most, because the base is bound as well and so are the differences. Records are compared and copied
+//! where that stops no other zone's task.
+//!
+//! Cost: O(records) for a whole zone, O(records at the names that changed) for differences.
+
+use crate::transfer::error::TransferError;
+use crate::transfer::reader::Changed;
+use crate::zone::{Loaded, Loader, Zone};
+use std::sync::Arc;
+
+/// Differences of more records than these are applied where they stop no other zone's task; for fewer the way there and
+/// back would take longer than the work.
+const MANY_CHANGES: u64 = 2000;
+
+/// A new version.
+pub struct Version {
+    pub loaded: Loaded,
+    /// Steps of differences that changed nothing.
+    pub noop_changes: u64,
+}
+
+impl Version {
+    /// Compares the records of a whole zone with the served version. O(records)
+    pub async fn load(loader: Loader, base: Option<Arc<Zone>>) -> Result<Version, TransferError> {
+        let load = move || loader.finish(base.as_deref());
+        let loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
+        Ok(Version { loaded, noop_changes: 0 })
+    }
+
+    /// Puts differences on the version that they were asked for. O(records at the names that changed)
+    pub async fn patch(changed: Changed, max_records: u64) -> Result<Version, TransferError> {
+        let patched = if changed.changes() > MANY_CHANGES {
+            tokio::task::spawn_blocking(|| changed.finish()).await.map_err(|_| TransferError::Stopped)??
+        } else {
+            changed.finish()?
+        };
+        if patched.doubtful {
+            return Err(TransferError::Copies);
+        }
+        if patched.loaded.zone.records > max_records {
+            return Err(TransferError::TooManyRecords(max_records));
+        }
+        Ok(Version { noop_changes: patched.absent + patched.present, loaded: patched.loaded })
+    }
+}
