@@ -4,6 +4,7 @@ pub mod answer;
 pub mod http;
 pub mod message;
 pub mod notify;
+pub mod refusals;
 pub mod respond;
 pub mod stream;
 pub mod tls;

@@ -22,6 +22,7 @@ const LAYERS: [&[&str]; 12] = [
         "serve/answer",
         "serve/message",
         "serve/notify",
+        "serve/refusals",
         "serve/respond",
         "serve/xfr",
         "serve/xfr/*",

@@ -208,6 +208,37 @@ fn tools_transfer_what_they_may() {
 }
 
 #[test]
+fn who_is_refused_is_logged_once_with_the_reason_and_advice() {
+    let service = Service::start("");
+    let wrong = format!("hmac-sha256:k.test:{OTHER_SECRET}");
+    let unknown = format!("hmac-sha256:other.test:{SECRET}");
+    // The last announces what a primary would, from an address that is none.
+    for _ in 0..3 {
+        service.tool("dig", &["-b", "127.0.0.2", "open.test", "AXFR"]);
+        service.tool("dig", &["-b", "127.0.0.4", "keyed.test", "IXFR=1"]);
+        service.tool("dig", &["nowhere.test", "AXFR"]);
+        service.tool("dig", &["-y", &wrong, "keyed.test", "AXFR"]);
+        service.tool("dig", &["-y", &unknown, "www.open.test", "A"]);
+        service.tool("dig", &["-b", "127.0.0.2", "+opcode=4", "+time=1", "+tries=1", "open.test", "SOA"]);
+    }
+    let log = service.daemon.log_text();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("advice=")).collect();
+    for parts in [
+        ["zone=open.test.", "peer=127.0.0.2", "kind=\"axfr\"", "allow_transfer", "no transfer"],
+        ["zone=keyed.test.", "peer=127.0.0.4", "kind=\"ixfr\"", "allow_transfer", "no transfer"],
+        ["zone=nowhere.test.", "peer=127.0.0.1", "not authoritative", "configure the zone here", "no transfer"],
+        ["name=keyed.test.", "peer=127.0.0.1", "key=k.test.", "same secret", "signed request refused"],
+        ["name=www.open.test.", "peer=127.0.0.1", "key=other.test.", "[keys]", "signed request refused"],
+        ["zone=open.test.", "peer=127.0.0.2", "NOTIFY", "notify_from", "NOTIFY refused"],
+    ] {
+        let found = lines.iter().filter(|line| line.contains("WARN") && parts.iter().all(|part| line.contains(part)));
+        assert_eq!(found.count(), 1, "{parts:?}:\n{log}");
+    }
+    assert_eq!(lines.len(), 6, "{log}");
+    assert!(service.counted("axfr", "refused", "open.test.", 3), "{}", service.daemon.metrics());
+}
+
+#[test]
 fn a_change_goes_out_as_a_difference() {
     let service = Service::start("");
     let zone = Dname::parse("open.test");

@@ -3,8 +3,11 @@
 //! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
 //! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
 //! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2). When a listener is taken away, its
-//! connections are answered for [`DRAIN`] more, so that requests on their way are not lost.
+//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2).
+//!
+//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way are
+//! not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no longer
+//! than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or later.
 //!
 //! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so many
 //! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
@@ -12,6 +15,7 @@
 //!
 //! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
 
+use crate::access::client_of;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
@@ -72,14 +76,6 @@ pub struct StreamContext {
 struct Open {
     total: usize,
     by_client: HashMap<IpAddr, usize>,
-}
-
-/// What counts as one client: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-    }
 }
 
 /// Limits on connections.

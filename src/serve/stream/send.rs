@@ -6,12 +6,11 @@
 //! with megabytes in its buffer: writing goes on only when a third of them is free. Therefore it is given no more than
 //! [`UNSENT_BYTES`] that it cannot send yet; what is on its way is not bounded by that, so distance costs no speed.
 //!
-//! Cost: one message of memory while it runs; O(octets).
+//! Cost: one message of memory while it runs, nothing while it waits; O(octets).
 
-use super::turns::{MAX_PER_CLIENT, MAX_TRANSFERS};
 use super::{StreamContext, write};
 use crate::metrics::Transport;
-use crate::serve::message::rcode;
+use crate::serve::message::{MAX_UDP_BYTES, rcode};
 use crate::serve::respond::Outbound;
 use crate::serve::xfr::{Oversized, Refusal, Sent};
 use crate::tsig::Signer;
@@ -104,15 +103,14 @@ pub(super) async fn send(
     context: &StreamContext,
     peer: IpAddr,
 ) -> bool {
-    // Length and message.
-    let mut frame = vec![0; 2 + usize::from(u16::MAX)];
     let zone = outbound.transfer.zone.origin.to_string();
     let kind = outbound.transfer.kind;
     let idle = context.limits.load().idle;
-    let Some(_turn) = context.turns.take(peer).await else {
+    let Some(mut turn) = context.turns.take(peer).await else {
         context.responder.count(&zone, kind, Refusal::Busy.label());
-        let (most, most_per_client) = (MAX_TRANSFERS, MAX_PER_CLIENT);
-        tracing::warn!(zone, %peer, kind = kind.label(), most, most_per_client, "too many transfers at once");
+        let (request, key) = (&outbound.transfer.request, outbound.signer.as_ref().map(Signer::key));
+        context.responder.log_refusal(request, peer, key, kind, Refusal::Busy);
+        let mut frame = [0; 2 + MAX_UDP_BYTES];
         let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
         context.counters.count_shared(Transport::Tcp, response.rcode, false);
         frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
@@ -124,7 +122,7 @@ pub(super) async fn send(
     let Outbound { transfer, mut signer } = outbound;
     context.counters.count_shared(Transport::Tcp, rcode::NOERROR, false);
     let mut messages = transfer.messages();
-    let mut pace = Pace::new(idle);
+    let (frame, mut pace) = (&mut turn.frame, Pace::new(idle));
     let mut octets = 0;
     let result = loop {
         let reserve = signer.as_ref().map_or(0, Signer::overhead);

@@ -5,7 +5,7 @@
 //!
 //! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1).
 
-use super::client_of;
+use crate::access::client_of;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,8 @@ use tokio::time::timeout;
 pub(super) const MAX_TRANSFERS: usize = 32;
 /// Transfers under way at once to one client: close to what secondaries ask for by themselves (BIND: 2, Knot: 10).
 pub(super) const MAX_PER_CLIENT: usize = 8;
+/// The longest message with its length in front.
+const FRAME_BYTES: usize = 2 + u16::MAX as usize;
 /// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -31,6 +33,8 @@ pub(super) struct Turn<'a> {
     // Given back before the client's place is looked at: fields are dropped in this order.
     _permits: (OwnedSemaphorePermit, SemaphorePermit<'a>),
     _place: Place<'a>,
+    /// Room for the longest message with its length. It comes with the turn, so that those who wait for one have none.
+    pub frame: Vec<u8>,
 }
 
 /// A place in the queue of a client, which is forgotten with its last one.
@@ -56,7 +60,7 @@ impl Turns {
         let place = Place { turns: self, client, queue: Some(queue.clone()) };
         let both = async { Some((queue.acquire_owned().await.ok()?, self.all.acquire().await.ok()?)) };
         let permits = timeout(WAIT, both).await.ok()??;
-        Some(Turn { _permits: permits, _place: place })
+        Some(Turn { _permits: permits, _place: place, frame: vec![0; FRAME_BYTES] })
     }
 }
 
