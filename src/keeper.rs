@@ -5,7 +5,7 @@
 //! client sees a datacenter moved and its region not. Sources learn when what they brought is visible. A change that
 //! comes alone is published at once; the next one waits until `hold_down` has passed, with all that come meanwhile.
 //!
-//! What is published is on disk first, as far as the disk does its part in time ([`FLUSH_PATIENCE`]): a process that is
+//! What is published is on disk first, as far as the disk does its part in time (`FLUSH_PATIENCE`): a process that is
 //! killed comes back with what clients saw last, and the serials of regions do not fall.
 //!
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
@@ -25,7 +25,7 @@ pub use plan::{Lifetime, Plan, PlanChanges};
 pub use status::{MemberStatus, RegionStatus, Snapshot, ZoneStatus};
 
 use crate::catalog::{self, CatalogPlan};
-use crate::merge::Region;
+use crate::merge::{Region, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State};
@@ -49,6 +49,8 @@ const TICK: Duration = Duration::from_secs(1);
 const FEW_ZONES: usize = 200;
 /// How long a publication waits for the disk: many times what a disk takes that is well.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
+/// Rises when the program merges the same members to other contents than before.
+const MERGE_VERSION: u32 = 1;
 /// With fewer names than these a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 
@@ -100,9 +102,9 @@ pub struct Keeper {
     catalog: Option<KeptCatalog>,
     /// The newest serial of each region that clients have seen, with its drift, also of regions that are gone: one that
     /// comes back must not fall behind what secondaries have.
-    seen_serials: HashMap<Name, (Serial, u32)>,
+    seen_serials: HashMap<Name, RegionState>,
     /// Those of them that are on disk.
-    saved_serials: HashMap<Name, (Serial, u32)>,
+    saved_serials: HashMap<Name, RegionState>,
     retired: VecDeque<(Instant, Arc<Published>)>,
     generation: u64,
     /// When the last publication was.
@@ -138,11 +140,11 @@ fn has_room(touched: usize, zone: &Zone) -> bool {
     touched <= SMALL_CHANGE || touched <= zone.names() / 2
 }
 
-/// The moment a while ago, on the clock that counts on.
-fn moment_ago(age: Duration) -> Instant {
-    let now = Instant::now();
-    // A clock that began later than that is as old as it can say.
-    now.checked_sub(age).unwrap_or(now)
+/// A number that tells one region's plan from another as far as its contents go.
+fn fingerprint(plan: &RegionPlan) -> u32 {
+    // What the drift makes up for, and how long things last, changes no record.
+    let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
+    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}").as_bytes())
 }
 
 /// The wall clock's time of a moment.
@@ -154,8 +156,7 @@ fn wall_time(moment: Instant) -> SystemTime {
 impl Keeper {
     /// A keeper of nothing yet.
     fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Keeper {
-        let saved = store.iter().flat_map(|store| store.regions());
-        let saved: HashMap<_, _> = saved.map(|(region, state)| (region, (state.last, state.drift))).collect();
+        let saved = store.as_ref().map(|store| store.regions()).unwrap_or_default();
         Keeper {
             publisher,
             metrics,
@@ -262,6 +263,7 @@ impl Keeper {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
                 let old = source.zone.replace(new.clone());
+                let before = old.as_ref().map(|zone| zone.soa.serial);
                 // What changed is known only against the version that is here.
                 let comparable = match (&old, &base) {
                     (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
@@ -274,9 +276,10 @@ impl Keeper {
                 let delta = old
                     .filter(|_| comparable && has_room(changed.len(), &new))
                     .map(|old| Arc::new(Delta::between(&old, &new, changed.iter().cloned())));
-                match &delta {
-                    Some(delta) => source.history.push(delta.clone(), &self.history),
-                    None => source.history.clear(),
+                match (&delta, before) {
+                    (Some(delta), _) => source.history.push(delta.clone(), &self.history),
+                    (None, Some(before)) => source.history.break_off(before, new.soa.serial),
+                    (None, None) => source.history.clear(),
                 }
                 if let Some(store) = &self.store {
                     let refreshed = wall_time(update.refreshed);
@@ -321,14 +324,15 @@ impl Keeper {
                     if kept.region.plan.members != plan.members {
                         kept.waiting_since = now;
                     }
+                    kept.fingerprint = fingerprint(&plan);
                     kept.region.set_plan(plan);
                     changes.rebuilt.push(origin.clone());
                     self.merge_region(&mut kept, None);
                     kept
                 }
                 None => {
+                    let (last, drift) = self.last_seen(&plan);
                     let mut region = Region::new(plan);
-                    let (last, drift) = self.last_seen(&origin);
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
@@ -342,6 +346,10 @@ impl Keeper {
         let regions = self.regions.values_mut().map(|kept| &mut kept.history);
         sources.chain(regions).for_each(|history| history.limit(&self.history));
         self.catalog = plan.catalog.map(|plan| self.list(plan));
+        if let Some(kept) = &self.catalog {
+            let state = RegionState { drift: 0, last: kept.zone.soa.serial, fingerprint: 0 };
+            self.seen_serials.insert(kept.plan.origin.clone(), state);
+        }
         changes.removed = old_sources.into_keys().chain(old_regions.into_keys()).collect();
         changes.removed.sort_by(Name::canonical_cmp);
         changes.removed.iter().for_each(|zone| self.metrics.forget(&zone.to_string()));
@@ -357,27 +365,31 @@ impl Keeper {
             let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
             restored.history.into_iter().for_each(|delta| source.history.push(delta, &self.history));
             source.zone = Some(restored.zone);
-            source.refreshed = Some(moment_ago(age));
-            let expired = source.expires().is_some_and(|expires| expires <= now);
+            // What lies before the beginning of the clock that counts on is too old for anything.
+            source.refreshed = now.checked_sub(age);
+            let expired = source.expires().is_none_or(|expires| expires <= now);
             source.state = if expired { State::Expired } else { State::Ok };
         }
         source
     }
 
-    /// The newest serial of a region that clients have seen, and its drift if it may come again.
+    /// The newest serial of a region that clients have seen, and the drift with which it may come again.
     ///
-    /// The members' versions on disk are those that it was made of. While the program ran without the region, a member with
-    /// the same serial may have got other contents.
-    fn last_seen(&self, region: &Name) -> (Option<Serial>, Option<u32>) {
-        let seen = self.seen_serials.get(region).copied();
-        seen.map_or((None, None), |(serial, drift)| (Some(serial), (self.generation == 0).then_some(drift)))
+    /// The members' versions on disk are those that it was made of, so the same serial stands for the same contents as
+    /// long as the plan says the same. While the program ran without the region, a member with the same serial may have
+    /// got other contents.
+    fn last_seen(&self, plan: &RegionPlan) -> (Option<Serial>, Option<u32>) {
+        let Some(seen) = self.seen_serials.get(&plan.origin) else { return (None, None) };
+        let same = self.generation == 0 && seen.fingerprint == fingerprint(plan);
+        (Some(seen.last), same.then_some(seen.drift))
     }
 
     /// The catalog of everything that is kept.
     fn list(&self, plan: CatalogPlan) -> KeptCatalog {
         let members: Vec<Name> = self.sources.keys().chain(self.regions.keys()).cloned().collect();
         let before = self.catalog.as_ref().filter(|kept| kept.plan.origin == plan.origin);
-        let last = before.map(|kept| kept.zone.soa.serial);
+        let saved = self.seen_serials.get(&plan.origin).map(|seen| seen.last);
+        let last = before.map(|kept| kept.zone.soa.serial).or(saved);
         if let (Some(kept), Some(last)) = (before, last) {
             let same = catalog::build(&plan, &members, last, Some(&kept.zone));
             if same.touched.is_empty() {
@@ -409,15 +421,8 @@ impl Keeper {
     /// The serials of regions follow from those of the zones but for a drift, which is saved with the serial that has it.
     fn save(&mut self) {
         let Some(store) = &self.store else { return };
-        let told = |(name, (serial, drift)): (&Name, &(Serial, u32))| {
-            let (saved_serial, saved_drift) = self.saved_serials.get(name).copied().unwrap_or((*serial, 0));
-            saved_drift == *drift && (*drift == 0 || saved_serial == *serial)
-        };
-        let gone = |name: &Name| !self.regions.contains_key(name) && !self.saved_serials.contains_key(name);
-        if !self.seen_serials.iter().all(told) || self.seen_serials.keys().any(gone) {
-            let states = self.seen_serials.iter();
-            let states = states.map(|(name, (last, drift))| (name.clone(), RegionState { drift: *drift, last: *last }));
-            store.save_regions(states.collect());
+        if self.saved_serials != self.seen_serials {
+            store.save_regions(self.seen_serials.clone());
             self.saved_serials = self.seen_serials.clone();
         }
         store.flush(FLUSH_PATIENCE);

@@ -77,6 +77,8 @@ pub struct RegionState {
     /// How far its serial was above the sum of its members' serials.
     pub drift: u32,
     pub last: Serial,
+    /// Tells the plan by which its contents were made.
+    pub fingerprint: u32,
 }
 
 /// A zone as it was served last.

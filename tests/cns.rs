@@ -18,9 +18,6 @@ mod versions;
 #[path = "cns/watch.rs"]
 mod watch;
 
-#[path = "differential/random.rs"]
-mod random;
-
 use aggregator::demo::zone::Zone;
 use aggregator::serial::Serial;
 use harness::{Client, Record, difference, rtype, wait_until};

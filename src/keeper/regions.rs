@@ -6,15 +6,18 @@
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
-use super::{Keeper, SourceZone, has_room};
+use super::{Keeper, SourceZone, fingerprint, has_room};
 use crate::merge::{Conflict, Members, OnExpire, Outcome, Place, Region, RegionPlan};
 use crate::name::Name;
 use crate::publish::State;
+use crate::state::RegionState;
 use crate::zone::{Delta, History};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long a serial stays half way to its sum, at most.
+const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
 /// Conflicts logged one by one after an update; the rest is a number.
 const LOGGED_CONFLICTS: usize = 20;
 
@@ -30,6 +33,8 @@ pub(super) struct KeptRegion {
     pub waiting_since: Instant,
     /// The way from older versions to the present one.
     pub history: History,
+    /// Tells the plan, as far as contents go.
+    pub fingerprint: u32,
     /// When a serial that is half way to its sum goes on.
     goes_on: Option<Instant>,
 }
@@ -38,6 +43,7 @@ impl KeptRegion {
     /// A region that has no version yet.
     pub fn new(region: Region, now: Instant) -> KeptRegion {
         KeptRegion {
+            fingerprint: fingerprint(&region.plan),
             region,
             state: State::NotReady,
             was_served: false,
@@ -112,13 +118,13 @@ impl Keeper {
                     if has_room(touched.len(), zone) {
                         kept.history.push(Arc::new(Delta::between(before, zone, touched)), &self.history);
                     } else {
-                        kept.history.clear();
+                        kept.history.break_off(before.soa.serial, zone.soa.serial);
                     }
                 }
                 if let (true, Some(zone)) = (region.is_half_way(), &region.zone) {
                     // Long enough for every secondary to see the serial in between, by NOTIFY or by its timers.
                     let pause = Duration::from_secs(u64::from(zone.soa.refresh) + u64::from(zone.soa.retry));
-                    kept.goes_on = Some(started + pause);
+                    kept.goes_on = Some(started + pause.min(LONGEST_HALF_WAY));
                     tracing::warn!(region = %zone.origin, serial = %zone.soa.serial, "the members' serials moved too far \
                          for one step; the region's serial follows in two");
                 }
@@ -183,15 +189,21 @@ impl Keeper {
                 Some(_) if kept.was_served || missing == 0 || waited => State::Ok,
                 Some(_) => State::NotReady,
             };
-            kept.was_served |= state == State::Ok;
+            if state == State::Ok && !kept.was_served {
+                // Nobody has the versions before this one.
+                kept.history.clear();
+                kept.was_served = true;
+            }
             match &kept.region.zone {
                 Some(zone) if state == State::Ok => {
-                    self.seen_serials.insert(name.clone(), (zone.soa.serial, kept.region.drift));
+                    let (drift, fingerprint) = (kept.region.drift, kept.fingerprint);
+                    let state = RegionState { drift, last: zone.soa.serial, fingerprint };
+                    self.seen_serials.insert(name.clone(), state);
                     kept.region.set_seen();
                 }
                 // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
                 _ if !kept.was_served => {
-                    let last = self.seen_serials.get(name).map(|(serial, _)| *serial);
+                    let last = self.seen_serials.get(name).map(|seen| seen.last);
                     kept.region.set_unseen(last);
                 }
                 _ => {}

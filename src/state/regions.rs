@@ -80,6 +80,7 @@ fn write<'a>(regions: impl IntoIterator<Item = (&'a Name, &'a RegionState)>, out
         out.extend_from_slice(name.as_wire());
         out.extend_from_slice(&state.drift.to_be_bytes());
         out.extend_from_slice(&state.last.0.to_be_bytes());
+        out.extend_from_slice(&state.fingerprint.to_be_bytes());
     }
 }
 
@@ -92,7 +93,8 @@ pub fn read(bytes: &[u8]) -> Option<(HashMap<Name, RegionState>, u64)> {
         let mut fields = Fields(frame.payload);
         let mut region = || {
             let name = Name::from_suffix(&fields.take(name::plain_end(fields.0)?)?.to_ascii_lowercase());
-            Some((name, RegionState { drift: fields.u32()?, last: Serial(fields.u32()?) }))
+            let (drift, last, fingerprint) = (fields.u32()?, Serial(fields.u32()?), fields.u32()?);
+            Some((name, RegionState { drift, last, fingerprint }))
         };
         regions.extend(std::iter::from_fn(&mut region));
     }
@@ -107,7 +109,7 @@ mod tests {
 
     fn regions(states: &[(&str, u32, u32)]) -> HashMap<Name, RegionState> {
         let state = |(name, drift, last): &(&str, u32, u32)| {
-            (Name::parse(name).unwrap(), RegionState { drift: *drift, last: Serial(*last) })
+            (Name::parse(name).unwrap(), RegionState { drift: *drift, last: Serial(*last), fingerprint: drift ^ last })
         };
         states.iter().map(state).collect()
     }

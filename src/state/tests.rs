@@ -512,7 +512,7 @@ fn regions_come_back() {
     let folder = folder();
     let (store, _) = open_in(folder.path());
     assert!(store.regions().is_empty());
-    let regions = |last| HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(last) })]);
+    let regions = |last| HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(last), fingerprint: 7 })]);
     (1..5).for_each(|last| store.save_regions(regions(last)));
     assert!(store.flush(PATIENCE));
     drop(store);

@@ -2,7 +2,8 @@
 //!
 //! Invariants: each difference starts where the one before it ends, and the last ends at the present version; every
 //! step moves the serial forward (RFC 1982), because a secondary cannot follow any other; the oldest steps leave when
-//! there are too many or they are too large. A version that cannot be reached in such a step begins the chain anew.
+//! there are too many or they are too large. A version that cannot be reached in such a step begins the chain anew, and
+//! the way from a version whose serial stood for other contents before is told to nobody.
 //!
 //! Cost: cloning O(1), pushing O(log steps), searching O(steps).
 
@@ -29,6 +30,8 @@ impl Default for HistoryLimits {
 pub struct History {
     deltas: imbl::Vector<Arc<Delta>>,
     bytes: usize,
+    /// The newest serial that may have stood for other contents than it does in the chain.
+    barred: Option<Serial>,
 }
 
 impl History {
@@ -41,12 +44,26 @@ impl History {
             self.clear();
         }
         if !delta.to_serial().newer_than(delta.from_serial()) {
-            self.clear();
+            self.break_off(delta.from_serial(), delta.to_serial());
             return;
         }
         self.bytes += delta.len_bytes();
         self.deltas.push_back(delta);
         self.limit(limits);
+        let oldest = self.deltas.front().map(|delta| delta.from_serial());
+        self.barred = self.barred.filter(|barred| !oldest.is_some_and(|oldest| oldest.newer_than(*barred)));
+    }
+
+    /// Begins anew with a version that is reached by no difference.
+    pub fn break_off(&mut self, from: Serial, to: Serial) {
+        let barred = self.barred;
+        self.clear();
+        self.barred = if to.newer_than(from) {
+            barred
+        } else {
+            // Up to here serials stand for other contents than they will from now on.
+            Some(barred.filter(|barred| barred.newer_than(from)).unwrap_or(from))
+        };
     }
 
     /// Lets the oldest steps go that limits do not allow.
@@ -80,6 +97,10 @@ impl History {
     /// The steps from the newest version that is the one.
     fn since_version(&self, is_from: impl Fn(&Delta) -> bool) -> Option<Vec<Arc<Delta>>> {
         let start = self.deltas.iter().rposition(|delta| is_from(delta))?;
+        let is_barred = |serial: Serial| self.barred.is_some_and(|barred| !serial.newer_than(barred));
+        if is_barred(self.deltas[start].from_serial()) {
+            return None;
+        }
         Some(self.deltas.iter().skip(start).cloned().collect())
     }
 

@@ -272,3 +272,35 @@ fn histories_begin_anew_where_secondaries_cannot_follow() {
     }
     assert_eq!(lengths, [1, 0, 1, 0]);
 }
+
+#[test]
+fn a_serial_that_stood_for_other_contents_leads_nowhere() {
+    let text = |serial: u32, address: &str| format!("@ 30 SOA {serial}\na 30 A {address}");
+    let limits = HistoryLimits::default();
+    // Under serial 5 the contents changed; later steps start from the second contents.
+    let (_, deltas) = chain(&[text(5, "192.0.2.1"), text(5, "192.0.2.2"), text(6, "192.0.2.3"), text(7, "192.0.2.4")]);
+    let mut history = History::default();
+    deltas.iter().for_each(|delta| history.push(delta.clone(), &limits));
+    assert_eq!([5, 6].map(|serial| history.since_serial(Serial(serial)).is_some()), [false, true]);
+    // The serial fell and came again.
+    let (_, deltas) = chain(&[
+        text(5, "192.0.2.1"),
+        text(4, "192.0.2.2"),
+        text(5, "192.0.2.3"),
+        text(6, "192.0.2.4"),
+        text(7, "192.0.2.5"),
+    ]);
+    let mut history = History::default();
+    deltas.iter().for_each(|delta| history.push(delta.clone(), &limits));
+    assert_eq!([4, 5, 6].map(|serial| history.since_serial(Serial(serial)).is_some()), [false, false, true]);
+    // Replaced as a whole under the same serial.
+    let mut history = History::default();
+    history.break_off(Serial(5), Serial(5));
+    deltas[2..].iter().for_each(|delta| history.push(delta.clone(), &limits));
+    assert_eq!([5, 6].map(|serial| history.since_serial(Serial(serial)).is_some()), [false, true]);
+    // Once the chain begins behind it, the bar is of no use: serials go around.
+    let few = HistoryLimits { versions: 1, ..limits };
+    history.limit(&few);
+    history.push(deltas[3].clone(), &few);
+    assert!(format!("{history:?}").contains("barred: None"));
+}

@@ -1,7 +1,6 @@
 //! One datacenter with its CNS, and everything that can happen to both.
 
-use crate::harness::Record;
-use crate::random::Random;
+use crate::harness::{Random, Record};
 use crate::records::{dname, records};
 use crate::versions::Versions;
 use crate::watch::Truth;

@@ -10,7 +10,7 @@ fn a_folder_that_vanishes_is_made_again() {
     let zone = name("z");
     let one = first("@ 30 SOA 1");
     store.replace(&zone, one.clone(), at(0));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1) })]));
+    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })]));
     assert!(store.flush(PATIENCE));
     fs::remove_dir_all(&root).unwrap();
     let (delta, two) = step(&one, "@ 30 SOA 2");
@@ -19,7 +19,7 @@ fn a_folder_that_vanishes_is_made_again() {
     let status = store.status();
     assert!(!status.healthy && status.error.as_ref().unwrap().contains("zones/z"), "{status:?}");
     assert_eq!((metrics.state_healthy.get(), errors(&metrics, "append")), (0, 1));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 1, last: Serial(2) })]));
+    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 1, last: Serial(2), fingerprint: 7 })]));
     wait("not healthy again", || store.status().healthy && store.status().error.is_none());
     assert!(store.flush(PATIENCE));
     assert_eq!(metrics.state_healthy.get(), 1);
@@ -27,7 +27,7 @@ fn a_folder_that_vanishes_is_made_again() {
     drop(store);
     let (store, _) = open_in(&root);
     assert_eq!(store.load(&zone).unwrap().zone, two);
-    assert_eq!(store.regions()[&name("w.x")], RegionState { drift: 1, last: Serial(2) });
+    assert_eq!(store.regions()[&name("w.x")], RegionState { drift: 1, last: Serial(2), fingerprint: 7 });
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn closed(lock: impl FnOnce(&Path)) -> (tempfile::TempDir, Arc<Zone>) {
     let (store, _) = open_in(folder.path());
     let version = first("@ 30 SOA 5\na 30 A 192.0.2.1");
     store.replace(&name("z"), version.clone(), at(0));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(8) })]));
+    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(8), fingerprint: 7 })]));
     assert!(store.flush(PATIENCE));
     drop(store);
     fs::remove_file(folder.path().join("lock")).unwrap();
