@@ -10,7 +10,7 @@ use super::builder::Done;
 use super::ledger::Ledger;
 use crate::name::Name;
 use crate::zone::{Delta, Zone};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -90,16 +90,23 @@ struct Waiting {
     /// Threads that have ended: after the first, nothing is taken any more.
     ended: usize,
     next: u64,
-    outstanding: BTreeSet<u64>,
-    /// Outstanding, and the disk has refused them.
-    refused: BTreeSet<u64>,
+    outstanding: BTreeMap<u64, Stage>,
+}
+
+/// How far something is that is not yet on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The writer has it, or will take it.
+    Handed,
+    /// The disk has refused it, and it is tried again.
+    Refused,
 }
 
 impl Waiting {
     /// Gives a number to what is handed over.
     fn number(&mut self) -> u64 {
         self.next += 1;
-        self.outstanding.insert(self.next);
+        self.outstanding.insert(self.next, Stage::Handed);
         self.next
     }
 
@@ -191,19 +198,17 @@ impl Inbox {
         self.hand_over(|waiting| waiting.last = true);
     }
 
-    /// Waits until everything handed over before is written; false when the disk refuses it or is not that fast.
+    /// Waits until everything handed over before is written or refused; false when the disk refuses any of it or is not that
+    /// fast.
     pub fn flush(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut waiting = self.lock();
         let last = waiting.next;
         loop {
-            let is_before = |numbers: &BTreeSet<u64>| numbers.first().is_some_and(|first| *first <= last);
-            if waiting.ended == 0 && !is_before(&waiting.outstanding) {
-                return true;
-            }
+            let is_any = |stage: Stage| waiting.outstanding.range(..=last).any(|(_, found)| *found == stage);
             let left = deadline.saturating_duration_since(Instant::now());
-            if waiting.ended > 0 || is_before(&waiting.refused) || left.is_zero() {
-                return false;
+            if waiting.ended > 0 || !is_any(Stage::Handed) || left.is_zero() {
+                return waiting.ended == 0 && !is_any(Stage::Handed) && !is_any(Stage::Refused);
             }
             waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -238,16 +243,13 @@ impl Inbox {
 
     /// Notes that what was handed over under a number is written.
     pub fn settle(&self, number: u64) {
-        let mut waiting = self.lock();
-        waiting.outstanding.remove(&number);
-        waiting.refused.remove(&number);
+        self.lock().outstanding.remove(&number);
         self.settled.notify_all();
     }
 
     /// Notes that the disk has refused what was handed over under a number.
     pub fn refuse(&self, number: u64) {
-        let mut waiting = self.lock();
-        waiting.refused.insert(number);
+        self.lock().outstanding.insert(number, Stage::Refused);
         self.settled.notify_all();
     }
 
