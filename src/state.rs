@@ -13,7 +13,8 @@
 //! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew.
 //!
 //! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
-//! the system costs about the last second. What is read was once current. No error of the disk ends or delays
+//! the system costs about the last second. A large zone that is written as a whole is not waited for: a process that is
+//! killed meanwhile comes back with the version before. What is read was once current. No error of the disk ends or delays
 //! anything but what is written here; it is told once when it begins and once when it ends.
 //!
 //! Cost: O(change) for each version; once in a while, in the background, O(zone). Loading is O(zone).
@@ -197,7 +198,7 @@ impl Store {
         let is_first = !self.times().contains_key(zone);
         // A zone that has been read in this process may be being written.
         if !is_first {
-            self.flush(CLOSING);
+            self.shared.inbox.flush_all(CLOSING);
         }
         let folder = self.shared.disk.zone_folder(zone);
         let mut replayed = self.read(zone, &folder, is_first)?;
@@ -328,8 +329,9 @@ impl Store {
         self.shared.inbox.regions(regions);
     }
 
-    /// Waits until everything handed over before would survive the end of the process. False when the disk refuses some of
-    /// it, or takes longer than the patience.
+    /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
+    /// written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer than the
+    /// patience.
     pub fn flush(&self, patience: Duration) -> bool {
         self.shared.inbox.flush(patience)
     }

@@ -1,7 +1,7 @@
 //! What waits for the writer, zone by zone, and the barrier behind which everything is written.
 //!
 //! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
-//! is outstanding until what was handed over under it is on disk, so a barrier waits for all that came before it.
+//! is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came before it.
 //!
 //! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
@@ -98,6 +98,10 @@ struct Waiting {
 enum Stage {
     /// The writer has it, or will take it.
     Handed,
+    /// It waits for a snapshot that is made soon.
+    Building,
+    /// It waits for a snapshot that takes its time.
+    Deferred,
     /// The disk has refused it, and it is tried again.
     Refused,
 }
@@ -198,17 +202,28 @@ impl Inbox {
         self.hand_over(|waiting| waiting.last = true);
     }
 
-    /// Waits until everything handed over before is written or refused; false when the disk refuses any of it or is not that
-    /// fast.
+    /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false when the
+    /// disk refuses any of it or is not that fast.
     pub fn flush(&self, patience: Duration) -> bool {
+        self.wait(patience, &[Stage::Handed, Stage::Building])
+    }
+
+    /// Waits for snapshots, too, however long they take.
+    pub fn flush_all(&self, patience: Duration) -> bool {
+        self.wait(patience, &[Stage::Handed, Stage::Building, Stage::Deferred])
+    }
+
+    /// Waits while anything handed over before is at certain stages.
+    fn wait(&self, patience: Duration, awaited: &[Stage]) -> bool {
         let deadline = Instant::now() + patience;
         let mut waiting = self.lock();
         let last = waiting.next;
         loop {
-            let is_any = |stage: Stage| waiting.outstanding.range(..=last).any(|(_, found)| *found == stage);
+            let is_any = |stage: &Stage| waiting.outstanding.range(..=last).any(|(_, found)| found == stage);
+            let is_done = !awaited.iter().any(is_any);
             let left = deadline.saturating_duration_since(Instant::now());
-            if waiting.ended > 0 || !is_any(Stage::Handed) || left.is_zero() {
-                return waiting.ended == 0 && !is_any(Stage::Handed) && !is_any(Stage::Refused);
+            if waiting.ended > 0 || is_done || left.is_zero() {
+                return waiting.ended == 0 && is_done && !is_any(&Stage::Refused);
             }
             waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -250,6 +265,15 @@ impl Inbox {
     /// Notes that the disk has refused what was handed over under a number.
     pub fn refuse(&self, number: u64) {
         self.lock().outstanding.insert(number, Stage::Refused);
+        self.settled.notify_all();
+    }
+
+    /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was refused
+    /// before remains so until it is written.
+    pub fn build(&self, number: u64, is_quick: bool) {
+        if let Some(stage @ Stage::Handed) = self.lock().outstanding.get_mut(&number) {
+            *stage = if is_quick { Stage::Building } else { Stage::Deferred };
+        }
         self.settled.notify_all();
     }
 

@@ -37,6 +37,11 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 /// Steps that wait in memory for the first snapshot of a zone, in bytes: beyond, another snapshot follows.
 const MAX_HELD_BYTES: usize = 4 << 20;
 
+/// Records that are in a snapshot soon: a barrier waits for no more than that.
+const QUICK_RECORDS: u64 = 10_000;
+/// What a snapshot takes beside its records, measured in records.
+const BUILD_RECORDS: u64 = 500;
+
 //--- Entry ---
 
 /// What the writer knows of one zone.
@@ -47,6 +52,8 @@ struct Entry {
     /// The number that the last snapshot got, whatever became of it.
     generation: u64,
     building: Option<Building>,
+    /// What the building takes, measured in records.
+    effort: u64,
     wanted: Option<Wanted>,
     /// The version that came last, as long as anybody has it, and when it was last confirmed.
     newest: Weak<Zone>,
@@ -103,6 +110,13 @@ struct Wanted {
     whole: bool,
 }
 
+impl Wanted {
+    /// What the snapshot takes, measured in records.
+    fn effort(&self) -> u64 {
+        self.version.records + BUILD_RECORDS
+    }
+}
+
 impl Entry {
     /// Whether everything handed over is on disk.
     fn is_written(&self) -> bool {
@@ -144,8 +158,9 @@ pub struct Writer {
     regions: RegionFile,
     /// Regions that the disk has refused, and their number.
     refused_regions: Option<(HashMap<Name, RegionState>, u64)>,
-    /// Snapshots that are being built.
+    /// Snapshots that are being built, and what all of them take, measured in records.
     builds: usize,
+    effort: u64,
     /// Files with bytes that may not be on the medium.
     unsynced: HashMap<Option<Name>, PathBuf>,
     next_sync: Option<Instant>,
@@ -166,6 +181,7 @@ impl Writer {
             regions,
             refused_regions: None,
             builds: 0,
+            effort: 0,
             unsynced: HashMap::new(),
             next_sync: None,
             syncing: false,
@@ -348,7 +364,9 @@ impl Writer {
         if entry.failed || entry.building.is_some() {
             return;
         }
-        let Some(Wanted { version, refreshed, whole }) = entry.wanted.take() else { return };
+        let Some(wanted) = entry.wanted.take() else { return };
+        entry.effort = wanted.effort();
+        let Wanted { version, refreshed, whole } = wanted;
         // Files of a zone that was not read may be there, and are the ones that count until these are complete.
         entry.generation = (entry.generation + 1).max(frame::to_millis(SystemTime::now()));
         let mut carried = None;
@@ -361,6 +379,7 @@ impl Writer {
         });
         let (folder, generation) = (entry.folder.clone(), entry.generation);
         self.builds += 1;
+        self.effort += entry.effort;
         // The builder ends after the writer only, or with a defect that ends the writer, too.
         let _ =
             self.jobs.send(Job::Build(Build { zone: name.clone(), folder, generation, version, refreshed, carried }));
@@ -370,6 +389,7 @@ impl Writer {
     fn finish(&mut self, name: &Name, generation: u64, result: io::Result<(u64, u64)>) {
         self.builds -= 1;
         let Some(entry) = self.zones.get_mut(name) else { return };
+        self.effort -= entry.effort;
         let Some(building) = entry.building.take() else { return };
         let lost = matches!(building, Building::Whole(_));
         let old = Some(journal_path(&entry.folder, entry.ledger.generation)).filter(|_| entry.ledger.generation > 0);
@@ -439,6 +459,10 @@ impl Writer {
                 self.shared.inbox.settle(number);
             } else if entry.failed {
                 self.shared.inbox.refuse(number);
+            } else {
+                // One snapshot is made at a time.
+                let effort = self.effort + entry.wanted.as_ref().map_or(0, Wanted::effort);
+                self.shared.inbox.build(number, effort <= QUICK_RECORDS);
             }
         }
         let bytes = entry.ledger.bytes();
