@@ -98,7 +98,7 @@ pub struct StateStatus {
     pub folder: PathBuf,
     /// Whether everything is written that should be, or on its way.
     pub healthy: bool,
-    /// What the disk refuses.
+    /// What the disk refuses, or that it does not answer.
     pub error: Option<String>,
     /// Bytes of all files of zones.
     pub bytes: u64,
@@ -111,6 +111,16 @@ struct Shared {
     inbox: Inbox,
     metrics: Arc<Metrics>,
     status: Mutex<StateStatus>,
+    trouble: Mutex<Trouble>,
+}
+
+/// What is wrong with the disk.
+#[derive(Default)]
+struct Trouble {
+    /// What it refuses.
+    refusal: Option<String>,
+    /// It does not answer at all.
+    is_silent: bool,
 }
 
 impl Shared {
@@ -124,8 +134,44 @@ impl Shared {
         self.metrics.state_errors.with_label_values(&[operation]).inc();
     }
 
-    /// Sets what is wrong; nothing, if nothing is.
-    fn set_health(&self, error: Option<String>) {
+    /// What is wrong; what it holds is valid between any two statements.
+    fn trouble(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what the disk refuses; nothing, if nothing is.
+    fn set_refusal(&self, refusal: Option<String>) {
+        let mut trouble = self.trouble();
+        trouble.refusal = refusal;
+        self.show(&trouble);
+    }
+
+    /// Looks whether the disk answers. It is told when that changes.
+    fn check_silence(&self) {
+        let mut trouble = self.trouble();
+        // Asked while nobody else can tell: the last to ask is right.
+        let is_silent = self.inbox.is_silent();
+        if is_silent == trouble.is_silent {
+            return;
+        }
+        trouble.is_silent = is_silent;
+        self.show(&trouble);
+        let folder = self.disk.root().display();
+        if is_silent {
+            self.count("flush");
+            tracing::error!(
+                "the disk under {folder} does not answer; serving goes on, and what changes is lost at the end"
+            );
+        } else {
+            tracing::info!("the disk under {folder} answers again");
+        }
+    }
+
+    /// Shows what is wrong.
+    fn show(&self, trouble: &Trouble) {
+        let folder = self.disk.root().display();
+        let silence = trouble.is_silent.then(|| format!("{folder}: the disk does not answer"));
+        let error = silence.or_else(|| trouble.refusal.clone());
         self.metrics.state_healthy.set(i64::from(error.is_none()));
         let mut status = self.status();
         status.healthy = error.is_none();
@@ -152,8 +198,14 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     };
     let status =
         StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
-    let shared = Arc::new(Shared { disk, inbox: Inbox::default(), metrics, status: Mutex::new(status) });
-    shared.set_health(None);
+    let shared = Arc::new(Shared {
+        disk,
+        inbox: Inbox::default(),
+        metrics,
+        status: Mutex::new(status),
+        trouble: Mutex::default(),
+    });
+    shared.set_refusal(None);
     let (regions, file) = read_regions(&shared);
     let (jobs, waiting) = mpsc::channel();
     let mut writer = Writer::new(shared.clone(), jobs, file);
@@ -185,7 +237,7 @@ impl Drop for EndGuard {
             let text = "a defect has ended the thread that writes; restart to have state on disk again";
             tracing::error!("{text}");
             self.0.count("thread");
-            self.0.set_health(Some(text.into()));
+            self.0.set_refusal(Some(text.into()));
         }
         self.0.inbox.end();
     }
@@ -331,9 +383,13 @@ impl Store {
 
     /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
     /// written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer than the
-    /// patience.
+    /// patience: until it answers nobody waits for it again.
     pub fn flush(&self, patience: Duration) -> bool {
-        self.shared.inbox.flush(patience)
+        let is_written = self.shared.inbox.flush(patience);
+        if !is_written {
+            self.shared.check_silence();
+        }
+        is_written
     }
 
     /// What operators see.

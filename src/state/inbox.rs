@@ -91,6 +91,8 @@ struct Waiting {
     ended: usize,
     next: u64,
     outstanding: BTreeMap<u64, Stage>,
+    /// The builder has not answered for long.
+    is_stuck: bool,
 }
 
 /// How far something is that is not yet on disk.
@@ -104,6 +106,8 @@ enum Stage {
     Deferred,
     /// The disk has refused it, and it is tried again.
     Refused,
+    /// A barrier has waited for the writer in vain.
+    Overdue,
 }
 
 impl Waiting {
@@ -112,6 +116,11 @@ impl Waiting {
         self.next += 1;
         self.outstanding.insert(self.next, Stage::Handed);
         self.next
+    }
+
+    /// Whether a barrier has waited in vain for something that is still not written.
+    fn has_overdue(&self) -> bool {
+        self.outstanding.values().any(|stage| *stage == Stage::Overdue)
     }
 
     /// The backlog of a zone.
@@ -203,30 +212,50 @@ impl Inbox {
     }
 
     /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false when the
-    /// disk refuses any of it or is not that fast.
+    /// disk refuses any of it or is not that fast. Whatever was waited for in vain is not waited for again.
     pub fn flush(&self, patience: Duration) -> bool {
-        self.wait(patience, &[Stage::Handed, Stage::Building])
-    }
-
-    /// Waits for snapshots, too, however long they take.
-    pub fn flush_all(&self, patience: Duration) -> bool {
-        self.wait(patience, &[Stage::Handed, Stage::Building, Stage::Deferred])
-    }
-
-    /// Waits while anything handed over before is at certain stages.
-    fn wait(&self, patience: Duration, awaited: &[Stage]) -> bool {
         let deadline = Instant::now() + patience;
         let mut waiting = self.lock();
         let last = waiting.next;
         loop {
-            let is_any = |stage: &Stage| waiting.outstanding.range(..=last).any(|(_, found)| found == stage);
-            let is_done = !awaited.iter().any(is_any);
-            let left = deadline.saturating_duration_since(Instant::now());
-            if waiting.ended > 0 || is_done || left.is_zero() {
-                return waiting.ended == 0 && is_done && !is_any(&Stage::Refused);
+            if waiting.ended > 0 || waiting.has_overdue() {
+                return false;
             }
-            waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            let is_any = |stage: Stage| waiting.outstanding.range(..=last).any(|(_, found)| *found == stage);
+            if !is_any(Stage::Handed) && !is_any(Stage::Building) {
+                return !is_any(Stage::Refused);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                for (_, stage) in waiting.outstanding.range_mut(..=last) {
+                    match stage {
+                        Stage::Handed => *stage = Stage::Overdue,
+                        Stage::Building => *stage = Stage::Deferred,
+                        Stage::Deferred | Stage::Refused | Stage::Overdue => {}
+                    }
+                }
+            } else {
+                waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
         }
+    }
+
+    /// Waits for all snapshots, too, but not for a disk that refuses or does not answer; false when anything is not written.
+    pub fn flush_all(&self, patience: Duration) -> bool {
+        let is_coming = |stage: &Stage| matches!(stage, Stage::Handed | Stage::Building | Stage::Deferred);
+        let waiting = self.lock();
+        let last = waiting.next;
+        let is_any_coming =
+            |waiting: &mut Waiting| waiting.outstanding.range(..=last).any(|(_, stage)| is_coming(stage));
+        let waited = self.settled.wait_timeout_while(waiting, patience, is_any_coming);
+        let waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        waiting.ended == 0 && waiting.outstanding.range(..=last).next().is_none()
+    }
+
+    /// Whether the disk does not answer.
+    pub fn is_silent(&self) -> bool {
+        let waiting = self.lock();
+        waiting.is_stuck || waiting.has_overdue()
     }
 
     //--- The writer's side ---
@@ -271,10 +300,15 @@ impl Inbox {
     /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was refused
     /// before remains so until it is written.
     pub fn build(&self, number: u64, is_quick: bool) {
-        if let Some(stage @ Stage::Handed) = self.lock().outstanding.get_mut(&number) {
+        if let Some(stage @ (Stage::Handed | Stage::Overdue)) = self.lock().outstanding.get_mut(&number) {
             *stage = if is_quick { Stage::Building } else { Stage::Deferred };
         }
         self.settled.notify_all();
+    }
+
+    /// Notes whether the builder has not answered for long.
+    pub fn set_stuck(&self, is_stuck: bool) {
+        self.lock().is_stuck = is_stuck;
     }
 
     /// Notes that a thread has ended.

@@ -195,3 +195,55 @@ fn a_large_snapshot_keeps_no_other_zone_waiting() {
     assert!(store.shared.inbox.flush_all(PATIENCE));
     assert!(folder.path().join("zones/y/snapshot").exists());
 }
+
+/// Whether the disk is said not to answer.
+fn is_silent(store: &Store) -> bool {
+    store.status().error.is_some_and(|error| error.contains("does not answer"))
+}
+
+#[test]
+fn a_journal_that_hangs_is_told_and_waited_for_once() {
+    let folder = folder();
+    let (store, metrics) = open_in(folder.path());
+    let mut version = first("@ 30 SOA 1");
+    store.replace(&name("z"), version.clone(), at(0));
+    assert!(store.flush(PATIENCE));
+    let pipe = journal(folder.path());
+    hang(&pipe);
+    let mut next = || {
+        let (delta, new) = step(&version, &format!("@ 30 SOA {}", version.soa.serial.0 + 1));
+        store.append(&name("z"), delta, new.clone(), at(1));
+        version = new;
+    };
+    next();
+    assert!(!store.flush(Duration::from_millis(250)));
+    assert!(is_silent(&store) && !store.status().healthy);
+    assert_eq!((errors(&metrics, "flush"), metrics.state_healthy.get()), (1, 0));
+    next();
+    let begun = std::time::Instant::now();
+    assert!(!store.flush(PATIENCE) && begun.elapsed() < PATIENCE / 2, "it is not waited for again");
+    let_go(&pipe);
+    wait("not healthy again", || store.status().healthy);
+    next();
+    assert!(store.flush(PATIENCE));
+    assert_eq!(errors(&metrics, "flush"), 1);
+    drop(store);
+    let (store, _) = open_in(folder.path());
+    assert_eq!(store.load(&name("z")).unwrap().zone, version);
+}
+
+#[test]
+fn a_builder_that_hangs_is_told() {
+    let folder = folder();
+    let (store, metrics) = open_in(folder.path());
+    let pipe = folder.path().join("zones/z/snapshot.tmp");
+    hang(&pipe);
+    let version = first("@ 30 SOA 1");
+    store.replace(&name("z"), version.clone(), at(0));
+    wait("it is not told", || is_silent(&store));
+    assert_eq!(errors(&metrics, "flush"), 1);
+    let_go(&pipe);
+    wait("not healthy again", || store.status().healthy);
+    assert!(store.flush(PATIENCE));
+    assert_eq!(store.load(&name("z")).unwrap().zone, version);
+}
