@@ -549,3 +549,22 @@ fn steps_that_pile_up_become_one_version() {
     assert!(inbox.take(None, true).backlogs.is_empty(), "nobody would write it");
     assert!(!inbox.flush(PATIENCE));
 }
+
+#[test]
+fn a_refusal_does_not_end_the_waiting_for_others() {
+    let inbox = Inbox::default();
+    let number_of = |zone: &str| {
+        inbox.replace(&name(zone), first("@ 30 SOA 0"), at(0));
+        inbox.take(None, false).backlogs[0].1.number.unwrap()
+    };
+    let refused = number_of("z");
+    inbox.refuse(refused);
+    assert!(!inbox.flush(PATIENCE));
+    let other = number_of("y");
+    let begun = std::time::Instant::now();
+    assert!(!inbox.flush(Duration::from_millis(50)) && begun.elapsed() >= Duration::from_millis(50));
+    inbox.settle(other);
+    assert!(!inbox.flush(PATIENCE));
+    inbox.settle(refused);
+    assert!(inbox.flush(Duration::ZERO));
+}
