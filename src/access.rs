@@ -91,6 +91,14 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// What counts as one client: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
+pub fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+    }
+}
+
 /// One way to be allowed: every part that is there must be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -148,6 +156,14 @@ mod tests {
         assert!(holds("::/0", "2001:db8::1"));
         assert!(holds("::1", "::1"));
         assert!(!holds("::1", "::2"));
+    }
+
+    #[test]
+    fn a_client_is_an_address_or_a_network() {
+        let client = |text: &str| client_of(text.parse().unwrap()).to_string();
+        assert_eq!(client("192.0.2.7"), "192.0.2.7");
+        assert_eq!(client("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(client("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
     }
 
     #[test]

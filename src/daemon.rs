@@ -36,7 +36,7 @@ use restore::{open_store, restore_zones};
 use status::{About, CatalogReport, Report, StateReport};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -512,13 +512,13 @@ type WakeResult = oneshot::Receiver<Result<String, String>>;
 /// Who may announce changes of which zone: its primaries, and what the configuration adds.
 fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
-        let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
-        let all = primaries.chain(plan.notify_from.iter().copied());
-        let by_address = all.map(|address| Rule { prefix: Some(Prefix::host(address)), key: None });
-        // Who signs with a primary's key speaks for it, from wherever.
-        let keys = plan.primaries.iter().filter_map(|primary| primary.key.as_ref());
-        let by_key = keys.map(|key| Rule { prefix: None, key: Some(key.name.clone()) });
-        Access { rules: by_address.chain(by_key).collect() }
+        let host = |address: IpAddr| Rule { prefix: Some(Prefix::host(address)), key: None };
+        let primaries = plan.primaries.iter().map(|primary| match &primary.key {
+            // Who signs with a primary's key speaks for it, from wherever; its address alone says nothing then.
+            Some(key) => Rule { prefix: None, key: Some(key.name.clone()) },
+            None => host(primary.address.ip()),
+        });
+        Access { rules: primaries.chain(plan.notify_from.iter().copied().map(host)).collect() }
     };
     config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
 }

@@ -140,11 +140,14 @@ fn has_room(touched: usize, zone: &Zone) -> bool {
     touched <= SMALL_CHANGE || touched <= zone.names() / 2
 }
 
+/// The fingerprint of no plan: the members may hold other contents under the serials that made up the region.
+const NO_PLAN: u32 = 0;
+
 /// A number that tells one region's plan from another as far as its contents go.
 fn fingerprint(plan: &RegionPlan) -> u32 {
     // What the drift makes up for, and how long things last, changes no record.
     let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
-    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}").as_bytes())
+    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}").as_bytes()).max(1)
 }
 
 /// The wall clock's time of a moment.
@@ -341,6 +344,12 @@ impl Keeper {
                 }
             };
             self.regions.insert(origin, kept);
+        }
+        // From now on members may change under their serials without these regions.
+        for (name, seen) in &mut self.seen_serials {
+            if self.regions.get(name).is_none_or(|kept| kept.fingerprint != seen.fingerprint) {
+                seen.fingerprint = NO_PLAN;
+            }
         }
         let sources = self.sources.values_mut().map(|source| &mut source.history);
         let regions = self.regions.values_mut().map(|kept| &mut kept.history);

@@ -27,7 +27,8 @@
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
 //! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
-//! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures. No sockets.
+//! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and [`serve::refusals`] keeps
+//! floods of those who are turned away out of the log. No sockets.
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each

@@ -295,7 +295,8 @@ impl Metrics {
             xfr_served: make.counters(
                 "xfr_served_total",
                 "Requests for a zone transfer, by what was asked for or sent (kind axfr, ixfr, ixfr-full for a whole \
-                 zone in answer to IXFR, current for an SOA alone) and by what became of it.",
+                 zone in answer to IXFR, current for an SOA alone) and by what became of it: ok, a reason to refuse it, or \
+                 slow, aborted (by the client) and oversized for those that were cut.",
                 &["zone", "kind", "result"],
             ),
             tsig_rejected: make.counters(

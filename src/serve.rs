@@ -4,6 +4,7 @@ pub mod answer;
 pub mod http;
 pub mod message;
 pub mod notify;
+pub mod refusals;
 pub mod respond;
 pub mod stream;
 pub mod tls;
@@ -35,7 +36,8 @@ pub struct ListenPlan {
     pub udp_threads: usize,
     pub tcp_connections: usize,
     pub tcp_connections_per_client: usize,
-    /// How long a TCP connection may be silent or refuse to take an answer (RFC 7766 section 6.2.3).
+    /// How long a TCP connection may be silent or refuse to take an answer (RFC 7766 section 6.2.3). Six times as long, and
+    /// at most a minute, may a transfer do (next to) nothing.
     pub tcp_idle_timeout: Duration,
     pub tls: Option<TlsPlan>,
 }

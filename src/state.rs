@@ -13,7 +13,8 @@
 //! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew.
 //!
 //! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
-//! the system costs about the last second. What is read was once current. No error of the disk ends or delays
+//! the system costs about the last second. A large zone that is written as a whole is not waited for: a process that is
+//! killed meanwhile comes back with the version before. What is read was once current. No error of the disk ends or delays
 //! anything but what is written here; it is told once when it begins and once when it ends.
 //!
 //! Cost: O(change) for each version; once in a while, in the background, O(zone). Loading is O(zone).
@@ -97,7 +98,7 @@ pub struct StateStatus {
     pub folder: PathBuf,
     /// Whether everything is written that should be, or on its way.
     pub healthy: bool,
-    /// What the disk refuses.
+    /// What the disk refuses, or that it does not answer.
     pub error: Option<String>,
     /// Bytes of all files of zones.
     pub bytes: u64,
@@ -110,6 +111,16 @@ struct Shared {
     inbox: Inbox,
     metrics: Arc<Metrics>,
     status: Mutex<StateStatus>,
+    trouble: Mutex<Trouble>,
+}
+
+/// What is wrong with the disk.
+#[derive(Default)]
+struct Trouble {
+    /// What it refuses.
+    refusal: Option<String>,
+    /// It does not answer at all.
+    is_silent: bool,
 }
 
 impl Shared {
@@ -123,8 +134,44 @@ impl Shared {
         self.metrics.state_errors.with_label_values(&[operation]).inc();
     }
 
-    /// Sets what is wrong; nothing, if nothing is.
-    fn set_health(&self, error: Option<String>) {
+    /// What is wrong; what it holds is valid between any two statements.
+    fn trouble(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what the disk refuses; nothing, if nothing is.
+    fn set_refusal(&self, refusal: Option<String>) {
+        let mut trouble = self.trouble();
+        trouble.refusal = refusal;
+        self.show(&trouble);
+    }
+
+    /// Looks whether the disk answers. It is told when that changes.
+    fn check_silence(&self) {
+        let mut trouble = self.trouble();
+        // Asked while nobody else can tell: the last to ask is right.
+        let is_silent = self.inbox.is_silent();
+        if is_silent == trouble.is_silent {
+            return;
+        }
+        trouble.is_silent = is_silent;
+        self.show(&trouble);
+        let folder = self.disk.root().display();
+        if is_silent {
+            self.count("flush");
+            tracing::error!(
+                "the disk under {folder} does not answer; serving goes on, and what changes is lost at the end"
+            );
+        } else {
+            tracing::info!("the disk under {folder} answers again");
+        }
+    }
+
+    /// Shows what is wrong.
+    fn show(&self, trouble: &Trouble) {
+        let folder = self.disk.root().display();
+        let silence = trouble.is_silent.then(|| format!("{folder}: the disk does not answer"));
+        let error = silence.or_else(|| trouble.refusal.clone());
         self.metrics.state_healthy.set(i64::from(error.is_none()));
         let mut status = self.status();
         status.healthy = error.is_none();
@@ -142,16 +189,29 @@ pub struct Store {
     times: Mutex<HashMap<Name, SystemTime>>,
 }
 
-/// Opens a folder for this process alone.
+/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried again.
 pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
-    let disk = Disk::open(folder)?;
+    let disk = Disk::new(folder);
+    let problem = match disk.claim() {
+        Err(error @ StateError::InUse { .. }) => return Err(error),
+        claimed => claimed.err(),
+    };
     let status =
         StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
-    let shared = Arc::new(Shared { disk, inbox: Inbox::default(), metrics, status: Mutex::new(status) });
-    shared.set_health(None);
+    let shared = Arc::new(Shared {
+        disk,
+        inbox: Inbox::default(),
+        metrics,
+        status: Mutex::new(status),
+        trouble: Mutex::default(),
+    });
+    shared.set_refusal(None);
     let (regions, file) = read_regions(&shared);
     let (jobs, waiting) = mpsc::channel();
-    let writer = Writer::new(shared.clone(), jobs, file);
+    let mut writer = Writer::new(shared.clone(), jobs, file);
+    if let Some(problem) = problem {
+        writer.refuse_folder(&problem);
+    }
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
@@ -177,7 +237,7 @@ impl Drop for EndGuard {
             let text = "a defect has ended the thread that writes; restart to have state on disk again";
             tracing::error!("{text}");
             self.0.count("thread");
-            self.0.set_health(Some(text.into()));
+            self.0.set_refusal(Some(text.into()));
         }
         self.0.inbox.end();
     }
@@ -190,7 +250,7 @@ impl Store {
         let is_first = !self.times().contains_key(zone);
         // A zone that has been read in this process may be being written.
         if !is_first {
-            self.flush(CLOSING);
+            self.shared.inbox.flush_all(CLOSING);
         }
         let folder = self.shared.disk.zone_folder(zone);
         let mut replayed = self.read(zone, &folder, is_first)?;
@@ -321,10 +381,15 @@ impl Store {
         self.shared.inbox.regions(regions);
     }
 
-    /// Waits until everything handed over before would survive the end of the process. False when the disk refuses some of
-    /// it, or takes longer than the patience.
+    /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
+    /// written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer than the
+    /// patience: until it answers nobody waits for it again.
     pub fn flush(&self, patience: Duration) -> bool {
-        self.shared.inbox.flush(patience)
+        let is_written = self.shared.inbox.flush(patience);
+        if !is_written {
+            self.shared.check_silence();
+        }
+        is_written
     }
 
     /// What operators see.

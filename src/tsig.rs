@@ -22,7 +22,7 @@ mod tests;
 pub use client::{Chain, sign_request};
 pub use key::{Algorithm, Key, Keyring, UnknownAlgorithm};
 pub use rejection::Rejection;
-pub use server::{Opened, Signer, is_signed, open_request};
+pub use server::{Opened, Signer, open_request};
 
 /// How far clocks may be apart, in seconds (recommended by RFC 8945 section 10).
 const FUDGE_SECONDS: u16 = 300;

@@ -52,7 +52,10 @@ fn append(store: &Store, version: &mut Arc<Zone>) {
 }
 
 fn save(store: &Store, last: u32) {
-    store.save_regions(HashMap::from([(Name::parse("w").unwrap(), RegionState { drift: 0, last: Serial(last) })]));
+    store.save_regions(HashMap::from([(
+        Name::parse("w").unwrap(),
+        RegionState { drift: 0, last: Serial(last), fingerprint: 0 },
+    )]));
 }
 
 /// Bytes of snapshot and journal.

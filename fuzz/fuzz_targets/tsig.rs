@@ -5,7 +5,7 @@
 #![no_main]
 
 use aggregator::name::Name;
-use aggregator::tsig::{Algorithm, Key, Keyring, Opened, is_signed, open_request, sign_request};
+use aggregator::tsig::{Algorithm, Key, Keyring, Opened, open_request, sign_request};
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};
 
@@ -13,9 +13,8 @@ const NOW: u64 = 1_800_000_000;
 const QUERY: &[u8] =
     b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03www\x07example\x03com\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\x80\0\0\0";
 
-static KEY: LazyLock<Arc<Key>> = LazyLock::new(|| {
-    Arc::new(Key::new(Name::parse("key.example").expect("a name"), Algorithm::Sha256, vec![7; 32]))
-});
+static KEY: LazyLock<Arc<Key>> =
+    LazyLock::new(|| Arc::new(Key::new(Name::parse("key.example").expect("a name"), Algorithm::Sha256, vec![7; 32])));
 static KEYS: LazyLock<Keyring> = LazyLock::new(|| Keyring::from([(KEY.name.clone(), KEY.clone())]));
 
 /// Replaces octets: two of position, one of value.
@@ -28,10 +27,8 @@ fn change(message: &mut [u8], changes: &[u8]) {
 
 /// Opens a request and, when it is refused, looks at the response.
 fn open(message: &mut Vec<u8>) -> bool {
-    let (before, signed) = (message.clone(), is_signed(message));
-    let opened = open_request(message, &KEYS, NOW);
-    assert_eq!(signed, !matches!(opened, Opened::Unsigned));
-    match opened {
+    let before = message.clone();
+    match open_request(message, &KEYS, NOW) {
         Opened::Unsigned => assert_eq!(*message, before),
         Opened::Signed { length, .. } => {
             message.truncate(length);

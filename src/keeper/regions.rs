@@ -6,7 +6,7 @@
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
-use super::{Keeper, SourceZone, fingerprint, has_room};
+use super::{Keeper, NO_PLAN, SourceZone, fingerprint, has_room};
 use crate::merge::{Conflict, Members, OnExpire, Outcome, Place, Region, RegionPlan};
 use crate::name::Name;
 use crate::publish::State;
@@ -78,6 +78,13 @@ impl Keeper {
             let same_members = kept.contributing == self.contributing(&kept.region.plan);
             if affected.is_empty() && same_members {
                 continue;
+            }
+            if !kept.was_served
+                && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
+            {
+                // What was published last is made of other versions than those on disk now, whatever their serials.
+                seen.fingerprint = NO_PLAN;
+                kept.region.set_last_serial(Some(seen.last), None);
             }
             let mut names = same_members.then(Vec::new);
             for (index, touched) in affected {

@@ -90,7 +90,7 @@ pub struct Request {
     recursion_desired: bool,
     pub question: Option<Question>,
     pub edns: Option<Edns>,
-    /// Whether there is a TSIG record (RFC 8945), which this module knows nothing more of.
+    /// Whether there is a TSIG record (RFC 8945) in any section; this module knows nothing more of it.
     pub signed: bool,
     /// What to answer at once, if not `NOERROR`.
     pub rcode: u16,
@@ -139,13 +139,11 @@ impl Request {
             class: u16::from_be_bytes([fixed[2], fixed[3]]),
         });
         let mut position = end + 4;
-        for _ in 0..u32::from(answers) + u32::from(authority) {
-            position = rr::skip_record(message, position)?;
-        }
-        for _ in 0..additional {
+        let others = u32::from(answers) + u32::from(authority);
+        for index in 0..others + u32::from(additional) {
             let fixed = name::skip(message, position)?;
             let (rtype, class, ttl, start, length) = rr::read_fixed(message, fixed)?;
-            if rtype == rtype::OPT {
+            if rtype == rtype::OPT && index >= others {
                 // RFC 6891 section 6.1.1: one OPT, owned by the root.
                 if self.edns.is_some() || message[position] != 0 {
                     self.edns = None;
@@ -153,6 +151,7 @@ impl Request {
                 }
                 self.edns = Some(read_opt(class, ttl, &message[start..start + length])?);
             }
+            // RFC 8945 section 5.2: in another section it is an error, which whoever knows of signatures finds.
             self.signed |= rtype == rtype::TSIG;
             position = start + length;
         }

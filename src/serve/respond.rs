@@ -4,22 +4,26 @@
 //! the answers, and signs what comes out. A transfer is only begun here; the transport sends it message by message. DNS
 //! over TLS does not come this way: it gives neither transfers nor signatures.
 //!
+//! Refusals are logged once for each client and reason ([`Refusals`]), and all of them counted.
+//!
 //! Invariants: a signed request gets a signed response, whose records leave room for the signature; a request whose
 //! signature is not right is not carried out. Cost: for a request without TSIG record nothing but the reading that
 //! it needs anyway; for others a copy of it, and hashing O(bytes).
 
 use crate::metrics::Metrics;
-use crate::name::Name;
+use crate::name::{Name, NameBuf};
 use crate::publish::Published;
 use crate::rr::rtype;
 use crate::serve::answer::{Response, answer_request};
 use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, Placed, Request, Section, Writer, rcode};
 use crate::serve::notify::Reception;
+use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
 use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
-use crate::tsig::{Opened, Signer, open_request};
+use crate::tsig::{Opened, Rejection, Signer, open_request};
 use crate::zone::Zone;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tracing::field::{DisplayValue, display};
 
 /// Seconds since 1970, for signatures.
 pub type Clock = fn() -> u64;
@@ -28,6 +32,7 @@ pub type Clock = fn() -> u64;
 pub struct Responder {
     reception: Arc<Reception>,
     metrics: Arc<Metrics>,
+    refusals: Refusals,
     clock: Clock,
 }
 
@@ -65,7 +70,7 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Writes the response to a client that must come again because too many transfers are under way.
+    /// Writes the response to a client that must come again because too many transfers are under way. 1232 octets hold any.
     pub fn refuse(&mut self, now: u64, out: &mut [u8]) -> Option<Response> {
         let limit = out.len() - self.signer.as_ref().map_or(0, Signer::overhead);
         let response = refuse(&self.transfer.request, Refusal::Busy, &[], limit, out);
@@ -76,7 +81,7 @@ impl Outbound {
 impl Responder {
     /// Deals with NOTIFY through a reception.
     pub fn new(reception: Arc<Reception>, metrics: Arc<Metrics>, clock: Clock) -> Arc<Responder> {
-        Arc::new(Responder { reception, metrics, clock })
+        Arc::new(Responder { reception, metrics, refusals: Refusals::default(), clock })
     }
 
     /// The time for signatures.
@@ -102,7 +107,7 @@ impl Responder {
             Opened::Unsigned => self.dispatch(published, request, asked, None, out),
             Opened::Rejected(rejection) => {
                 self.metrics.tsig_rejected.with_label_values(&[rejection.error.reason()]).inc();
-                tracing::debug!(peer = %asked.peer, error = %rejection.error, "a signed request is refused");
+                self.log_rejection(request, asked.peer, &rejection);
                 let (length, rcode) = rejection.write(asked.message, out);
                 (length > 0).then_some(Response { length, rcode, truncated: false }).into()
             }
@@ -133,7 +138,11 @@ impl Responder {
         let limit = limit.saturating_sub(signer.map_or(0, Signer::overhead));
         let key = signer.map(Signer::key);
         if request.opcode == OPCODE_NOTIFY {
-            return Outcome::Response(self.reception.receive(request, asked.peer, key, limit, out));
+            let response = self.reception.receive(request, asked.peer, key, limit, out);
+            if response.rcode == rcode::REFUSED {
+                self.log_notify(request, asked.peer, key);
+            }
+            return Outcome::Response(response);
         }
         if xfr::is_transfer(request, asked.datagram) {
             return self.transfer(published, request, asked, key, limit, out);
@@ -160,7 +169,7 @@ impl Responder {
                 // Any name can be asked for; only those of zones become labels.
                 let zone = zone.map(|zone| zone.to_string()).unwrap_or_default();
                 self.count(&zone, asked_kind, refusal.label());
-                tracing::debug!(zone, peer = %asked.peer, kind = asked_kind.label(), reason = %refusal, "no transfer");
+                self.log_refusal(request, asked.peer, key, asked_kind, refusal);
                 Outcome::Response(refuse(request, refusal, nsid, limit, out))
             }
             Verdict::Soa { zone, truncated } => {
@@ -172,10 +181,61 @@ impl Responder {
         }
     }
 
+    //--- Log lines ---
+
+    /// Logs that a client gets no transfer, unless it was said lately.
+    #[cold]
+    pub fn log_refusal(&self, request: &Request, peer: IpAddr, key: Option<&Name>, kind: Kind, refusal: Refusal) {
+        if let Some(held_back) = self.wants_line(("transfer", refusal.label()), peer) {
+            let (zone, key, kind) = (subject(request), key.map(display), kind.label());
+            let advice = advise_on_transfer(refusal);
+            tracing::warn!(zone, %peer, key, kind, reason = %refusal, advice, held_back, "no transfer");
+        }
+    }
+
+    /// Logs that a signature is not right, unless it was said lately.
+    #[cold]
+    fn log_rejection(&self, request: &Request, peer: IpAddr, rejection: &Rejection) {
+        let error = rejection.error;
+        if let Some(held_back) = self.wants_line(("signature", error.reason()), peer) {
+            let (name, key) = (subject(request), rejection.key().map(display));
+            let advice = advise_on_signature(error);
+            tracing::warn!(name, %peer, key, reason = %error, advice, held_back, "signed request refused");
+        }
+    }
+
+    /// Logs that an announcement is not believed, unless it was said lately.
+    #[cold]
+    fn log_notify(&self, request: &Request, peer: IpAddr, key: Option<&Name>) {
+        if let Some(held_back) = self.wants_line(("notify", "refused"), peer) {
+            let (zone, key) = (subject(request), key.map(display));
+            let advice = "if it speaks for a primary of the zone, add its address to notify_from";
+            tracing::warn!(zone, %peer, key, advice, held_back, "NOTIFY refused");
+        }
+    }
+
+    /// Whether a refusal is worth a line, and how many like it had none since the last. Says it if they become too many.
+    fn wants_line(&self, (what, reason): Reason, peer: IpAddr) -> Option<u64> {
+        tracing::debug!(%peer, what, reason, "refused");
+        match self.refusals.note((what, reason), peer, self.now()) {
+            Notice::Line { held_back } => return Some(held_back),
+            Notice::Overflow => {
+                tracing::warn!(what, reason, "too many clients are refused to log each of them; the metrics count on");
+            }
+            Notice::Silence => {}
+        }
+        None
+    }
+
     /// Counts a request for a transfer by what became of it.
     pub fn count(&self, zone: &str, kind: Kind, result: &str) {
         self.metrics.xfr_served.with_label_values(&[zone, kind.label(), result]).inc();
     }
+}
+
+/// The name that a request is about.
+fn subject(request: &Request) -> Option<DisplayValue<NameBuf>> {
+    request.question.as_ref().map(|question| display(question.name))
 }
 
 /// Writes a response without records.

@@ -3,24 +3,24 @@
 //! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
 //! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
 //! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2). When a listener is taken away, its
-//! connections are answered for [`DRAIN`] more, so that requests on their way are not lost.
+//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2).
 //!
-//! A zone transfer is written message by message, each when the client has taken the one before, so that it costs one
-//! message of memory. It holds up the requests behind it on the same connection and nothing else; a client that does not
-//! take a message within the idle timeout is let go. Only [`MAX_TRANSFERS`] run at once; one more waits a moment for its turn
-//! and then gets SERVFAIL, as from BIND, and comes again.
+//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way are
+//! not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no longer
+//! than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or later.
+//!
+//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so many
+//! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
+//! SERVFAIL, as from BIND, and comes again.
 //!
 //! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
 
+use crate::access::client_of;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
-use crate::serve::message::rcode;
 use crate::serve::respond::{Asked, Outbound, Outcome, Responder};
 use crate::serve::udp::{DRAIN, new_socket};
-use crate::serve::xfr::{Oversized, Refusal, Sent};
-use crate::tsig::Signer;
 use arc_swap::ArcSwap;
 use socket2::{Protocol, Type};
 use std::collections::HashMap;
@@ -31,9 +31,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
+
+mod send;
+mod turns;
+
+use send::send;
+use turns::Turns;
 
 /// Connections that the kernel completes ahead of us.
 const BACKLOG: i32 = 1024;
@@ -41,11 +47,6 @@ const BACKLOG: i32 = 1024;
 const BURST_BYTES: usize = 64 << 10;
 /// Read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
-
-/// Transfers under way at once. Each costs a buffer of 64 KiB, and time to compose; more at once would not be faster.
-pub const MAX_TRANSFERS: usize = 32;
-/// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
-const TURN: Duration = Duration::from_secs(2);
 
 /// Opens a TCP socket that takes connections; for tokio, but outside of it.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -67,8 +68,7 @@ pub struct StreamContext {
     limits: ArcSwap<Limits>,
     open: Mutex<Open>,
     rotation: AtomicU32,
-    /// Transfers that may begin.
-    turns: Semaphore,
+    turns: Turns,
 }
 
 /// Connections that are counted in.
@@ -76,14 +76,6 @@ pub struct StreamContext {
 struct Open {
     total: usize,
     by_client: HashMap<IpAddr, usize>,
-}
-
-/// What counts as one client: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-    }
 }
 
 /// Limits on connections.
@@ -120,7 +112,7 @@ impl StreamContext {
             limits: ArcSwap::new(Limits::from_plan(plan)),
             open: Mutex::default(),
             rotation: AtomicU32::default(),
-            turns: Semaphore::new(MAX_TRANSFERS),
+            turns: Turns::new(),
         })
     }
 
@@ -334,57 +326,6 @@ fn answer_frames(input: &mut Vec<u8>, context: &StreamContext, peer: IpAddr) -> 
         input.shrink_to(READ_BYTES);
     }
     burst
-}
-
-//--- Transfers ---
-
-/// Sends a transfer when it is its turn. False when the connection is of no more use.
-async fn send(stream: &mut TcpStream, mut outbound: Outbound, context: &StreamContext, peer: IpAddr) -> bool {
-    // Length and message.
-    let mut frame = vec![0; 2 + usize::from(u16::MAX)];
-    let zone = outbound.transfer.zone.origin.to_string();
-    let kind = outbound.transfer.kind;
-    let Ok(Ok(_turn)) = timeout(TURN, context.turns.acquire()).await else {
-        context.responder.count(&zone, kind, Refusal::Busy.label());
-        tracing::warn!(zone, %peer, kind = kind.label(), most = MAX_TRANSFERS, "too many transfers at once");
-        let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
-        context.counters.count_shared(Transport::Tcp, response.rcode, false);
-        frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
-        return write(stream, &frame[..2 + response.length], context.limits.load().idle).await;
-    };
-    let started = Instant::now();
-    let Outbound { transfer, mut signer } = outbound;
-    context.counters.count_shared(Transport::Tcp, rcode::NOERROR, false);
-    let mut messages = transfer.messages();
-    let mut octets = 0;
-    let result = loop {
-        let reserve = signer.as_ref().map_or(0, Signer::overhead);
-        let composed = match messages.compose(&mut frame[2..], reserve) {
-            None => break "ok",
-            Some(Ok(length)) => match &mut signer {
-                Some(signer) => signer.sign(&mut frame[2..], length, context.responder.now()),
-                None => Some(length),
-            },
-            Some(Err(Oversized)) => None,
-        };
-        // Nothing but the end of the connection can tell the client now.
-        let Some(length) = composed else { break "oversized" };
-        frame[..2].copy_from_slice(&(length as u16).to_be_bytes());
-        if !write(stream, &frame[..2 + length], context.limits.load().idle).await {
-            break "aborted";
-        }
-        octets += length;
-        // A client that takes everything at once must not keep others from their turn.
-        tokio::task::yield_now().await;
-    };
-    context.responder.count(&zone, kind, result);
-    let Sent { messages, records } = messages.sent;
-    let (key, ms) = (signer.map(|signer| signer.key().to_string()), started.elapsed().as_millis());
-    let (from, serial) = (transfer.from.map(|from| from.0), transfer.zone.soa.serial.0);
-    tracing::info!(
-        zone, %peer, key, kind = kind.label(), from, serial, messages, records, bytes = octets, ms, result, "transfer out"
-    );
-    result == "ok"
 }
 
 #[cfg(test)]

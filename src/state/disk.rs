@@ -4,7 +4,8 @@
 //! of them as a killed process would leave it. Files are opened for each operation and closed again: thousands of zones
 //! cost no descriptors, and a folder that vanishes is noticed at the next write.
 //!
-//! Invariant: one process at a time holds the lock, so nothing here is ever changed from elsewhere.
+//! Invariant: one process at a time holds the lock, and changes nothing without it, so nothing here is ever changed from
+//! elsewhere. Reading needs no lock.
 //!
 //! Cost: O(bytes) of what is written.
 
@@ -16,7 +17,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rights of folders: others than owner and group see nothing.
 const FOLDER_MODE: u32 = 0o750;
@@ -31,31 +32,57 @@ const MAX_READABLE_BYTES: usize = 200;
 #[cfg(test)]
 pub type Probe = Box<dyn FnMut(&Path) + Send>;
 
-/// The locked folder.
+/// The folder, with its lock.
 pub struct Disk {
     root: PathBuf,
-    /// Closing it lets go of the lock.
-    lock: Mutex<File>,
+    /// The lock, while it is held; closing it lets go of it.
+    lock: Mutex<Option<File>>,
     #[cfg(test)]
     pub probe: Mutex<Option<Probe>>,
 }
 
 impl Disk {
-    /// Makes the folder where it is missing and locks it.
-    pub fn open(root: &Path) -> Result<Disk, StateError> {
+    /// A folder that nobody has touched yet; [`Disk::claim`] makes it ours.
+    pub fn new(root: &Path) -> Disk {
         ignore_size_signal();
+        Disk {
+            // Only an empty path has no absolute form, and no folder either.
+            root: std::path::absolute(root).unwrap_or_else(|_| root.to_path_buf()),
+            lock: Mutex::default(),
+            #[cfg(test)]
+            probe: Mutex::default(),
+        }
+    }
+
+    /// A folder that is ours.
+    #[cfg(test)]
+    pub fn open(root: &Path) -> Result<Disk, StateError> {
+        let disk = Disk::new(root);
+        disk.claim().map(|()| disk)
+    }
+
+    /// Makes the folder, where it is missing, and locks it, where the lock is not held yet. A folder that cannot be
+    /// written is locked all the same if its lock can be read: it is told once, here, and then by whatever is written.
+    pub fn claim(&self) -> Result<(), StateError> {
         let create =
             |path: &Path| create_folder(path).map_err(|error| StateError::Create { path: path.to_path_buf(), error });
-        create(root)?;
-        let root = fs::canonicalize(root).map_err(|error| StateError::Create { path: root.to_path_buf(), error })?;
-        create(&root.join("zones"))?;
-        let lock = lock(&root)?;
-        Ok(Disk {
-            root,
-            lock: Mutex::new(lock),
-            #[cfg(test)]
-            probe: Mutex::new(None),
-        })
+        let mut held = self.held();
+        create(&self.root)?;
+        let there = fs::metadata(self.root.join("lock"));
+        let identity = |file: fs::Metadata| (file.dev(), file.ino());
+        let ours = held.as_ref().and_then(|file| file.metadata().ok()).map(identity);
+        if ours.is_none() || there.ok().map(identity) != ours {
+            *held = None;
+            let (file, problem) = lock(&self.root)?;
+            *held = Some(file);
+            problem.map_or(Ok(()), Err)?;
+        }
+        create(&self.root.join("zones"))
+    }
+
+    /// The lock.
+    fn held(&self) -> MutexGuard<'_, Option<File>> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The folder.
@@ -70,18 +97,23 @@ impl Disk {
 
     /// Lets go of the lock.
     pub fn unlock(&self) {
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the descriptor is open as long as `lock` is. What fails here is done when the file is closed.
-        let _ = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_UN) };
+        if let Some(file) = self.held().take() {
+            // SAFETY: the descriptor is open as long as `file` is. What fails here is done when the file is closed.
+            let _ = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        }
     }
 
-    /// Runs one operation; a test's probe sees what it leaves.
+    /// Runs one operation, if the folder is ours; a test's probe sees what it leaves.
     fn step<T>(&self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.held().is_none() {
+            return Err(io::Error::other("the folder is not locked"));
+        }
+        // One operation at a time, if somebody looks.
         #[cfg(test)]
-        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut probe = Some(self.probe.lock().unwrap_or_else(PoisonError::into_inner)).filter(|probe| probe.is_some());
         let result = operation();
         #[cfg(test)]
-        if let Some(probe) = &mut *probe {
+        if let Some(probe) = probe.as_mut().and_then(|probe| probe.as_mut()) {
             probe(&self.root);
         }
         result
@@ -89,13 +121,7 @@ impl Disk {
 
     /// Makes a zone's folder, and what is above it, where somebody has removed it; then the lock is taken again, too.
     pub fn ensure_folder(&self, folder: &Path) -> io::Result<()> {
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        create_folder(&self.root)?;
-        let ours = held.metadata()?;
-        let same = |there: fs::Metadata| (there.dev(), there.ino()) == (ours.dev(), ours.ino());
-        if !fs::metadata(self.root.join("lock")).is_ok_and(same) {
-            *held = lock(&self.root).map_err(|error| io::Error::other(error.to_string()))?;
-        }
+        self.claim().map_err(io::Error::other)?;
         self.step(|| create_folder(folder))
     }
 
@@ -168,12 +194,20 @@ fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
-/// Takes the lock of a folder and writes our process number into it, for whoever finds it taken.
-fn lock(root: &Path) -> Result<File, StateError> {
+/// Takes the lock of a folder and writes our process number into it, for whoever finds it taken. Returns what is wrong with
+/// a lock that can be taken, but not written.
+fn lock(root: &Path) -> Result<(File, Option<StateError>), StateError> {
     let path = root.join("lock");
     let failed = |error| StateError::Lock { path: path.clone(), error };
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(&path);
-    let mut file = options.map_err(failed)?;
+    let (mut file, problem) = match options {
+        Ok(file) => (file, None),
+        // A file system that has become read-only, or a lock that belongs to somebody else.
+        Err(error) => match File::open(&path) {
+            Ok(file) => (file, Some(failed(error))),
+            Err(_) => return Err(failed(error)),
+        },
+    };
     // SAFETY: the descriptor is open as long as `file` is.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let error = io::Error::last_os_error();
@@ -188,7 +222,7 @@ fn lock(root: &Path) -> Result<File, StateError> {
     }
     // A full disk must not keep anybody from taking the lock.
     let _ = file.set_len(0).and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
-    Ok(file)
+    Ok((file, problem))
 }
 
 /// Makes a limit on the size of files an error like any other; the system would end the process for it.

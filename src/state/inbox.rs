@@ -1,7 +1,7 @@
 //! What waits for the writer, zone by zone, and the barrier behind which everything is written.
 //!
 //! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
-//! is outstanding until what was handed over under it is on disk, so a barrier waits for all that came before it.
+//! is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came before it.
 //!
 //! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
@@ -10,7 +10,7 @@ use super::builder::Done;
 use super::ledger::Ledger;
 use crate::name::Name;
 use crate::zone::{Delta, Zone};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -90,17 +90,37 @@ struct Waiting {
     /// Threads that have ended: after the first, nothing is taken any more.
     ended: usize,
     next: u64,
-    outstanding: BTreeSet<u64>,
-    /// Outstanding, and the disk has refused them.
-    refused: BTreeSet<u64>,
+    outstanding: BTreeMap<u64, Stage>,
+    /// The builder has not answered for long.
+    is_stuck: bool,
+}
+
+/// How far something is that is not yet on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The writer has it, or will take it.
+    Handed,
+    /// It waits for a snapshot that is made soon.
+    Building,
+    /// It waits for a snapshot that takes its time.
+    Deferred,
+    /// The disk has refused it, and it is tried again.
+    Refused,
+    /// A barrier has waited for the writer in vain.
+    Overdue,
 }
 
 impl Waiting {
     /// Gives a number to what is handed over.
     fn number(&mut self) -> u64 {
         self.next += 1;
-        self.outstanding.insert(self.next);
+        self.outstanding.insert(self.next, Stage::Handed);
         self.next
+    }
+
+    /// Whether a barrier has waited in vain for something that is still not written.
+    fn has_overdue(&self) -> bool {
+        self.outstanding.values().any(|stage| *stage == Stage::Overdue)
     }
 
     /// The backlog of a zone.
@@ -191,22 +211,51 @@ impl Inbox {
         self.hand_over(|waiting| waiting.last = true);
     }
 
-    /// Waits until everything handed over before is written; false when the disk refuses it or is not that fast.
+    /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false when the
+    /// disk refuses any of it or is not that fast. Whatever was waited for in vain is not waited for again.
     pub fn flush(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut waiting = self.lock();
         let last = waiting.next;
         loop {
-            let is_before = |numbers: &BTreeSet<u64>| numbers.first().is_some_and(|first| *first <= last);
-            if waiting.ended == 0 && !is_before(&waiting.outstanding) {
-                return true;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if waiting.ended > 0 || is_before(&waiting.refused) || left.is_zero() {
+            if waiting.ended > 0 || waiting.has_overdue() {
                 return false;
             }
-            waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            let is_any = |stage: Stage| waiting.outstanding.range(..=last).any(|(_, found)| *found == stage);
+            if !is_any(Stage::Handed) && !is_any(Stage::Building) {
+                return !is_any(Stage::Refused);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                for (_, stage) in waiting.outstanding.range_mut(..=last) {
+                    match stage {
+                        Stage::Handed => *stage = Stage::Overdue,
+                        Stage::Building => *stage = Stage::Deferred,
+                        Stage::Deferred | Stage::Refused | Stage::Overdue => {}
+                    }
+                }
+            } else {
+                waiting = self.settled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
         }
+    }
+
+    /// Waits for all snapshots, too, but not for a disk that refuses or does not answer; false when anything is not written.
+    pub fn flush_all(&self, patience: Duration) -> bool {
+        let is_coming = |stage: &Stage| matches!(stage, Stage::Handed | Stage::Building | Stage::Deferred);
+        let waiting = self.lock();
+        let last = waiting.next;
+        let is_any_coming =
+            |waiting: &mut Waiting| waiting.outstanding.range(..=last).any(|(_, stage)| is_coming(stage));
+        let waited = self.settled.wait_timeout_while(waiting, patience, is_any_coming);
+        let waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        waiting.ended == 0 && waiting.outstanding.range(..=last).next().is_none()
+    }
+
+    /// Whether the disk does not answer.
+    pub fn is_silent(&self) -> bool {
+        let waiting = self.lock();
+        waiting.is_stuck || waiting.has_overdue()
     }
 
     //--- The writer's side ---
@@ -238,17 +287,28 @@ impl Inbox {
 
     /// Notes that what was handed over under a number is written.
     pub fn settle(&self, number: u64) {
-        let mut waiting = self.lock();
-        waiting.outstanding.remove(&number);
-        waiting.refused.remove(&number);
+        self.lock().outstanding.remove(&number);
         self.settled.notify_all();
     }
 
     /// Notes that the disk has refused what was handed over under a number.
     pub fn refuse(&self, number: u64) {
-        let mut waiting = self.lock();
-        waiting.refused.insert(number);
+        self.lock().outstanding.insert(number, Stage::Refused);
         self.settled.notify_all();
+    }
+
+    /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was refused
+    /// before remains so until it is written.
+    pub fn build(&self, number: u64, is_quick: bool) {
+        if let Some(stage @ (Stage::Handed | Stage::Overdue)) = self.lock().outstanding.get_mut(&number) {
+            *stage = if is_quick { Stage::Building } else { Stage::Deferred };
+        }
+        self.settled.notify_all();
+    }
+
+    /// Notes whether the builder has not answered for long.
+    pub fn set_stuck(&self, is_stuck: bool) {
+        self.lock().is_stuck = is_stuck;
     }
 
     /// Notes that a thread has ended.

@@ -1,5 +1,7 @@
 //! What was confirmed is there after any end, and no disk stops anything.
 
+mod disks;
+
 use super::frame::{Frames, HEADER_BYTES, Kind};
 use super::replay::replay;
 use super::*;
@@ -279,8 +281,6 @@ fn play(root: &Path, acts: &[Act]) -> (Vec<Option<Arc<Zone>>>, Vec<Moment>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     /// Replaying a journal gives the version in memory, whenever the process ends, compactions and all.
     #[test]
     fn whatever_was_confirmed_is_found_after_any_end(acts in acts(), again in any::<prop::sample::Index>()) {
@@ -525,80 +525,7 @@ fn regions_come_back() {
     assert_eq!(errors(&metrics, "load"), 1);
 }
 
-//--- Disks that refuse ---
-
-#[test]
-fn a_folder_that_vanishes_is_made_again() {
-    let folder = folder();
-    let root = folder.path().join("state");
-    let (store, metrics) = open_in(&root);
-    let zone = name("z");
-    let one = first("@ 30 SOA 1");
-    store.replace(&zone, one.clone(), at(0));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })]));
-    assert!(store.flush(PATIENCE));
-    fs::remove_dir_all(&root).unwrap();
-    let (delta, two) = step(&one, "@ 30 SOA 2");
-    store.append(&zone, delta, two.clone(), at(1));
-    assert!(!store.flush(PATIENCE), "nothing was written");
-    let status = store.status();
-    assert!(!status.healthy && status.error.as_ref().unwrap().contains("zones/z"), "{status:?}");
-    assert_eq!((metrics.state_healthy.get(), errors(&metrics, "append")), (0, 1));
-    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 1, last: Serial(2), fingerprint: 7 })]));
-    wait("not healthy again", || store.status().healthy && store.status().error.is_none());
-    assert!(store.flush(PATIENCE));
-    assert_eq!(metrics.state_healthy.get(), 1);
-    assert!(matches!(open(&root, Arc::default()), Err(StateError::InUse { .. })), "the lock is there again, too");
-    drop(store);
-    let (store, _) = open_in(&root);
-    assert_eq!(store.load(&zone).unwrap().zone, two);
-    assert_eq!(store.regions()[&name("w.x")], RegionState { drift: 1, last: Serial(2), fingerprint: 7 });
-}
-
-#[test]
-fn one_zone_that_cannot_be_written_does_not_hold_up_others() {
-    let folder = folder();
-    let (store, metrics) = open_in(folder.path());
-    let in_the_way = folder.path().join("zones/z");
-    fs::write(&in_the_way, "").unwrap();
-    let mut version = first("@ 30 SOA 1");
-    store.replace(&name("z"), version.clone(), at(0));
-    assert!(!store.flush(PATIENCE));
-    for serial in 2..300 {
-        let (delta, new) = step(&version, &format!("@ 30 SOA {serial}"));
-        store.append(&name("z"), delta, new.clone(), at(1));
-        version = new;
-    }
-    assert!(!store.flush(PATIENCE), "and that is known at once");
-    let other = Arc::new(load("y.", "@ 30 SOA 7", None).zone);
-    store.replace(&name("y"), other, at(0));
-    wait("the other zone is not written", || folder.path().join("zones/y/snapshot").exists());
-    assert!(!store.status().healthy && errors(&metrics, "snapshot") > 0);
-    fs::remove_file(in_the_way).unwrap();
-    wait("not healthy again", || store.status().healthy);
-    assert!(store.flush(PATIENCE));
-    drop(store);
-    let (store, _) = open_in(folder.path());
-    assert_eq!(store.load(&name("z")).unwrap().zone, version);
-    assert_eq!(store.load(&name("y")).unwrap().zone.soa.serial, Serial(7));
-}
-
-#[test]
-fn a_journal_that_somebody_has_changed_is_not_gone_on_with() {
-    let folder = folder();
-    let (store, _) = open_in(folder.path());
-    let one = first("@ 30 SOA 1");
-    store.replace(&name("z"), one.clone(), at(0));
-    assert!(store.flush(PATIENCE));
-    fs::write(journal(folder.path()), "short").unwrap();
-    let (delta, two) = step(&one, "@ 30 SOA 2");
-    store.append(&name("z"), delta, two.clone(), at(1));
-    assert!(!store.flush(PATIENCE));
-    wait("not healthy again", || store.status().healthy);
-    drop(store);
-    let (store, _) = open_in(folder.path());
-    assert_eq!(store.load(&name("z")).unwrap().zone, two);
-}
+//--- Waiting ---
 
 #[test]
 fn steps_that_pile_up_become_one_version() {
@@ -621,4 +548,23 @@ fn steps_that_pile_up_become_one_version() {
     inbox.replace(&name("z"), version, at(0));
     assert!(inbox.take(None, true).backlogs.is_empty(), "nobody would write it");
     assert!(!inbox.flush(PATIENCE));
+}
+
+#[test]
+fn a_refusal_does_not_end_the_waiting_for_others() {
+    let inbox = Inbox::default();
+    let number_of = |zone: &str| {
+        inbox.replace(&name(zone), first("@ 30 SOA 0"), at(0));
+        inbox.take(None, false).backlogs[0].1.number.unwrap()
+    };
+    let refused = number_of("z");
+    inbox.refuse(refused);
+    assert!(!inbox.flush(PATIENCE));
+    let other = number_of("y");
+    let begun = std::time::Instant::now();
+    assert!(!inbox.flush(Duration::from_millis(50)) && begun.elapsed() >= Duration::from_millis(50));
+    inbox.settle(other);
+    assert!(!inbox.flush(PATIENCE));
+    inbox.settle(refused);
+    assert!(inbox.flush(Duration::ZERO));
 }

@@ -16,7 +16,7 @@ use super::frame::{self, Kind};
 use super::inbox::Backlog;
 use super::ledger::{Ledger, journal_path};
 use super::regions::RegionFile;
-use super::{RegionState, Shared};
+use super::{RegionState, Shared, StateError};
 use crate::name::Name;
 use crate::rr::RRset;
 use crate::zone::{Delta, Zone};
@@ -34,8 +34,15 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait.
 const LAST_RETRY: Duration = Duration::from_secs(60);
+/// How long the builder may be at one thing before the disk is held to hang.
+const MAX_SILENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// Steps that wait in memory for the first snapshot of a zone, in bytes: beyond, another snapshot follows.
 const MAX_HELD_BYTES: usize = 4 << 20;
+
+/// Records that are in a snapshot soon: a barrier waits for no more than that.
+const QUICK_RECORDS: u64 = 10_000;
+/// What a snapshot takes beside its records, measured in records.
+const BUILD_RECORDS: u64 = 500;
 
 //--- Entry ---
 
@@ -47,6 +54,8 @@ struct Entry {
     /// The number that the last snapshot got, whatever became of it.
     generation: u64,
     building: Option<Building>,
+    /// What the building takes, measured in records.
+    effort: u64,
     wanted: Option<Wanted>,
     /// The version that came last, as long as anybody has it, and when it was last confirmed.
     newest: Weak<Zone>,
@@ -103,6 +112,13 @@ struct Wanted {
     whole: bool,
 }
 
+impl Wanted {
+    /// What the snapshot takes, measured in records.
+    fn effort(&self) -> u64 {
+        self.version.records + BUILD_RECORDS
+    }
+}
+
 impl Entry {
     /// Whether everything handed over is on disk.
     fn is_written(&self) -> bool {
@@ -144,12 +160,17 @@ pub struct Writer {
     regions: RegionFile,
     /// Regions that the disk has refused, and their number.
     refused_regions: Option<(HashMap<Name, RegionState>, u64)>,
-    /// Snapshots that are being built.
+    /// Snapshots that are being built, and what all of them take, measured in records.
     builds: usize,
+    effort: u64,
     /// Files with bytes that may not be on the medium.
     unsynced: HashMap<Option<Name>, PathBuf>,
     next_sync: Option<Instant>,
     syncing: bool,
+    /// When the builder got something to do, or had last done something.
+    heard: Instant,
+    /// It has not been heard for too long.
+    is_stuck: bool,
     /// What the disk has refused, the next to be tried first; regions have no name.
     failing: VecDeque<Option<Name>>,
     next_retry: Option<Instant>,
@@ -166,19 +187,29 @@ impl Writer {
             regions,
             refused_regions: None,
             builds: 0,
+            effort: 0,
             unsynced: HashMap::new(),
             next_sync: None,
             syncing: false,
+            heard: Instant::now(),
+            is_stuck: false,
             failing: VecDeque::new(),
             next_retry: None,
             retry_delay: FIRST_RETRY,
         }
     }
 
+    /// Begins with a folder that cannot be written; it is tried with the regions' file.
+    pub fn refuse_folder(&mut self, error: &StateError) {
+        self.refused_regions = Some((self.regions.distrust(), 0));
+        self.note_failure(None, "open", error.to_string());
+    }
+
     /// Writes until the store is closed and everything is written.
     pub fn run(mut self) {
         loop {
-            let deadline = [self.next_sync.filter(|_| !self.syncing), self.next_retry].into_iter().flatten().min();
+            let next_sync = self.next_sync.filter(|_| !self.syncing);
+            let deadline = [next_sync, self.next_retry, self.answer_due()].into_iter().flatten().min();
             let work = self.shared.inbox.take(deadline, self.builds > 0);
             let idle = work.backlogs.is_empty() && work.done.is_empty() && work.regions.is_none();
             if work.ended || work.last && idle && self.builds == 0 {
@@ -191,6 +222,7 @@ impl Writer {
                 self.take(name, backlog);
             }
             for done in work.done {
+                self.heard = Instant::now();
                 match done {
                     Done::Built { zone, generation, result } => self.finish(&zone, generation, result),
                     Done::Synced(failures) => self.finish_sync(failures),
@@ -198,11 +230,37 @@ impl Writer {
             }
             self.sync();
             self.retry();
+            self.watch();
         }
         for path in self.unsynced.values() {
             // Nobody is left who could be told, and the next start reads what there is.
             let _ = disk::sync_data(path);
         }
+    }
+
+    /// When the builder is held to hang, if it is to do something and was not held to hang yet.
+    fn answer_due(&self) -> Option<Instant> {
+        ((self.builds > 0 || self.syncing) && !self.is_stuck).then(|| self.heard + MAX_SILENCE)
+    }
+
+    /// Gives the builder something to do.
+    fn send(&mut self, job: Job) {
+        if self.builds == 0 && !self.syncing {
+            self.heard = Instant::now();
+        }
+        // The builder ends after the writer only, or with a defect that ends the writer, too.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Looks whether the disk answers.
+    fn watch(&mut self) {
+        let is_late = self.heard + MAX_SILENCE <= Instant::now();
+        let is_stuck = is_late && (self.builds > 0 || self.syncing);
+        if is_stuck != self.is_stuck {
+            self.is_stuck = is_stuck;
+            self.shared.inbox.set_stuck(is_stuck);
+        }
+        self.shared.check_silence();
     }
 
     /// Takes what was handed over for a zone.
@@ -342,7 +400,9 @@ impl Writer {
         if entry.failed || entry.building.is_some() {
             return;
         }
-        let Some(Wanted { version, refreshed, whole }) = entry.wanted.take() else { return };
+        let Some(wanted) = entry.wanted.take() else { return };
+        entry.effort = wanted.effort();
+        let Wanted { version, refreshed, whole } = wanted;
         // Files of a zone that was not read may be there, and are the ones that count until these are complete.
         entry.generation = (entry.generation + 1).max(frame::to_millis(SystemTime::now()));
         let mut carried = None;
@@ -354,16 +414,17 @@ impl Writer {
             Building::Compaction { start, at }
         });
         let (folder, generation) = (entry.folder.clone(), entry.generation);
+        let effort = entry.effort;
+        self.send(Job::Build(Build { zone: name.clone(), folder, generation, version, refreshed, carried }));
         self.builds += 1;
-        // The builder ends after the writer only, or with a defect that ends the writer, too.
-        let _ =
-            self.jobs.send(Job::Build(Build { zone: name.clone(), folder, generation, version, refreshed, carried }));
+        self.effort += effort;
     }
 
     /// Puts a snapshot in place.
     fn finish(&mut self, name: &Name, generation: u64, result: io::Result<(u64, u64)>) {
         self.builds -= 1;
         let Some(entry) = self.zones.get_mut(name) else { return };
+        self.effort -= entry.effort;
         let Some(building) = entry.building.take() else { return };
         let lost = matches!(building, Building::Whole(_));
         let old = Some(journal_path(&entry.folder, entry.ledger.generation)).filter(|_| entry.ledger.generation > 0);
@@ -433,6 +494,10 @@ impl Writer {
                 self.shared.inbox.settle(number);
             } else if entry.failed {
                 self.shared.inbox.refuse(number);
+            } else {
+                // One snapshot is made at a time.
+                let effort = self.effort + entry.wanted.as_ref().map_or(0, Wanted::effort);
+                self.shared.inbox.build(number, effort <= QUICK_RECORDS);
             }
         }
         let bytes = entry.ledger.bytes();
@@ -471,8 +536,9 @@ impl Writer {
     fn sync(&mut self) {
         if !self.syncing && self.next_sync.is_some_and(|at| at <= Instant::now()) {
             self.next_sync = None;
+            let files = self.unsynced.drain().collect();
+            self.send(Job::Sync(files));
             self.syncing = true;
-            let _ = self.jobs.send(Job::Sync(self.unsynced.drain().collect()));
         }
     }
 
@@ -491,7 +557,7 @@ impl Writer {
 
     //--- Failures ---
 
-    /// Counts and tells a failure, and plans the next try.
+    /// Takes a failure: what is to be written is tried again as a whole if nothing can be appended.
     fn fail(&mut self, name: Option<Name>, operation: &'static str, error: &io::Error) {
         if let Some(entry) = name.as_ref().and_then(|name| self.zones.get_mut(name)) {
             let whole = entry.ledger.tip.is_none();
@@ -503,12 +569,16 @@ impl Writer {
             }
             entry.failed = true;
         }
-        self.shared.count(operation);
         let file = match &name {
             Some(zone) => self.shared.disk.zone_folder(zone),
             None => RegionFile::path(&self.shared.disk),
         };
-        let text = format!("{}: {error}", file.display());
+        self.note_failure(name, operation, format!("{}: {error}", file.display()));
+    }
+
+    /// Counts and tells a failure, and plans the next try.
+    fn note_failure(&mut self, name: Option<Name>, operation: &'static str, text: String) {
+        self.shared.count(operation);
         if self.failing.is_empty() {
             tracing::error!(
                 operation,
@@ -520,7 +590,7 @@ impl Writer {
         if !self.failing.contains(&name) {
             self.failing.push_back(name);
         }
-        self.shared.set_health(Some(text));
+        self.shared.set_refusal(Some(text));
         if self.next_retry.is_none() {
             self.next_retry = Some(Instant::now() + self.retry_delay);
             self.retry_delay = (self.retry_delay * 2).min(LAST_RETRY);
@@ -535,7 +605,7 @@ impl Writer {
         if self.failing.is_empty() {
             tracing::info!("state on disk is kept again");
             self.next_retry = None;
-            self.shared.set_health(None);
+            self.shared.set_refusal(None);
         } else {
             self.next_retry = Some(Instant::now());
         }

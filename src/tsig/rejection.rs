@@ -10,6 +10,7 @@ use super::server::{FLAG_QR, Signer};
 use super::{FUDGE_SECONDS, HEADER_BYTES, TsigError, code, rcode};
 use crate::name::{self, NameBuf};
 use crate::rr::{self, rtype};
+use std::fmt;
 
 /// In the third octet of a header (RFC 1035 section 4.1.1): the opcode,
 const OPCODE: u8 = 0x78;
@@ -42,6 +43,15 @@ impl Rejection {
         match self.verdict {
             Verdict::Form => rcode::FORMERR,
             Verdict::Unsigned { .. } | Verdict::Time { .. } => rcode::NOTAUTH,
+        }
+    }
+
+    /// The key that the request claims to be signed with, as far as that was read.
+    pub fn key(&self) -> Option<&dyn fmt::Display> {
+        match &self.verdict {
+            Verdict::Form => None,
+            Verdict::Unsigned { names, .. } => Some(&names.0),
+            Verdict::Time { signer, .. } => Some(signer.key()),
         }
     }
 

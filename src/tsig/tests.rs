@@ -148,7 +148,6 @@ fn other_programs_sign_as_we_do() {
     assert_eq!(kinds.each_ref().map(Vec::len), [15, 3, 3]);
     for Exchange { label, algorithm, time, request, response } in kinds.into_iter().flatten() {
         let (mut ours, mut opened) = (without_record(&request), request.clone());
-        assert!(is_signed(&request));
         let mut signer = open(&mut opened, &keyring(), time);
         assert_eq!(*signer.key(), key(algorithm).name, "{label}");
         assert_eq!(opened, ours, "{label}");

@@ -7,7 +7,7 @@ use super::*;
 /// A plan whose timers do nothing within a test, unless it asks for them.
 fn patient(address: SocketAddr, limits: Limits) -> ZonePlan {
     let hour = Duration::from_secs(3600);
-    let timers = TimerBounds { refresh_min: hour, refresh_max: hour, ..plan(&[], limits.clone()).timers };
+    let timers = TimerBounds { refresh_min: hour, refresh_max: hour, ..plan(&[], limits).timers };
     ZonePlan { timers, ..plan(&[address], limits) }
 }
 

@@ -137,6 +137,22 @@ fn wrong_signatures_are_refused_and_counted() {
 }
 
 #[test]
+fn a_tsig_record_anywhere_but_at_the_end_is_a_format_error() {
+    let (responder, metrics) = responder();
+    let (message, _) = signed(&question("www.open", rtype::A), &key("k.", b"secret"), NOW);
+    // The count of answer, authority, and additional records.
+    for (counts, expected) in [([0, 0, 1], 0), ([1, 0, 0], 1), ([0, 1, 0], 1)] {
+        let mut message = message.clone();
+        [message[7], message[9], message[11]] = counts;
+        for datagram in [true, false] {
+            let response = bytes(&responder, &message, datagram);
+            assert_eq!((rcode(&response), response[7]), (expected, 1 - expected), "{counts:?}");
+        }
+    }
+    assert!(metric(&metrics, "tsig_rejected_total{reason=\"malformed\"} 4"));
+}
+
+#[test]
 fn a_key_opens_a_zone_and_signs_every_message() {
     let (responder, metrics) = responder();
     let plain = question("closed", rtype::AXFR);
@@ -199,6 +215,25 @@ fn a_transfer_too_many_is_told_to_come_again() {
     out.truncate(response.length);
     chain.check(&mut out, NOW).unwrap();
     assert_eq!((rcode(&out), out.len()), (rcode::SERVFAIL as u8, question("closed", rtype::AXFR).len()));
+}
+
+#[test]
+fn a_refusal_for_want_of_turns_fits_a_small_buffer() {
+    let long = |last: &str| "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz.".repeat(3) + last;
+    let origin = long(&"z".repeat(62));
+    let key = Arc::new(Key::new(Name::parse(&long("k")).unwrap(), Algorithm::Sha512, b"secret".to_vec()));
+    let content = Arc::new(zone(&format!("{origin}."), "@ 30 SOA 7"));
+    let outgoing = Arc::new(Outgoing { access: Access { rules: vec![Rule { prefix: None, key: None }] }, ixfr: true });
+    let served = Served { outgoing, ..Served::new(content.origin.clone(), State::Ok, Some(content)) };
+    let mut published = Published::new(Identity::default(), [Arc::new(served)], 1);
+    published.keys = Arc::new([(key.name.clone(), key.clone())].into());
+    let (message, mut chain) = signed(&with_opt(question(&origin, rtype::AXFR)), &key, NOW);
+    let (Outcome::Transfer(mut outbound), _) = respond(&responder().0, &published, &message, false) else { panic!() };
+    let mut out = vec![0; 1232];
+    let response = outbound.refuse(NOW, &mut out).expect("room for it all");
+    out.truncate(response.length);
+    chain.check(&mut out, NOW).unwrap();
+    assert_eq!(rcode(&out), rcode::SERVFAIL as u8);
 }
 
 #[test]

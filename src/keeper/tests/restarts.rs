@@ -1,0 +1,161 @@
+//! The law of restarts: whatever changes in between, no serial of a region falls or stands for two contents, and a
+//! secondary that follows differences never goes astray.
+
+use super::*;
+use crate::state;
+use proptest::prelude::*;
+use std::path::Path;
+
+const ZONES: [&str; 3] = ["w1.x", "w2.x", "w3.x"];
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A member has another version: how far its serial moves, and what it holds.
+    Load { member: usize, step: u32, content: u8 },
+    /// The program ends and begins with another plan; a file may be lost meanwhile.
+    Restart { policy: u8, lost: Option<usize> },
+    /// The configuration changes while the program runs.
+    Reload { policy: u8 },
+    /// The secondary of the region transfers it.
+    Follow,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let step = prop::sample::select(vec![0u32, 1, 2, 1000, 1 << 30, u32::MAX, u32::MAX - 4]);
+    prop_oneof![
+        5 => (0..3usize, step, any::<u8>()).prop_map(|(member, step, content)| Event::Load { member, step, content }),
+        2 => (any::<u8>(), prop::option::weighted(0.2, 0..3usize)).prop_map(|(policy, lost)| Event::Restart { policy, lost }),
+        1 => any::<u8>().prop_map(|policy| Event::Reload { policy }),
+        4 => Just(Event::Follow),
+    ]
+}
+
+/// The plan of the region under one of eight policies.
+fn policy(number: u8) -> RegionPlan {
+    let members = if number & 1 == 0 { &ZONES[..] } else { &ZONES[..2] };
+    let mut plan = region("w.x", members);
+    plan.ns_ttl = 3600 + u32::from(number >> 1 & 1);
+    plan.serial_offset = u32::from(number >> 2 & 1) * 50;
+    plan.partial_after = ZERO;
+    plan
+}
+
+/// A running program with its store.
+struct Run {
+    bench: Bench,
+    store: Arc<Store>,
+}
+
+impl Run {
+    fn start(folder: &Path, region: RegionPlan) -> Run {
+        let (metrics, publisher) = (Arc::new(Metrics::new()), Arc::new(Publisher::default()));
+        let store = Arc::new(state::open(folder, metrics.clone()).unwrap());
+        let keeper = Keeper::new(publisher.clone(), metrics, Some(store.clone()));
+        let mut run = Run { bench: Bench { keeper, publisher }, store };
+        run.plan(region);
+        run
+    }
+
+    fn plan(&mut self, region: RegionPlan) {
+        let published = self.bench.publisher.load();
+        let unknown = ZONES.iter().filter(|zone| published.get(&name(zone)).is_none());
+        let restored = unknown.filter_map(|zone| Some((name(zone), self.store.load(&name(zone))?))).collect();
+        let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+        let zones = ZONES.iter().map(|zone| (name(zone), lifetime)).collect();
+        let (done, _changes) = oneshot::channel();
+        let plan = Plan { zones, regions: vec![region], restored, ..Plan::default() };
+        self.bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
+    }
+
+    fn served(&self) -> Option<(Arc<Zone>, History)> {
+        let published = self.bench.publisher.load();
+        let served = published.get(&name("w.x"))?;
+        Some((served.zone.clone().filter(|_| served.state == State::Ok)?, served.history.clone()))
+    }
+
+    /// Everything is on disk when this returns.
+    fn end(self) {
+        assert!(self.store.flush(Duration::from_secs(20)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(4096) / 4, ..ProptestConfig::default() })]
+
+    #[test]
+    fn restarts_leave_serials_and_secondaries_right(events in prop::collection::vec(event(), 1..30)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Run::start(folder.path(), policy(0));
+        let mut serials = [100u32, 200, 300];
+        let mut seen: HashMap<Serial, String> = HashMap::new();
+        let mut last: Option<Serial> = None;
+        let mut copy: Option<Zone> = None;
+        for event in events {
+            match event {
+                Event::Load { member, step, content } => {
+                    serials[member] = serials[member].wrapping_add(step);
+                    let lines = format!(
+                        "@ 30 SOA {}\n@ 3600 NS ns.example.\na 30 A 192.0.2.{content}\nm{member} 30 A 192.0.2.{}",
+                        serials[member], content / 2
+                    );
+                    run.bench.load(&format!("{}.", ZONES[member]), &lines, ZERO);
+                }
+                Event::Restart { policy: number, lost } => {
+                    run.end();
+                    if let Some(lost) = lost {
+                        let _ = std::fs::remove_dir_all(folder.path().join("zones").join(ZONES[lost]));
+                    }
+                    run = Run::start(folder.path(), policy(number));
+                }
+                Event::Reload { policy: number } => run.plan(policy(number)),
+                Event::Follow => {
+                    let Some((zone, history)) = run.served() else { continue };
+                    let way = copy.as_ref().and_then(|copy| history.since(copy.soa_rrset().rdatas().next().unwrap()));
+                    copy = Some(match (&copy, way) {
+                        (Some(copy), _) if copy.soa == zone.soa => copy.clone(),
+                        (Some(copy), Some(way)) => way.iter().fold(copy.clone(), |zone, delta| delta.apply(&zone).expect("the difference fits")),
+                        _ => (*zone).clone(),
+                    });
+                    prop_assert_eq!(copy.as_ref().unwrap(), &*zone);
+                }
+            }
+            let Some((zone, _)) = run.served() else { continue };
+            let serial = zone.soa.serial;
+            prop_assert!(last.is_none_or(|last| serial == last || serial.newer_than(last)), "{:?} then {}", last, serial);
+            // Half way around the circle nobody knows a serial any more, and it may come again.
+            let is_past = |other: Serial| serial == other || serial.newer_than(other);
+            seen.retain(|other, _| is_past(*other));
+            copy = copy.filter(|copy| is_past(copy.soa.serial));
+            let text = format!("{zone:?}");
+            prop_assert_eq!(seen.entry(serial).or_insert_with(|| text.clone()), &text);
+            last = Some(serial);
+        }
+        run.end();
+    }
+}
+
+#[test]
+fn a_catalog_does_not_fall_behind_itself_when_the_clock_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |last: Option<u32>| {
+        let (metrics, publisher) = (Arc::new(Metrics::new()), Arc::new(Publisher::default()));
+        let store = Arc::new(state::open(folder.path(), metrics.clone()).unwrap());
+        let mut keeper = Keeper::new(publisher.clone(), metrics, Some(store.clone()));
+        if let Some(last) = last {
+            // As if the clock had been that far ahead when the catalog was published.
+            let state = RegionState { drift: 0, last: Serial(last), fingerprint: 0 };
+            keeper.seen_serials.insert(name("c.x"), state);
+        }
+        let (done, _changes) = oneshot::channel();
+        let catalog = Some(CatalogPlan { origin: name("c.x"), server_name: name("ns.x") });
+        keeper.handle(Vec::new(), vec![Command::Plan(Box::new(Plan { catalog, ..Plan::default() }), done)]);
+        assert!(store.flush(Duration::from_secs(20)));
+        let published = publisher.load();
+        published.get(&name("c.x")).unwrap().zone.as_ref().unwrap().soa.serial
+    };
+    let future = unix_seconds(SystemTime::now()) as u32 + 1_000_000;
+    let ahead = run(Some(future));
+    assert_eq!(ahead, Serial(future + 1));
+    assert!(run(None).newer_than(ahead));
+}

@@ -1,0 +1,210 @@
+//! Sending a zone transfer over a connection, message by message, each when the client has taken the one before.
+//!
+//! A client is measured by the octets that it takes: at least [`LEAST_RATE`] over each span of its [`Pace`]. So one that
+//! reads slowly is served to the end, and one that takes nothing, or an octet now and then, holds neither a turn nor an
+//! old version of the zone for longer than a span. The kernel must tell of progress soon for that, and it would not
+//! with megabytes in its buffer: writing goes on only when a third of them is free. Therefore it is given no more than
+//! [`UNSENT_BYTES`] that it cannot send yet; what is on its way is not bounded by that, so distance costs no speed.
+//!
+//! Cost: one message of memory while it runs, nothing while it waits; O(octets).
+
+use super::{StreamContext, write};
+use crate::metrics::Transport;
+use crate::serve::message::{MAX_UDP_BYTES, rcode};
+use crate::serve::respond::Outbound;
+use crate::serve::xfr::{Oversized, Refusal, Sent};
+use crate::tsig::Signer;
+use socket2::SockRef;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+/// Octets a second that a client takes, as those transfers must that come in.
+const LEAST_RATE: u64 = 1024;
+/// Over how many idle timeouts the rate is measured: 60 s with the default of 10 s,
+const SPAN_TIMEOUTS: u32 = 6;
+/// but never over more than this.
+const LONGEST_SPAN: Duration = Duration::from_secs(60);
+/// What the kernel holds of a transfer beside that which is on its way.
+const UNSENT_BYTES: u32 = 128 << 10;
+
+/// How a client is doing that octets are written to.
+struct Pace {
+    span: Duration,
+    /// When a span's worth of octets must have been taken.
+    due: Instant,
+    /// How many of them are still to be taken until then.
+    missing: u64,
+}
+
+/// Why octets were not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// The client takes less than the least rate.
+    Slow,
+    /// The connection has ended.
+    Aborted,
+}
+
+impl Cut {
+    /// The metric label.
+    fn label(self) -> &'static str {
+        match self {
+            Cut::Slow => "slow",
+            Cut::Aborted => "aborted",
+        }
+    }
+}
+
+impl Pace {
+    /// A client that begins now, on connections that may be idle for some time.
+    fn new(idle: Duration) -> Pace {
+        let span = idle.saturating_mul(SPAN_TIMEOUTS).min(LONGEST_SPAN);
+        Pace { span, due: Instant::now() + span, missing: Pace::least(span) }
+    }
+
+    /// The octets to be taken within a span.
+    fn least(span: Duration) -> u64 {
+        (span.as_millis() as u64 * LEAST_RATE / 1000).max(1)
+    }
+
+    /// Counts octets that were taken. The next span begins when one is complete, whatever was taken beyond: the buffers that
+    /// fill at the beginning must not pay for a client that takes nothing later.
+    fn take(&mut self, octets: usize) {
+        self.missing = self.missing.saturating_sub(octets as u64);
+        if self.missing == 0 {
+            self.due = Instant::now() + self.span;
+            self.missing = Pace::least(self.span);
+        }
+    }
+
+    /// Writes octets as the stream takes them.
+    async fn write(&mut self, stream: &mut (impl AsyncWrite + Unpin), mut octets: &[u8]) -> Result<(), Cut> {
+        while !octets.is_empty() {
+            match timeout_at(self.due, stream.write(octets)).await {
+                Ok(Ok(count)) if count > 0 => {
+                    self.take(count);
+                    octets = &octets[count..];
+                }
+                Ok(_) => return Err(Cut::Aborted),
+                Err(_) => return Err(Cut::Slow),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends a transfer when it is its turn. False when the connection is of no more use.
+pub(super) async fn send(
+    stream: &mut TcpStream,
+    mut outbound: Outbound,
+    context: &StreamContext,
+    peer: IpAddr,
+) -> bool {
+    let zone = outbound.transfer.zone.origin.to_string();
+    let kind = outbound.transfer.kind;
+    let idle = context.limits.load().idle;
+    let Some(mut turn) = context.turns.take(peer).await else {
+        context.responder.count(&zone, kind, Refusal::Busy.label());
+        let (request, key) = (&outbound.transfer.request, outbound.signer.as_ref().map(Signer::key));
+        context.responder.log_refusal(request, peer, key, kind, Refusal::Busy);
+        let mut frame = [0; 2 + MAX_UDP_BYTES];
+        let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
+        context.counters.count_shared(Transport::Tcp, response.rcode, false);
+        frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
+        return write(stream, &frame[..2 + response.length], idle).await;
+    };
+    // A kernel that has no such bound only reports progress later.
+    let _ = SockRef::from(&*stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+    let started = Instant::now();
+    let Outbound { transfer, mut signer } = outbound;
+    context.counters.count_shared(Transport::Tcp, rcode::NOERROR, false);
+    let mut messages = transfer.messages();
+    let (frame, mut pace) = (&mut turn.frame, Pace::new(idle));
+    let mut octets = 0;
+    let result = loop {
+        let reserve = signer.as_ref().map_or(0, Signer::overhead);
+        let composed = match messages.compose(&mut frame[2..], reserve) {
+            None => break "ok",
+            Some(Ok(length)) => match &mut signer {
+                Some(signer) => signer.sign(&mut frame[2..], length, context.responder.now()),
+                None => Some(length),
+            },
+            Some(Err(Oversized)) => None,
+        };
+        // Nothing but the end of the connection can tell the client now.
+        let Some(length) = composed else { break "oversized" };
+        frame[..2].copy_from_slice(&(length as u16).to_be_bytes());
+        if let Err(cut) = pace.write(stream, &frame[..2 + length]).await {
+            break cut.label();
+        }
+        octets += length;
+        // A client that takes everything at once must not keep others from their turn.
+        tokio::task::yield_now().await;
+    };
+    context.responder.count(&zone, kind, result);
+    let Sent { messages, records } = messages.sent;
+    let (key, ms) = (signer.map(|signer| signer.key().to_string()), started.elapsed().as_millis());
+    let (from, serial) = (transfer.from.map(|from| from.0), transfer.zone.soa.serial.0);
+    tracing::info!(
+        zone, %peer, key, kind = kind.label(), from, serial, messages, records, bytes = octets, ms, result, "transfer out"
+    );
+    result == "ok"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, DuplexStream};
+
+    /// Octets that no buffer here holds.
+    const MANY: usize = 1 << 20;
+
+    /// How writing ends, and when, while a client takes so many octets each so many seconds.
+    async fn against(octets: usize, every: u64, buffer: usize) -> (Result<(), Cut>, u64) {
+        let (mut ours, theirs) = tokio::io::duplex(buffer);
+        let read = |mut theirs: DuplexStream| async move {
+            let mut piece = vec![0; octets];
+            loop {
+                tokio::time::sleep(Duration::from_secs(every)).await;
+                theirs.read_exact(&mut piece).await.unwrap();
+            }
+        };
+        let begun = Instant::now();
+        let (octets, mut pace) = (vec![7; MANY], Pace::new(Duration::from_secs(10)));
+        let written = tokio::select! {
+            written = pace.write(&mut ours, &octets) => written,
+            () = read(theirs) => unreachable!("the client never ends"),
+        };
+        (written, begun.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_counts_is_the_rate_within_a_minute() {
+        // 2 KiB/s, in whatever pieces.
+        let (written, seconds) = against(2048, 1, 4096).await;
+        assert_eq!((written, seconds / 10), (Ok(()), 51));
+        assert_eq!(against(80 << 10, 40, 80 << 10).await.0, Ok(()));
+        // An octet now and then, or nothing; what a large buffer has taken at once does not count for later.
+        assert_eq!(against(1, 1, 100).await, (Err(Cut::Slow), 60));
+        assert_eq!(against(1, 1, MANY - 4096).await, (Err(Cut::Slow), 60));
+        assert_eq!(against(1000, 1, 4096).await.0, Err(Cut::Slow), "just below the least rate");
+        assert_eq!(against(1, 1000, MANY).await, (Ok(()), 0), "with room for everything");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_is_noticed_at_once() {
+        let (mut ours, theirs) = tokio::io::duplex(100);
+        drop(theirs);
+        assert_eq!(Pace::new(Duration::from_secs(10)).write(&mut ours, &[7; 200]).await, Err(Cut::Aborted));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spans_follow_the_idle_timeout_up_to_a_minute() {
+        for (idle, span) in [(0, 0), (2, 12), (10, 60), (3600, 60), (u64::MAX, 60)] {
+            assert_eq!(Pace::new(Duration::from_secs(idle)).span, Duration::from_secs(span));
+        }
+    }
+}
