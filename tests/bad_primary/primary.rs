@@ -420,7 +420,7 @@ fn question(query: &mut Vec<u8>) -> (u16, Option<u32>) {
     let counts = std::mem::replace(&mut query[9], 0);
     // A signature is not looked at, as CNS does.
     let signed = std::mem::replace(&mut query[11], 0);
-    assert!(counts + signed < 2 && (counts + signed == 1) == !rest.is_empty());
+    assert!(counts + signed < 2 && (counts + signed == 0) == rest.is_empty());
     let number = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
     (question_type, (counts == 1).then(|| number(rest.len() - 20)))
 }
