@@ -48,7 +48,7 @@ fn published(zones: Vec<Zone>) -> Published {
 
 /// A listener in service.
 struct Fixture {
-    _listener: StreamListener,
+    listener: StreamListener,
     address: SocketAddr,
     metrics: Arc<Metrics>,
 }
@@ -63,7 +63,7 @@ impl Fixture {
         let context = StreamContext::new(&plan(idle), publisher, responder, metrics.clone());
         let mut listener = StreamListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
         listener.start(&context).unwrap();
-        Fixture { address: listener.address(), _listener: listener, metrics }
+        Fixture { address: listener.address(), listener, metrics }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -209,6 +209,23 @@ async fn a_client_that_takes_nothing_is_let_go() {
     read(&mut gone).await.expect("a first message");
     drop(gone);
     fixture.wait_served("axfr", "aborted", "huge.", 1).await;
+}
+
+#[tokio::test]
+async fn a_transfer_outlives_its_listener() {
+    let fixture = Fixture::start(Duration::from_secs(60), vec![huge()]);
+    let mut stream = fixture.connect().await;
+    stream.write_all(&frame(1, "huge", rtype::AXFR)).await.unwrap();
+    let mut records = answers(&read(&mut stream).await.expect("a first message"));
+    let Fixture { listener, address, .. } = fixture;
+    listener.end().await;
+    assert!(TcpStream::connect(address).await.is_err(), "nobody else comes in");
+    // Longer than a connection is answered that only waits for requests.
+    tokio::time::sleep(DRAIN + Duration::from_millis(100)).await;
+    while records < HUGE_RECORDS + 2 {
+        records += answers(&read(&mut stream).await.expect("another message"));
+    }
+    assert_eq!(read(&mut stream).await, None);
 }
 
 #[tokio::test]
