@@ -22,10 +22,11 @@ use std::time::SystemTime;
 /// What is to be done.
 pub enum Job {
     Build(Build),
-    /// A generation is in use: the one before can go.
+    /// A generation is in use: the journal of the one before can go.
     Clean {
         folder: PathBuf,
-        journal: Option<PathBuf>,
+        journal: PathBuf,
+        old: Option<PathBuf>,
     },
     /// Files whose bytes are to reach the medium, with their zones; the regions' file has none.
     Sync(Vec<(Option<Name>, PathBuf)>),
@@ -68,11 +69,13 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
                 }
                 inbox.done(Done::Built { zone: build.zone, generation: build.generation, result });
             }
-            Job::Clean { folder, journal } => {
-                // Only when the new generation is on the medium may the old one go. What fails here fails again, and is
-                // told, at the next sync; what stays behind is removed at the next start.
-                if let (Ok(()), Some(journal)) = (disk::sync_folder(&folder), journal) {
-                    let _ = disk.remove(&journal);
+            Job::Clean { folder, journal, old } => {
+                // Only when the new generation is on the medium may the old one go: first the steps that the writer has
+                // copied into its journal, then the name of its snapshot. What fails here fails again, and is told, at the
+                // next sync; what stays behind is removed at the next start.
+                let synced = disk::sync_data(&journal).and_then(|()| disk::sync_folder(&folder));
+                if let (Ok(()), Some(old)) = (synced, old) {
+                    let _ = disk.remove(&old);
                 }
             }
             Job::Sync(files) => {
@@ -103,5 +106,34 @@ impl Build {
             disk::sync_folder(folder)?;
         }
         Ok((snapshot, bytes.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_old_journal_stays_until_the_new_one_is_on_the_medium() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).unwrap();
+        let (journal, old) = (journal_path(folder.path(), 2), journal_path(folder.path(), 1));
+        fs::write(&old, "").unwrap();
+        let clean = || {
+            let (jobs, waiting) = std::sync::mpsc::channel();
+            let (folder, journal, old) = (folder.path().to_path_buf(), journal.clone(), Some(old.clone()));
+            jobs.send(Job::Clean { folder, journal, old }).unwrap();
+            drop(jobs);
+            run(&disk, &Inbox::default(), &waiting);
+        };
+        // This can be opened, but has no medium.
+        std::os::unix::fs::symlink("/dev/null", &journal).unwrap();
+        clean();
+        assert!(old.exists());
+        fs::remove_file(&journal).unwrap();
+        fs::write(&journal, "").unwrap();
+        clean();
+        assert!(!old.exists());
     }
 }

@@ -434,7 +434,7 @@ impl Writer {
         match switched {
             Ok(()) => {
                 let (folder, journal) = (entry.folder.clone(), journal_path(&entry.folder, generation));
-                let _ = self.jobs.send(Job::Clean { folder, journal: old });
+                let _ = self.jobs.send(Job::Clean { folder, journal: journal.clone(), old });
                 entry.failed = false;
                 // Another one may be wanted, if the disk refused a step in the meantime.
                 let written = entry.is_written();

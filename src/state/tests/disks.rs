@@ -2,7 +2,9 @@
 
 use super::*;
 use std::io::Read as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 
 /// Puts a pipe in the place of a file: whoever opens it waits, as on a disk that does not answer, until it is let go.
 fn hang(path: &Path) {
@@ -16,8 +18,13 @@ fn hang(path: &Path) {
 
 /// Lets go of whoever writes into a pipe, and takes what comes.
 fn let_go(path: &Path) {
-    let mut pipe = fs::File::open(path).unwrap();
-    fs::remove_file(path).unwrap();
+    let beside = path.with_extension("pipe");
+    fs::rename(path, &beside).unwrap();
+    // It opens at once, should nobody have come yet.
+    let mut pipe = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&beside).unwrap();
+    fs::remove_file(beside).unwrap();
+    // SAFETY: the descriptor is open as long as `pipe` is.
+    assert_eq!(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, 0) }, 0);
     std::thread::spawn(move || pipe.read_to_end(&mut Vec::new()));
 }
 
@@ -175,7 +182,8 @@ fn a_large_snapshot_keeps_no_other_zone_waiting() {
     assert!(store.flush(PATIENCE) && journal(folder.path()).exists(), "a small one is waited for");
     let pipe = folder.path().join("zones/large/snapshot.tmp");
     hang(&pipe);
-    store.replace(&name("large"), large("large."), at(0));
+    let large = large("large.");
+    store.replace(&name("large"), large.clone(), at(0));
     // The snapshot is not made before the pipe is read.
     for serial in 2..5 {
         let (delta, new) = step(&version, &format!("@ 30 SOA {serial}"));
@@ -187,13 +195,14 @@ fn a_large_snapshot_keeps_no_other_zone_waiting() {
         assert_eq!(replay(&name("z"), &snapshot, Some(&journal)).unwrap().zone, *version);
     }
     let small = Arc::new(load("y.", "@ 30 SOA 7", None).zone);
-    store.replace(&name("y"), small, at(0));
+    store.replace(&name("y"), small.clone(), at(0));
     assert!(store.flush(PATIENCE), "behind the large one, a small one is not made soon either");
     assert!(!store.shared.inbox.flush_all(Duration::ZERO));
     let_go(&pipe);
     wait("not written at last", || folder.path().join("zones/large/snapshot").exists());
     assert!(store.shared.inbox.flush_all(PATIENCE));
-    assert!(folder.path().join("zones/y/snapshot").exists());
+    assert_eq!(store.load(&name("large")).unwrap().zone, large);
+    assert_eq!(store.load(&name("y")).unwrap().zone, small);
 }
 
 /// Whether the disk is said not to answer.
@@ -202,14 +211,15 @@ fn is_silent(store: &Store) -> bool {
 }
 
 #[test]
-fn a_journal_that_hangs_is_told_and_waited_for_once() {
+fn a_writer_that_hangs_is_told_and_waited_for_once() {
     let folder = folder();
     let (store, metrics) = open_in(folder.path());
     let mut version = first("@ 30 SOA 1");
     store.replace(&name("z"), version.clone(), at(0));
     assert!(store.flush(PATIENCE));
-    let pipe = journal(folder.path());
+    let pipe = folder.path().join("regions.tmp");
     hang(&pipe);
+    store.save_regions(HashMap::from([(name("w.x"), RegionState { drift: 0, last: Serial(1), fingerprint: 7 })]));
     let mut next = || {
         let (delta, new) = step(&version, &format!("@ 30 SOA {}", version.soa.serial.0 + 1));
         store.append(&name("z"), delta, new.clone(), at(1));
