@@ -476,12 +476,12 @@ fn what_may_be_read_later_stays_where_it_is() {
         fs::rename(&path, root.join("kept")).unwrap();
         fs::create_dir(path).unwrap();
     };
-    let damages: [(&dyn Fn(&Path), Option<u32>); 3] = [
-        (&unreadable, Some(1)),
-        (&|root| newer(&journal(root), Some(28)), Some(1)),
-        (&|root| newer(&root.join("zones/z/snapshot"), None), None),
-    ];
-    for (index, (damage, expected)) in damages.into_iter().enumerate() {
+    for (index, expected) in [Some(1), Some(1), None].into_iter().enumerate() {
+        let damage = |root: &Path| match index {
+            0 => unreadable(root),
+            1 => newer(&journal(root), Some(28)),
+            _ => newer(&root.join("zones/z/snapshot"), None),
+        };
         let mut before = BTreeMap::new();
         let (folder, store, metrics, restored) = damaged(|root| {
             before = files(root);
