@@ -42,6 +42,7 @@ use inbox::{Found, Inbox};
 use ledger::journal_path;
 use regions::RegionFile;
 use replay::{Fault, Replayed};
+use snapshot::SnapshotError;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -244,8 +245,8 @@ impl Drop for EndGuard {
 }
 
 impl Store {
-    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told, counted, and the
-    /// files are kept aside. May be called for many zones at once.
+    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told and counted. Files
+    /// that no program can read are kept aside; others stay where they are until there is a newer version. May be called for many zones at once.
     pub fn load(&self, zone: &Name) -> Option<Restored> {
         let is_first = !self.times().contains_key(zone);
         // A zone that has been read in this process may be being written.
@@ -262,7 +263,8 @@ impl Store {
         }
         let version = Arc::new(replayed.zone);
         let refreshed = replayed.refreshed.min(SystemTime::now());
-        let is_rewritten = replayed.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Torn(_)));
+        let is_rewritten =
+            replayed.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Torn(_)) && !fault.may_pass());
         self.times().insert(zone.clone(), refreshed);
         if is_first {
             let found = Found { ledger: replayed.ledger, version: Arc::downgrade(&version), refreshed };
@@ -290,17 +292,12 @@ impl Store {
             }
         };
         let journal = journal_path(folder, snapshot::generation(&snapshot).unwrap_or_default());
-        let bytes = match std::fs::read(&journal) {
-            Ok(bytes) => Some(bytes),
-            // That is told below.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                refuse(&journal, &error);
-                None
-            }
-        };
-        match replay::replay(zone, &snapshot, bytes.as_deref()) {
+        let bytes = std::fs::read(&journal);
+        match replay::replay(zone, &snapshot, bytes.as_deref().ok()) {
             Ok(mut replayed) => {
+                if let Some(error) = bytes.err().filter(|error| error.kind() != io::ErrorKind::NotFound) {
+                    replayed.fault = Some(Fault::Unreadable(error.to_string()));
+                }
                 if let Some(fault) = &replayed.fault {
                     self.shared.count(fault.label());
                     tracing::warn!(%zone, serial = %replayed.zone.soa.serial, "{}: {fault}", folder.display());
@@ -312,7 +309,7 @@ impl Store {
             }
             Err(error) => {
                 refuse(&path, &error);
-                if is_first {
+                if is_first && !matches!(error, SnapshotError::Version(_)) {
                     set_aside(&self.shared.disk, &path);
                     set_aside(&self.shared.disk, &journal);
                 }
@@ -321,7 +318,7 @@ impl Store {
         }
     }
 
-    /// Cuts a torn journal, keeps one aside that does not fit, and removes what a killed process left.
+    /// Cuts a torn journal, keeps one aside that will never fit, and removes what a killed process left.
     fn put_in_order(&self, folder: &Path, replayed: &mut Replayed) {
         let journal = journal_path(folder, replayed.ledger.generation);
         match &replayed.fault {
@@ -332,7 +329,8 @@ impl Store {
                     replayed.ledger.tip = None;
                 }
             }
-            Some(Fault::Missing) | None => {}
+            None | Some(Fault::Missing) => {}
+            Some(fault) if fault.may_pass() => {}
             Some(_) => set_aside(&self.shared.disk, &journal),
         }
         let Ok(entries) = std::fs::read_dir(folder) else { return };
@@ -420,14 +418,12 @@ fn read_regions(shared: &Shared) -> (HashMap<Name, RegionState>, RegionFile) {
     let problem = match std::fs::read(&path) {
         Ok(bytes) => match regions::read(&bytes) {
             Some((found, end)) => return (found.clone(), RegionFile::new(found, end)),
-            None => {
-                set_aside(&shared.disk, &path);
-                "it is damaged".to_owned()
-            }
+            None => "it is damaged".to_owned(),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
         Err(error) => error.to_string(),
     };
+    set_aside(&shared.disk, &path);
     shared.count("load");
     tracing::error!("{} cannot be used, serials of regions may fall: {problem}", path.display());
     Default::default()

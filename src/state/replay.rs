@@ -18,6 +18,8 @@ use std::time::SystemTime;
 pub enum Fault {
     #[error("there is no journal to the snapshot")]
     Missing,
+    #[error("the journal cannot be read: {0}; it stays where it is until there is a newer version")]
+    Unreadable(String),
     #[error("the journal cannot be used: {0}")]
     Header(#[from] HeaderError),
     #[error("the journal belongs to snapshot {0}, not to this one")]
@@ -33,12 +35,17 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether a later start may read what this one cannot: the error has passed, or the newer program that wrote it is back.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Fault::Unreadable(_) | Fault::Header(HeaderError::Version(_)) | Fault::Unknown(_))
+    }
+
     /// The value of the metric label `operation`.
     pub fn label(&self) -> &'static str {
         match self {
             Fault::Torn(_) | Fault::Cut => "torn",
             Fault::Delta { .. } | Fault::Unknown(_) => "apply",
-            Fault::Missing | Fault::Header(_) | Fault::Generation(_) => "load",
+            Fault::Missing | Fault::Unreadable(_) | Fault::Header(_) | Fault::Generation(_) => "load",
         }
     }
 }

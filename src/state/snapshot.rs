@@ -29,7 +29,10 @@ const CRC_BYTES: usize = 4;
 pub enum SnapshotError {
     #[error("it is damaged (wrong checksum)")]
     Damaged,
-    #[error("it has format {0}, and this program reads format {VERSION}")]
+    #[error(
+        "it has format {0}, and this program reads format {VERSION}; it stays where it is, for a program that reads it, until \
+         the zone is transferred"
+    )]
     Version(u32),
     #[error("it holds the zone {0}")]
     Other(Name),

@@ -460,6 +460,62 @@ fn a_missing_journal_costs_what_was_in_it() {
     assert_eq!(errors(&metrics, "load"), 1);
 }
 
+/// Files that a later start can read although this one could not: nothing is lost while no newer version has come.
+#[test]
+fn what_may_be_read_later_stays_where_it_is() {
+    let newer = |path: &Path, crc_at: Option<usize>| {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[11] = 9;
+        let crc_at = crc_at.unwrap_or(bytes.len() - 4);
+        let crc = crc32fast::hash(&bytes[..crc_at]);
+        bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_be_bytes());
+        fs::write(path, bytes).unwrap();
+    };
+    let unreadable = |root: &Path| {
+        let path = journal(root);
+        fs::rename(&path, root.join("kept")).unwrap();
+        fs::create_dir(path).unwrap();
+    };
+    for (index, expected) in [Some(1), Some(1), None].into_iter().enumerate() {
+        let damage = |root: &Path| match index {
+            0 => unreadable(root),
+            1 => newer(&journal(root), Some(28)),
+            _ => newer(&root.join("zones/z/snapshot"), None),
+        };
+        let mut before = BTreeMap::new();
+        let (folder, store, metrics, restored) = damaged(|root| {
+            before = files(root);
+            damage(root);
+        });
+        assert_eq!(restored.map(|restored| restored.zone.soa.serial.0), expected, "{index}");
+        assert_eq!(errors(&metrics, "load"), 1);
+        assert!(store.flush(PATIENCE) && store.status().healthy);
+        drop(store);
+        let kept = files(folder.path());
+        assert!(!kept.keys().any(|path| path.ends_with("broken")) && kept.len() == before.len(), "{:?}", kept.keys());
+        if index == 0 {
+            fs::remove_dir(journal(folder.path())).unwrap();
+        }
+        put(folder.path(), &before);
+        let (store, _) = open_in(folder.path());
+        let version = store.load(&name("z")).unwrap().zone;
+        assert_eq!(version.soa.serial, Serial(2), "{index}");
+        drop(store);
+
+        // A newer version takes the place of everything.
+        damage(folder.path());
+        let (store, _) = open_in(folder.path());
+        store.load(&name("z"));
+        let (delta, new) = step(&version, "@ 30 SOA 3");
+        store.append(&name("z"), delta, new.clone(), at(2));
+        assert!(store.flush(PATIENCE));
+        drop(store);
+        let (store, metrics) = open_in(folder.path());
+        assert_eq!(store.load(&name("z")).unwrap().zone, new, "{index}");
+        assert_eq!(errors(&metrics, "load"), 0, "{index}");
+    }
+}
+
 //--- Times ---
 
 #[test]
