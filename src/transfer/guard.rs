@@ -3,12 +3,14 @@
 //! CNS ends a transfer with a proper closing SOA although its database failed half way, and serves an empty zone with a
 //! fresh serial while its database is rebuilt (contract `cns.md`, quirks 12 and 13). So a version that leaves less than
 //! `shrink_share` of the names and takes away at least [`LEAST_LOSS`], or that has nothing beside the apex while
-//! there is data, is held back. The share is that of the most names which were served within the last [`LOOK_BACK`] times
+//! there is data, is held back. The share is that of the most names which were served within the last ten times
 //! `confirm_after` at least, so that no zone is lost in several steps of which each is small enough, while one that
-//! shrinks over hours is let pass. A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the
-//! first: the serial is not older, and the number of names is the same within a tenth. The number is enough: a database
-//! that fails does not fail twice at the same place, and a zone whose instances come and go must not be held for
-//! ever because one of them did. A transfer that is suspicious and does not agree takes the held one's place.
+//! shrinks over hours is let pass.
+//!
+//! A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the first: the serial is
+//! not older, and the number of names is the same within a tenth. The number is enough: a database that fails does not fail
+//! twice at the same place, and a zone whose instances come and go must not be held for ever because one of them did. A
+//! transfer that is suspicious and does not agree takes the held one's place.
 //!
 //! Versions with nothing beside the apex agree only at the same serial. While its database is rebuilt, which takes minutes,
 //! CNS serves an empty zone whose serial is the clock; a zone that was emptied keeps the serial at which that happened.

@@ -13,7 +13,7 @@
 //! other TTLs in differences than in its zone.
 //!
 //! Cost: O(changes) while they are taken, and O(records at the names that changed) to finish. What is to be changed is copied
-//! first; once more than [`MANY_COPIES`] records would be copied, further changes are only noted, and [`Patcher::finish`]
+//! first; once more than two thousand records would be copied, further changes are only noted, and [`Patcher::finish`]
 //! makes them: a name may have any number of records, and whoever takes changes must not stop for long.
 
 use crate::name::{Name, NameBuf};
