@@ -1,9 +1,10 @@
 //! When the next refresh of a zone begins.
 //!
 //! The timer says when by itself, an operator's request says now, and an announcement (NOTIFY) lies between: it acts at once
-//! while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held back, after a
-//! failure, and when the primary announced a serial that it does not have, an announcement waits for the timer; else each
-//! would cost a poll and a transfer of the whole zone.
+//! while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held back, and
+//! when the primary announced a serial that it does not have, an announcement waits for the timer; else each would cost a
+//! poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary that is back says so
+//! by it, and must not wait until a back-off of a minute is over.
 //!
 //! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer called
 //! for the one before: a request that comes then is alone so far.
@@ -14,6 +15,9 @@ use crate::source::WakeKind;
 use crate::transfer::timers;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long announcements wait after a failure.
+const FAILED_PAUSE: Duration = Duration::from_secs(2);
 
 /// The times from which the zone may be refreshed, by who asks for it.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +50,12 @@ impl Pace {
     pub fn after(asked: bool, end: End, delay: Duration, now: Instant) -> Pace {
         let timer = now + delay;
         let asked = if asked || end == End::Failed { now + timers::LEAST_PAUSE } else { now };
-        Pace { asked, announced: if end == End::Well { asked } else { timer }, timer }
+        let announced = match end {
+            End::Well => asked,
+            End::Open => timer,
+            End::Failed => timer.min(now + FAILED_PAUSE),
+        };
+        Pace { asked, announced, timer }
     }
 
     /// When the next refresh begins, if this request is the strongest that waits.
@@ -73,7 +82,9 @@ mod tests {
         assert_eq!(begin(false, End::Well, announced), none, "alone");
         assert_eq!(begin(true, End::Well, announced), pause, "in a flood");
         assert_eq!(begin(false, End::Open, announced), delay);
-        assert_eq!(begin(false, End::Failed, announced), delay);
+        assert_eq!(begin(false, End::Failed, announced), FAILED_PAUSE);
+        let soon = Pace::after(false, End::Failed, FAILED_PAUSE / 2, now);
+        assert_eq!(soon.begin(announced) - now, FAILED_PAUSE / 2, "never later than the timer");
         for kind in [WakeKind::Refresh, WakeKind::Audit, WakeKind::Retransfer { accept: false }] {
             assert_eq!(begin(false, End::Well, Some(kind)), none);
             assert_eq!(begin(true, End::Open, Some(kind)), pause);
