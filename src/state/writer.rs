@@ -485,9 +485,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Settles what is written, and counts bytes.
+    /// Counts bytes, and settles what is written; whoever waits for that sees them.
     fn account(&mut self, name: &Name) {
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
+        let bytes = entry.ledger.bytes();
+        let mut status = self.shared.status();
+        status.bytes = status.bytes - entry.counted + bytes;
+        entry.counted = bytes;
+        drop(status);
         if let Some(number) = entry.number {
             if entry.is_written() {
                 entry.number = None;
@@ -500,10 +505,6 @@ impl Writer {
                 self.shared.inbox.build(number, effort <= QUICK_RECORDS);
             }
         }
-        let bytes = entry.ledger.bytes();
-        let mut status = self.shared.status();
-        status.bytes = status.bytes - entry.counted + bytes;
-        entry.counted = bytes;
     }
 
     //--- Regions ---
