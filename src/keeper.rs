@@ -274,7 +274,7 @@ impl Keeper {
                     _ => false,
                 };
                 // Regions hold nothing of an expired zone.
-                let known = comparable && source.state != State::Expired;
+                let known = comparable && old.is_some() && source.state != State::Expired;
                 source.state = State::Ok;
                 let delta = old
                     .filter(|_| comparable && has_room(changed.len(), &new))

@@ -11,10 +11,10 @@
 //! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
 //! Prometheus names, [`log`] the set-up of log lines. None of them knows anything else here.
 //!
-//! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets as the bytes of an answer. [`serial`] compares
+//! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
 //! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key.
 //!
-//! **Zones.** [`zone`] is an immutable version of a zone in a persistent map, the editor that makes the next version, the
+//! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version, the
 //! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
 //! it, [`tsig`] signs messages and checks signatures.
 //!

@@ -14,6 +14,7 @@
 //! Cost: O(changed names × members); a full merge O(all names × members). Nodes with one contributor share its RRsets.
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
+mod full;
 mod plan;
 
 pub use crate::rewrite::RdataNames;
@@ -21,9 +22,9 @@ pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 
 use crate::name::{self, Name, NameBuf};
 use crate::rewrite::Move;
-use crate::rr::{self, RRset, rtype};
+use crate::rr::{self, RRset, Set, rtype};
 use crate::serial::{self, Serial};
-use crate::zone::{self, Editor, RRsets, Soa, Zone};
+use crate::zone::{Editor, Node, RRsets, Soa, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -204,16 +205,9 @@ impl Region {
 
     /// Merges all names; shares what did not change with the present version.
     pub fn merge_all(&mut self, members: &Members) -> Outcome {
-        let mut changed: Vec<(usize, Name)> = Vec::new();
-        for (index, member) in members.iter().enumerate() {
-            let Some(zone) = member else { continue };
-            changed.extend(zone.iter().map(|(name, _)| (index, name.clone())));
-        }
         self.forget_aliases();
         let before = std::mem::take(&mut self.conflicts);
-        let present = self.zone.clone();
-        let names = present.iter().flat_map(|zone| zone.iter().map(|(name, _)| name.clone()));
-        let mut outcome = self.update(members, names.collect(), changed);
+        let mut outcome = self.update(members, None);
         if let Outcome::New { conflicts, .. } = &mut outcome {
             let old = |place: &Place, conflict: &Conflict| before.get(place).is_some_and(|old| old.contains(conflict));
             conflicts.iter_mut().for_each(|(place, new)| new.retain(|conflict| !old(place, conflict)));
@@ -224,11 +218,11 @@ impl Region {
 
     /// Merges the names that changed in members: pairs of a member's position and a name in its zone.
     pub fn merge_changed(&mut self, members: &Members, changed: Vec<(usize, Name)>) -> Outcome {
-        self.update(members, HashSet::new(), changed)
+        self.update(members, Some(changed))
     }
 
-    /// Makes the next version out of the names to look at.
-    fn update(&mut self, members: &Members, mut names: HashSet<Name>, changed: Vec<(usize, Name)>) -> Outcome {
+    /// Makes the next version out of the names to look at, or of all.
+    fn update(&mut self, members: &Members, changed: Option<Vec<(usize, Name)>>) -> Outcome {
         if members.iter().all(Option::is_none) {
             self.zone = None;
             self.conflicts.clear();
@@ -238,25 +232,12 @@ impl Region {
         let made_of = members.iter().map(|member| member.as_ref().map(Arc::downgrade)).collect();
         let same_members = is_same(&std::mem::replace(&mut self.made_of, made_of), &self.made_of);
         let mut reported = Vec::new();
-        for (index, name) in changed {
-            match name.replace_suffix(&self.plan.members[index], &self.plan.origin) {
-                Some(Ok(moved)) => _ = names.insert(moved),
-                _ => self.report_too_long(members, index, &name, &mut reported),
-            }
-        }
-        self.add_dependents(members, &mut names);
         let base = self.zone.clone();
         let origin = self.plan.origin.clone();
-        let mut editor = base.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
-        let mut touched = Vec::new();
-        for name in names.iter().filter(|name| **name != origin) {
-            let merged = self.merge_name(members, name);
-            self.note_aliases(members, name);
-            if editor.set(name, merged.rrsets, merged.spelled) {
-                touched.push(name.clone());
-            }
-            self.report(None, name, merged.conflicts, &mut reported);
-        }
+        let (mut editor, mut touched) = match changed {
+            Some(changed) => self.merge_names(members, changed, &mut reported),
+            None => self.merge_everything(members, &mut reported),
+        };
         let mut apex = self.merge_name(members, &origin);
         self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);
         let sum = serial::region_sum(self.plan.serial_offset, members.iter().flatten().map(|zone| zone.soa.serial));
@@ -301,10 +282,47 @@ impl Region {
         self.member_serials = member_serials;
         editor.set(&origin, self.apex_rrsets(members, &apex.rrsets, serial), None);
         self.drift = drift;
-        let zone = editor.finish().expect("the apex of a region has one SOA");
+        let beside: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
+        let zone = editor.finish_beside(&beside).expect("the apex of a region has one SOA");
         self.servers_without_address = servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
+    }
+
+    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of the
+    /// present version.
+    fn merge_names(
+        &mut self,
+        members: &Members,
+        changed: Vec<(usize, Name)>,
+        reported: &mut Vec<(Place, Vec<Conflict>)>,
+    ) -> (Editor, Vec<Name>) {
+        let mut names = HashSet::new();
+        for (index, name) in changed {
+            match name.replace_suffix(&self.plan.members[index], &self.plan.origin) {
+                Some(Ok(moved)) => _ = names.insert(moved),
+                _ => self.report_too_long(members, index, &name, reported),
+            }
+        }
+        self.add_dependents(members, &mut names);
+        let origin = self.plan.origin.clone();
+        let mut editor = self.zone.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
+        let mut touched = Vec::new();
+        for name in names.into_iter().filter(|name| *name != origin) {
+            self.note_aliases(members, &name);
+            let (changed, conflicts) = match self.sole(members, &name) {
+                Some((node, spelled)) => (editor.copy(&name, node, spelled), Vec::new()),
+                None => {
+                    let merged = self.merge_name(members, &name);
+                    (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts)
+                }
+            };
+            self.report(None, &name, conflicts, reported);
+            if changed {
+                touched.push(name);
+            }
+        }
+        (editor, touched)
     }
 
     /// Adds the names whose result depends on others that are looked at.
@@ -318,7 +336,7 @@ impl Region {
             }
             let mut above = name.parent();
             while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
-                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(&node.rrsets)) {
+                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(node)) {
                     more.push(ancestor.clone());
                 }
                 above = ancestor.parent();
@@ -328,11 +346,11 @@ impl Region {
     }
 
     /// The members' nodes that correspond to a name of the region.
-    fn nodes<'m>(
-        &'m self,
+    fn nodes<'r, 'm>(
+        &'r self,
         members: &'m Members,
-        name: &'m Name,
-    ) -> impl Iterator<Item = (usize, &'m Name, &'m zone::Node)> {
+        name: &'r Name,
+    ) -> impl Iterator<Item = (usize, &'r Name, Node<'m>)> {
         members.iter().zip(&self.plan.members).enumerate().filter_map(move |(index, (zone, origin))| {
             let cut = name.as_wire().len() - self.plan.origin.as_wire().len();
             let member_name =
@@ -345,9 +363,7 @@ impl Region {
     fn exists(&self, members: &Members, name: &Name) -> bool {
         *name == self.plan.origin
             || !self.plan.excludes(name)
-                && self
-                    .nodes(members, name)
-                    .any(|(.., node)| node.rrsets.iter().any(|rrset| !rr::is_dnssec(rrset.rtype)))
+                && self.nodes(members, name).any(|(.., node)| node.rrsets().any(|rrset| !rr::is_dnssec(rrset.rtype)))
     }
 
     /// Remembers, under `rewrite`, which targets the aliases at a name depend on.
@@ -415,12 +431,29 @@ impl Region {
         reported: &mut Vec<(Place, Vec<Conflict>)>,
     ) {
         let node = members[member].as_ref().and_then(|zone| zone.get(name.as_wire()));
-        let dropped = node.map_or(0, |node| zone::record_count(&node.rrsets) as u32);
+        let dropped = node.map_or(0, |node| node.records() as u32);
         let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped };
         self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
     }
 
     //--- One name ---
+
+    /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there. Most
+    /// names have one contributor, and nothing to move.
+    fn sole<'m>(&self, members: &'m Members, name: &Name) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
+        if self.plan.excludes(name) || *name == self.plan.origin {
+            return None;
+        }
+        let mut nodes = self.nodes(members, name);
+        let (_, from, node) = nodes.next()?;
+        if nodes.next().is_some() {
+            return None;
+        }
+        let way = Move { from, to: &self.plan.origin, policy: self.plan.rdata_names };
+        let stays =
+            |rrset: Set<'_>| !is_dropped(rrset.rtype, false) && rrset.rtype != rtype::DNAME && way.leaves(name, rrset);
+        node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
+    }
 
     /// The RRsets of one name of the region, without SOA and NS at the apex.
     fn merge_name(&self, members: &Members, name: &Name) -> Merged {
@@ -430,35 +463,21 @@ impl Region {
         }
         let apex = *name == self.plan.origin;
         let nodes: Vec<_> = self.nodes(members, name).collect();
-        // Most names have one contributor, whose list of RRsets can serve as it is.
-        if let [(_, origin, node)] = nodes.as_slice()
-            && !apex
-        {
-            let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
-            let stays = |rrset: &Arc<RRset>| {
-                !is_dropped(rrset.rtype, false) && rrset.rtype != rtype::DNAME && way.leaves(name, rrset)
-            };
-            if node.rrsets.iter().all(stays) {
-                merged.rrsets = node.rrsets.clone();
-                merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
-                return merged;
-            }
-        }
         let mut parts: BTreeMap<u16, Vec<(usize, Arc<RRset>)>> = BTreeMap::new();
         for (index, origin, node) in &nodes {
             let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
             let mut contributes = false;
-            for rrset in node.rrsets.iter().filter(|rrset| !is_dropped(rrset.rtype, apex)) {
+            for rrset in node.rrsets().filter(|rrset| !is_dropped(rrset.rtype, apex)) {
                 contributes = true;
                 if apex && rrset.rtype == rtype::CNAME {
-                    merged.drop(ConflictKind::AliasAtApex, *index, rrset);
+                    merged.drop(ConflictKind::AliasAtApex, *index, rrset.count);
                     continue;
                 }
                 let moved = way.rrset(name, rrset, |target| self.exists(members, target));
                 parts.entry(rrset.rtype).or_default().push((*index, moved));
             }
             if contributes && merged.spelled.is_none() {
-                merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
+                merged.spelled = node.spelled.and_then(|spelled| way.spelling(spelled));
             }
         }
         self.settle(&nodes, name, &mut parts, &mut merged);
@@ -473,7 +492,7 @@ impl Region {
     /// Resolves what cannot stand side by side (`aggregation.md` section 6).
     fn settle(
         &self,
-        nodes: &[(usize, &Name, &zone::Node)],
+        nodes: &[(usize, &Name, Node<'_>)],
         name: &Name,
         parts: &mut BTreeMap<u16, Vec<(usize, Arc<RRset>)>>,
         merged: &mut Merged,
@@ -481,13 +500,13 @@ impl Region {
         if nodes.iter().any(|(.., node)| node.below > 0)
             && let Some(dnames) = parts.remove(&rtype::DNAME)
         {
-            dnames.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::DnameAboveData, *member, rrset));
+            dnames.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::DnameAboveData, *member, rrset.count));
         }
         // Only what stays counts as other data beside a CNAME.
         if parts.len() > 1
             && let Some(aliases) = parts.remove(&rtype::CNAME)
         {
-            aliases.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::AliasBesideData, *member, rrset));
+            aliases.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::AliasBesideData, *member, rrset.count));
         }
         for rtype in [rtype::CNAME, rtype::DNAME] {
             keep_first(parts, rtype, ConflictKind::DifferentAliases, merged);
@@ -501,8 +520,7 @@ impl Region {
         }
         if let Some(delegations) = parts.get(&rtype::NS).filter(|_| *name != self.plan.origin) {
             for (member, _, node) in nodes {
-                let hidden =
-                    node.below > 0 || node.rrsets.iter().any(|rrset| !matches!(rrset.rtype, rtype::NS | rtype::DS));
+                let hidden = node.below > 0 || node.rrsets().any(|rrset| !matches!(rrset.rtype, rtype::NS | rtype::DS));
                 if hidden && delegations.iter().all(|(delegating, _)| delegating != member) {
                     let conflict = Conflict { kind: ConflictKind::HiddenByDelegation, member: *member, dropped: 0 };
                     merged.conflicts.push(conflict);
@@ -524,7 +542,7 @@ impl Region {
             // Targets outside the members' zones were the same before and are no loss.
             let moved = |rrset: &RRset| {
                 let origin = Move { from: &self.plan.origin, to: &self.plan.origin, policy: RdataNames::Rewrite };
-                origin.targets(rrset).count() as u32
+                origin.targets(rrset.as_set()).count() as u32
             };
             let dropped = part.iter().map(|(_, rrset)| moved(rrset)).sum::<u32>() - moved(&united);
             if dropped > 0 {
@@ -630,8 +648,8 @@ struct Merged {
 
 impl Merged {
     /// Reports an RRset that is left out.
-    fn drop(&mut self, kind: ConflictKind, member: usize, rrset: &RRset) {
-        self.conflicts.push(Conflict { kind, member, dropped: rrset.count });
+    fn drop(&mut self, kind: ConflictKind, member: usize, dropped: u32) {
+        self.conflicts.push(Conflict { kind, member, dropped });
     }
 }
 
@@ -641,8 +659,8 @@ fn is_dropped(rtype: u16, apex: bool) -> bool {
 }
 
 /// Whether names below depend on this one.
-fn has_cut(rrsets: &[Arc<RRset>]) -> bool {
-    zone::get(rrsets, rtype::NS).is_some() || zone::get(rrsets, rtype::DNAME).is_some()
+fn has_cut(node: Node<'_>) -> bool {
+    node.get(rtype::NS).is_some() || node.get(rtype::DNAME).is_some()
 }
 
 /// Leaves the first member's RRset of a type where others differ from it.
@@ -662,7 +680,7 @@ fn keep_first(
     part.retain(|(member, rrset)| {
         let keep = same(rrset);
         if !keep {
-            merged.drop(kind, *member, rrset);
+            merged.drop(kind, *member, rrset.count);
         }
         keep
     });

@@ -124,6 +124,11 @@ impl Name {
         ours.len().cmp(&theirs.len())
     }
 
+    /// Puts labels in front of a name; their sum is known to fit, as that of a node's owner and its zone's origin.
+    pub fn join(labels: &[u8], origin: &Name) -> Name {
+        Name(concat(labels, &origin.0))
+    }
+
     /// Takes a wire form that is already known to be valid and lowercase, such as a suffix of another name.
     pub fn from_suffix(wire: &[u8]) -> Name {
         debug_assert!(wire.len() <= MAX_NAME_BYTES && wire.last() == Some(&0));

@@ -6,10 +6,10 @@
 //! a browser expects instances inside the domain it browses (RFC 6763 section 4.1); NS records keep their targets; TXT and
 //! everything opaque is never looked into.
 //!
-//! Cost: O(bytes) for sets that hold a name to move; others are shared, not copied.
+//! Cost: O(bytes).
 
 use crate::name::{self, Name, NameBuf, NameError};
-use crate::rr::{self, RRset, rtype};
+use crate::rr::{self, RRset, Set, rtype};
 use std::sync::Arc;
 
 /// What happens to names in RDATA that lie within the member zone.
@@ -50,9 +50,9 @@ impl Move<'_> {
     ///
     /// `exists` tells whether the region has data at a name: an alias moves only where it leads to something. A name
     /// that would become too long stays.
-    pub fn rrset(&self, owner: &Name, rrset: &Arc<RRset>, exists: impl Fn(&Name) -> bool) -> Arc<RRset> {
+    pub fn rrset(&self, owner: &Name, rrset: Set<'_>, exists: impl Fn(&Name) -> bool) -> Arc<RRset> {
         if self.leaves(owner, rrset) {
-            return rrset.clone();
+            return Arc::new(rrset.to_rrset());
         }
         let replace = |name: &NameBuf| match self.target(name) {
             Some(Ok(moved)) if rrset.rtype != rtype::CNAME || exists(&moved.to_name()) => Ok(moved),
@@ -62,12 +62,12 @@ impl Move<'_> {
         let moved: Result<Vec<_>, _> = rdatas;
         match moved.map(|rdatas| RRset::build(rrset.rtype, rrset.ttl, rdatas)) {
             Ok(Some(moved)) => Arc::new(moved),
-            _ => rrset.clone(),
+            _ => Arc::new(rrset.to_rrset()),
         }
     }
 
     /// Whether an RRset stays as it is.
-    pub fn leaves(&self, owner: &Name, rrset: &RRset) -> bool {
+    pub fn leaves(&self, owner: &Name, rrset: Set<'_>) -> bool {
         let may_move = match rrset.rtype {
             rtype::PTR if is_browsing(owner.as_wire()) => true,
             rtype::NS => false,
@@ -77,7 +77,7 @@ impl Move<'_> {
     }
 
     /// The names in an RRset's RDATA that lie within the member zone, moved.
-    pub fn targets<'s>(&'s self, rrset: &'s RRset) -> impl Iterator<Item = Name> + 's {
+    pub fn targets<'s>(&'s self, rrset: Set<'s>) -> impl Iterator<Item = Name> + 's {
         rrset.rdatas().flat_map(move |rdata| {
             let mut found = Vec::new();
             let looked = rr::map_names(rrset.rtype, rdata, |name| {
@@ -115,8 +115,8 @@ mod tests {
         let (from, to) = (name("w1.x"), name("w.x"));
         let zone = zone("w1.x.", &format!("@ 30 SOA 1\n{owner} 30 {record}"));
         let owner = name(&format!("{owner}.w1.x"));
-        let rrset = zone.get(owner.as_wire()).unwrap().rrsets[0].clone();
-        let moved = Move { from: &from, to: &to, policy }.rrset(&owner, &rrset, |_| exists);
+        let rrset = zone.get(owner.as_wire()).unwrap().rrsets().next().unwrap();
+        let moved = Move { from: &from, to: &to, policy }.rrset(&owner, rrset, |_| exists);
         format!("{moved:?}")
     }
 
@@ -159,8 +159,8 @@ mod tests {
         let label = "l".repeat(60);
         let long = format!("{label}.{label}.{label}.{label}.w.");
         let zone = zone("w.", &format!("@ 30 SOA 1\nx 30 SRV 80 {long}"));
-        let rrset = zone.get(name("x.w").as_wire()).unwrap().rrsets[0].clone();
+        let rrset = zone.get(name("x.w").as_wire()).unwrap().rrsets().next().unwrap();
         let way = Move { from: &from, to: &to, policy: RdataNames::Rewrite };
-        assert_eq!(*way.rrset(&name("x.w"), &rrset, |_| true), *rrset);
+        assert_eq!(*way.rrset(&name("x.w"), rrset, |_| true), rrset.to_rrset());
     }
 }

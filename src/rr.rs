@@ -1,14 +1,16 @@
-//! Resource records: the layouts of RDATA, and RRsets ready for answers.
+//! Resource records: the layouts of RDATA, and RRsets.
 //!
 //! One table says, type by type, where names and strings sit in RDATA. Everything that must look inside uses it:
 //! decompressing what a primary sends, moving names to a region, comparing, printing. A type that is not in the table
 //! is opaque and copied byte by byte (RFC 3597).
 //!
-//! An [`RRset`] is stored as the bytes of an answer section whose owner names are pointers to the question, so an
-//! answer is a copy. Invariants: records sorted by canonical RDATA without duplicates, one TTL (RFC 2181 section 5),
-//! names in RDATA uncompressed and in the case in which they were received.
+//! All records of one name and type are a [`Set`].
 //!
-//! Cost: O(bytes) for building and printing, O(1) for what answers need.
+//! Cost: O(bytes).
+
+mod set;
+
+pub use set::{RRset, Set, put_number, put_sized, take_number, take_sized};
 
 use crate::name::{self, NameBuf, NameError};
 use std::cmp::Ordering;
@@ -387,92 +389,7 @@ fn push_field(text: &mut String, field: Field, bytes: &[u8], name: Option<NameBu
     }
 }
 
-//--- RRset ---
-
-/// All records of one owner name and type, as the bytes of an answer.
-#[derive(PartialEq, Eq)]
-pub struct RRset {
-    pub rtype: u16,
-    /// Seconds.
-    pub ttl: u32,
-    /// Number of records.
-    pub count: u32,
-    wire: Box<[u8]>,
-}
-
-impl RRset {
-    /// Sorts RDATA, removes duplicates and writes the records. `None` when there is no RDATA.
-    pub fn build<R: AsRef<[u8]>>(rtype: u16, ttl: u32, mut rdatas: Vec<R>) -> Option<RRset> {
-        let ttl = clamp_ttl(ttl);
-        rdatas.sort_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()).then_with(|| a.as_ref().cmp(b.as_ref())));
-        rdatas.dedup_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()) == Ordering::Equal);
-        let bytes = rdatas.iter().map(|rdata| FIXED_BYTES + rdata.as_ref().len()).sum();
-        let mut wire = Vec::with_capacity(bytes);
-        for rdata in &rdatas {
-            let rdata = rdata.as_ref();
-            wire.extend_from_slice(&OWNER_AT_QUESTION);
-            wire.extend_from_slice(&rtype.to_be_bytes());
-            wire.extend_from_slice(&CLASS_IN.to_be_bytes());
-            wire.extend_from_slice(&ttl.to_be_bytes());
-            wire.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-            wire.extend_from_slice(rdata);
-        }
-        (!rdatas.is_empty()).then(|| RRset { rtype, ttl, count: rdatas.len() as u32, wire: wire.into() })
-    }
-
-    /// Reads the first set of records in answer form, and what follows it. `None` when that is not what [`RRset::build`]
-    /// would have written.
-    pub fn read_wire(bytes: &[u8]) -> Option<(RRset, &[u8])> {
-        let rtype = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
-        let ttl = u32::from_be_bytes(*bytes.get(6..)?.first_chunk()?);
-        let (mut end, mut count, mut before) = (0, 0, None);
-        while bytes.len() > end + 4 && bytes[end + 2..end + 4] == bytes[2..4] {
-            let (_, class, record_ttl, start, length) = read_fixed(bytes, end + 2)?;
-            let rdata = &bytes[start..start + length];
-            let sound = bytes[end..end + 2] == OWNER_AT_QUESTION && class == CLASS_IN && record_ttl == ttl;
-            let risen = before.is_none_or(|before| compare(rtype, before, rdata) == Ordering::Less);
-            if !sound || !risen || !check_plain(rtype, rdata) {
-                return None;
-            }
-            (end, count, before) = (start + length, count + 1, Some(rdata));
-        }
-        let fit = count > 0 && is_data_type(rtype) && ttl <= i32::MAX as u32;
-        fit.then(|| (RRset { rtype, ttl, count, wire: bytes[..end].into() }, &bytes[end..]))
-    }
-
-    /// The records as they stand in an answer to a question for their owner name.
-    pub fn wire(&self) -> &[u8] {
-        &self.wire
-    }
-
-    /// Iterates over the RDATA of the records.
-    pub fn rdatas(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &*self.wire;
-        std::iter::from_fn(move || {
-            let length = usize::from(u16::from_be_bytes([*rest.get(10)?, rest[11]]));
-            let rdata = &rest[FIXED_BYTES..FIXED_BYTES + length];
-            rest = &rest[FIXED_BYTES + length..];
-            Some(rdata)
-        })
-    }
-
-    /// Bytes of one record when all have the same size, as addresses do; such a set can start at any of them.
-    pub fn stride(&self) -> Option<usize> {
-        matches!(self.rtype, rtype::A | rtype::AAAA).then(|| self.wire.len() / self.count as usize)
-    }
-
-    /// The name at `offset` in the first record's RDATA.
-    pub fn first_name(&self, offset: usize) -> Option<NameBuf> {
-        NameBuf::read_plain(self.rdatas().next()?, offset).ok().map(|(name, _)| name)
-    }
-}
-
-impl fmt::Debug for RRset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.ttl, TypeName(self.rtype))?;
-        self.rdatas().try_for_each(|rdata| write!(f, " [{}]", RdataText(self.rtype, rdata)))
-    }
-}
+//--- Records in messages ---
 
 /// Reads the fixed part of a record behind its owner name: type, class, TTL, start and length of its RDATA.
 pub fn read_fixed(message: &[u8], position: usize) -> Option<(u16, u16, u32, usize, usize)> {
@@ -535,22 +452,6 @@ mod tests {
         let rdata = b"\x00\x01\x00\x02\x01u\x03sip\x00\x04Host\x00";
         assert_eq!(decoded(35, rdata, 0, rdata.len()).unwrap(), rdata);
         assert_eq!(RdataText(35, rdata).to_string(), "1 2 \"u\" \"sip\" \"\" Host.");
-    }
-
-    #[test]
-    fn sets_are_sorted_without_duplicates_and_case_of_names_is_kept() {
-        let set =
-            RRset::build(rtype::NS, 30, vec![&b"\x02NS\x01b\x00"[..], b"\x02ns\x01a\x00", b"\x02ns\x01B\x00"]).unwrap();
-        assert_eq!(format!("{set:?}"), "30 NS [ns.a.] [NS.b.]");
-        assert_eq!(set.count, 2);
-        let txt = RRset::build(rtype::TXT, 30, vec![&b"\x01a"[..], b"\x01A"]).unwrap();
-        assert_eq!(txt.count, 2);
-    }
-
-    #[test]
-    fn a_ttl_with_the_top_bit_set_counts_as_zero() {
-        let ttl = |ttl: u32| RRset::build(rtype::A, ttl, vec![[192, 0, 2, 1]]).unwrap().ttl;
-        assert_eq!([0, 30, 0x7fff_ffff, 0x8000_0000, u32::MAX].map(ttl), [0, 30, 0x7fff_ffff, 0, 0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
     &["name", "metrics", "log"],
-    &["rr", "serial", "access"],
+    &["rr", "rr/*", "serial", "access"],
     &["zone", "zone/*", "tsig", "tsig/*"],
     &["rewrite", "publish", "catalog"],
     &["merge", "merge/*"],

@@ -21,7 +21,7 @@ const FLAG_AA: u16 = 0x0400;
 
 /// Writes an announcement that leaves `room` octets for a signature.
 pub(super) fn write(zone: &Name, soa: &RRset, id: u16, room: usize) -> Vec<u8> {
-    let with_soa = HEADER_BYTES + zone.as_wire().len() + 4 + soa.wire().len() + room <= MOST_BYTES;
+    let with_soa = HEADER_BYTES + zone.as_wire().len() + 4 + soa.as_set().wire_bytes() + room <= MOST_BYTES;
     // RFC 1996 section 3.7: the SOA is a hint, and may be missing where there is no room.
     let header = [id, OPCODE_NOTIFY | FLAG_AA, 1, u16::from(with_soa), 0, 0];
     let mut message = header.map(u16::to_be_bytes).concat();
@@ -29,7 +29,7 @@ pub(super) fn write(zone: &Name, soa: &RRset, id: u16, room: usize) -> Vec<u8> {
     message.extend([rtype::SOA, CLASS_IN].map(u16::to_be_bytes).concat());
     if with_soa {
         // Stored records have the question's name for their owner.
-        message.extend_from_slice(soa.wire());
+        soa.as_set().write_wire(&mut message);
     }
     message
 }

@@ -15,10 +15,9 @@
 
 use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State};
-use crate::rr::{self, RRset, rtype};
+use crate::rr::{self, Set, rtype};
 use crate::serve::message::{ExtendedError, HEADER_BYTES, OPCODE_QUERY, Placed, Request, Section, Writer, rcode};
 use crate::zone::{Node, Zone};
-use std::sync::Arc;
 
 /// Aliases followed in one answer; as many as other servers follow, and more than any sane zone has.
 pub const MAX_ALIASES: usize = 16;
@@ -83,11 +82,11 @@ pub fn answer_request(
 /// What a name leads to within one zone.
 enum Found<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
-    Referral(usize, &'a Arc<RRset>),
+    Referral(usize, Set<'a>),
     /// A DNAME above the name, likewise.
-    Dname(usize, &'a Arc<RRset>),
+    Dname(usize, Set<'a>),
     /// The node itself or the wildcard that stands for it.
-    Node(&'a Node),
+    Node(Node<'a>),
     Nothing,
 }
 
@@ -106,7 +105,7 @@ struct Reply<'p, 'o> {
     /// The records in the message that name hosts whose addresses may be added.
     targets: Option<Targets>,
     /// DNAME sets in the answer, which a chain may meet again.
-    dnames: [Option<&'p RRset>; MAX_ALIASES],
+    dnames: [Option<Set<'p>>; MAX_ALIASES],
     /// Aliases in the answer.
     aliases: usize,
 }
@@ -185,8 +184,8 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
-    fn answer_node(&mut self, zone: &Zone, current: &Placed, node: &Node, qtype: u16) -> Step {
-        if qtype == rtype::ANY && !node.rrsets.is_empty() {
+    fn answer_node(&mut self, zone: &Zone, current: &Placed, node: Node<'_>, qtype: u16) -> Step {
+        if qtype == rtype::ANY && !node.is_empty() {
             for rrset in any_subset(current.lower.as_wire(), node) {
                 if !self.add_answer(current, rrset) {
                     break;
@@ -214,7 +213,7 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
-    fn add_answer(&mut self, owner: &Placed, rrset: &RRset) -> bool {
+    fn add_answer(&mut self, owner: &Placed, rrset: Set<'_>) -> bool {
         let start = self.writer.position();
         let added = self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ());
         if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype)) {
@@ -225,13 +224,13 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
-    fn follow_dname(&mut self, current: &Placed, start: usize, dname: &'p RRset, qtype: u16) -> Step {
+    fn follow_dname(&mut self, current: &Placed, start: usize, dname: Set<'p>, qtype: u16) -> Step {
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
         }
         self.aliases += 1;
         let owner = suffix(current, start);
-        if !self.dnames.iter().flatten().any(|added| std::ptr::eq(*added, dname)) {
+        if !self.dnames.iter().flatten().any(|added| added.is(dname)) {
             if self.writer.add_rrset(Section::Answer, &owner, dname, 0, |_| ()).is_err() {
                 self.writer.truncated = true;
                 return Step::Done(rcode::NOERROR);
@@ -261,7 +260,7 @@ impl<'p> Reply<'p, '_> {
     /// Writes a negative answer's SOA (RFC 2308 section 2).
     fn deny(&mut self, zone: &Zone, current: &Placed, rcode: u16) -> Step {
         let origin = suffix(current, current.lower.as_wire().len() - zone.origin.as_wire().len());
-        if self.writer.add_rrset(Section::Authority, &origin, &zone.negative, 0, |_| ()).is_err() {
+        if self.writer.add_rrset(Section::Authority, &origin, zone.negative.as_set(), 0, |_| ()).is_err() {
             self.writer.truncated = true;
         }
         Step::Done(rcode)
@@ -269,7 +268,7 @@ impl<'p> Reply<'p, '_> {
 
     /// Writes a referral: NS, then the glue. RFC 9471: glue for name servers below the cut must fit or TC is set;
     /// addresses of others are a courtesy.
-    fn refer(&mut self, zone: &Zone, cut: &Placed, ns: &RRset) {
+    fn refer(&mut self, zone: &Zone, cut: &Placed, ns: Set<'_>) {
         let position = self.writer.position();
         if self.writer.add_rrset(Section::Authority, cut, ns, 0, |_| ()).is_err() {
             self.writer.truncated = true;
@@ -429,12 +428,12 @@ fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
 
 /// What ANY is answered with (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance
 /// name, because the OpenStack discovery procedure asks for them so.
-fn any_subset<'a>(wire: &[u8], node: &'a Node) -> impl Iterator<Item = &'a Arc<RRset>> {
-    let described = |rrset: &Arc<RRset>| matches!(rrset.rtype, rtype::SRV | rtype::TXT);
-    let instance = name::is_instance_name(wire) && node.rrsets.iter().any(described);
-    let single = node.rrsets.iter().find(|rrset| !rr::is_dnssec(rrset.rtype)).or(node.rrsets.first());
+fn any_subset<'a>(wire: &[u8], node: Node<'a>) -> impl Iterator<Item = Set<'a>> {
+    let described = |rrset: &Set<'_>| matches!(rrset.rtype, rtype::SRV | rtype::TXT);
+    let instance = name::is_instance_name(wire) && node.rrsets().any(|rrset| described(&rrset));
+    let single = node.rrsets().find(|rrset| !rr::is_dnssec(rrset.rtype)).or(node.rrsets().next());
     let chosen = if instance { None } else { single };
-    let pair = node.rrsets.iter().filter(move |rrset| instance && described(rrset));
+    let pair = node.rrsets().filter(move |rrset| instance && described(rrset));
     chosen.into_iter().chain(pair)
 }
 

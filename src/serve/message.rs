@@ -8,7 +8,7 @@
 //! Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
 
 use crate::name::{self, NameBuf, NameError};
-use crate::rr::{self, RRset, rtype};
+use crate::rr::{self, Set, rtype};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 12;
@@ -309,36 +309,30 @@ impl<'a> Writer<'a> {
         &mut self,
         section: Section,
         owner: &Placed,
-        rrset: &RRset,
+        rrset: Set<'_>,
         first: u32,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         let pointable = owner.offset < POINTER_LIMIT;
         let owner_bytes = if pointable { 2 } else { owner.lower.as_wire().len() };
-        let wire = rrset.wire();
         let count = rrset.count as usize;
-        let needed = wire.len() + count * (owner_bytes - 2);
+        let needed = rrset.rdata_bytes() + count * (owner_bytes + rr::FIXED_BYTES - 2);
         let counter = usize::from(self.counts[section as usize]) + count;
         if self.position + needed > self.limit || counter > usize::from(u16::MAX) {
             return Err(Full);
         }
         self.counts[section as usize] = counter as u16;
-        let split = rrset.stride().map_or(0, |stride| stride * (first as usize % count));
-        if owner.offset == HEADER_BYTES && rrset.stride().is_some() {
-            self.put(&wire[split..]);
-            self.put(&wire[..split]);
-            return Ok(());
-        }
-        for part in [&wire[split..], &wire[..split]] {
-            let mut start = 0;
-            while start < part.len() {
-                let length = usize::from(u16::from_be_bytes([part[start + 10], part[start + 11]]));
-                let end = start + rr::FIXED_BYTES + length;
-                self.put_owner(owner, pointable);
-                self.put(&part[start + 2..end]);
-                place(self.position - length);
-                start = end;
+        for rdata in rrset.rdatas_from(first) {
+            let mut fixed = rrset.fixed(rdata.len());
+            if pointable {
+                fixed[..2].copy_from_slice(&(0xc000 | owner.offset as u16).to_be_bytes());
+                self.put(&fixed);
+            } else {
+                self.put(owner.lower.as_wire());
+                self.put(&fixed[2..]);
             }
+            place(self.position);
+            self.put(rdata);
         }
         Ok(())
     }

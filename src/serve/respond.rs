@@ -254,7 +254,7 @@ fn write_soa(request: &Request, zone: &Zone, truncated: bool, nsid: &[u8], limit
     let owner = request.question.as_ref().map(|question| question.name.to_lowercase());
     let added = owner.map(|lower| {
         let owner = Placed { offset: HEADER_BYTES, lower };
-        writer.add_rrset(Section::Answer, &owner, zone.soa_rrset(), 0, |_| ())
+        writer.add_rrset(Section::Answer, &owner, zone.soa_rrset().as_set(), 0, |_| ())
     });
     let truncated = truncated || added.is_some_and(|added| added.is_err());
     writer.truncated = truncated;

@@ -19,10 +19,10 @@
 
 use crate::name::{self, Name};
 use crate::publish::{Published, Served, State};
-use crate::rr::{self, CLASS_IN, RRset, rtype};
+use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
 use crate::serial::Serial;
 use crate::serve::message::{
-    ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, Question, Request, ResponseFlags, rcode,
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags, rcode,
 };
 use crate::zone::{Delta, Record, Soa, Zone};
 use std::net::IpAddr;
@@ -218,49 +218,64 @@ pub struct Oversized;
 impl Transfer {
     /// Composes the messages, of which there is at least one.
     pub fn messages(&self) -> Messages<'_> {
-        let records: Box<dyn Iterator<Item = Record<'_>> + Send + '_> =
+        let records: Box<dyn Iterator<Item = Item<'_>> + Send + '_> =
             if self.kind == Kind::Ixfr { Box::new(self.differences()) } else { Box::new(self.everything()) };
         Messages {
             request: &self.request,
             records,
             pending: None,
+            last: None,
             compressor: Compressor::new(),
             sent: Sent::default(),
         }
     }
 
     /// The SOA, all other records, and the SOA again (RFC 5936 section 2.2).
-    fn everything(&self) -> impl Iterator<Item = Record<'_>> + Send {
+    fn everything(&self) -> impl Iterator<Item = Item<'_>> + Send {
         let soa = || std::iter::once(self.soa(self.zone.soa_rrset()));
-        let others = self.zone.iter().flat_map(|(name, node)| {
-            let owner = node.spelled.as_deref().unwrap_or(name.as_wire());
-            let rrsets = node.rrsets.iter().filter(|rrset| rrset.rtype != rtype::SOA);
-            rrsets.flat_map(move |rrset| records_of(owner, rrset))
+        let others = self.zone.nodes().flat_map(|node| {
+            let owner = self.zone.owner_of(node);
+            let rrsets = node.rrsets().filter(|rrset| rrset.rtype != rtype::SOA);
+            rrsets.flat_map(move |rrset| items_of(owner, rrset))
         });
         soa().chain(others).chain(soa())
     }
 
     /// The newest SOA, the differences between it and their own two SOA, and the newest SOA again (RFC 1995 section 4).
-    fn differences(&self) -> impl Iterator<Item = Record<'_>> + Send {
+    fn differences(&self) -> impl Iterator<Item = Item<'_>> + Send {
         let soa = |rrset| std::iter::once(self.soa(rrset));
         let parts = move |delta| {
             let Delta { from, to, removed, added, .. }: &Delta = delta;
-            soa(from).chain(removed.iter()).chain(soa(to)).chain(added.iter())
+            soa(from).chain(removed.iter().map(Item::of)).chain(soa(to)).chain(added.iter().map(Item::of))
         };
         let newest = self.zone.soa_rrset();
         soa(newest).chain(self.deltas.iter().map(|delta| &**delta).flat_map(parts)).chain(soa(newest))
     }
 
     /// An SOA of the zone, with the apex as it is spelled.
-    fn soa<'a>(&'a self, rrset: &'a RRset) -> Record<'a> {
-        let owner = self.zone.apex().spelled.as_deref().unwrap_or(self.zone.origin.as_wire());
-        records_of(owner, rrset).next().expect("an RRset has a record")
+    fn soa<'a>(&'a self, rrset: &'a RRset) -> Item<'a> {
+        items_of(self.zone.owner_of(self.zone.apex()), rrset.as_set()).next().expect("an RRset has a record")
+    }
+}
+
+/// A record to be sent. Its owner comes in two parts, one of which may be empty.
+struct Item<'a> {
+    owner: [&'a [u8]; 2],
+    rtype: u16,
+    ttl: u32,
+    rdata: &'a [u8],
+}
+
+impl<'a> Item<'a> {
+    /// A record of a difference.
+    fn of(Record { owner, rtype, ttl, rdata }: Record<'a>) -> Item<'a> {
+        Item { owner: [owner, &[]], rtype, ttl, rdata }
     }
 }
 
 /// The records of an RRset.
-fn records_of<'a>(owner: &'a [u8], rrset: &'a RRset) -> impl Iterator<Item = Record<'a>> + Send {
-    rrset.rdatas().map(move |rdata| Record { owner, rtype: rrset.rtype, ttl: rrset.ttl, rdata })
+fn items_of<'a>(owner: [&'a [u8]; 2], rrset: Set<'a>) -> impl Iterator<Item = Item<'a>> + Send {
+    rrset.rdatas().map(move |rdata| Item { owner, rtype: rrset.rtype, ttl: rrset.ttl, rdata })
 }
 
 //--- Messages ---
@@ -275,9 +290,11 @@ pub struct Sent {
 /// The messages of one transfer, composed one at a time.
 pub struct Messages<'a> {
     request: &'a Request,
-    records: Box<dyn Iterator<Item = Record<'a>> + Send + 'a>,
+    records: Box<dyn Iterator<Item = Item<'a>> + Send + 'a>,
     /// The record that did not fit into the message before.
-    pending: Option<Record<'a>>,
+    pending: Option<Item<'a>>,
+    /// The owner of the record written last, and where the message holds it.
+    last: Option<([&'a [u8]; 2], usize)>,
     compressor: Compressor,
     pub sent: Sent,
 }
@@ -295,6 +312,7 @@ impl<'a> Messages<'a> {
         let room = out.len().min(usize::from(u16::MAX)).saturating_sub(reserve);
         let mut cursor = Cursor::new(&mut out[..room], HEADER_BYTES);
         self.compressor.clear();
+        self.last = None;
         // RFC 5936 section 2.2.2: the question stands in the first message.
         if first && self.write_question(&mut cursor).is_none() {
             return Some(Err(Oversized));
@@ -342,9 +360,23 @@ impl<'a> Messages<'a> {
         cursor.put(&question.class.to_be_bytes())
     }
 
+    /// Appends the owner of a record; `None` when it does not fit. Most have the one of the record before.
+    fn write_owner(&mut self, cursor: &mut Cursor<'_>, owner: [&'a [u8]; 2]) -> Option<()> {
+        let is_last = |last: [&[u8]; 2]| std::ptr::eq(last[0], owner[0]) && std::ptr::eq(last[1], owner[1]);
+        if let Some((_, at)) = self.last.filter(|(last, at)| is_last(*last) && *at < POINTER_LIMIT) {
+            return cursor.put(&(0xc000 | at as u16).to_be_bytes());
+        }
+        let [labels, origin] = owner;
+        let (mut name, length) = ([0; name::MAX_NAME_BYTES], labels.len() + origin.len());
+        name[..labels.len()].copy_from_slice(labels);
+        name[labels.len()..length].copy_from_slice(origin);
+        self.last = Some((owner, self.compressor.write(cursor, &name[..length])?));
+        Some(())
+    }
+
     /// Appends a record; `None` when it does not fit.
-    fn write_record(&mut self, cursor: &mut Cursor<'_>, record: &Record<'_>) -> Option<()> {
-        self.compressor.write(cursor, record.owner)?;
+    fn write_record(&mut self, cursor: &mut Cursor<'_>, record: &Item<'a>) -> Option<()> {
+        self.write_owner(cursor, record.owner)?;
         cursor.put(&record.rtype.to_be_bytes())?;
         cursor.put(&CLASS_IN.to_be_bytes())?;
         cursor.put(&record.ttl.to_be_bytes())?;

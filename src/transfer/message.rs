@@ -73,7 +73,7 @@ impl Query {
     ///
     /// RD is clear, and there is no EDNS: CNS answers it, but needs it not.
     pub fn write(&self, ours: Option<&RRset>) -> Vec<u8> {
-        let soa = ours.map_or(&[][..], RRset::wire);
+        let soa = ours.map_or_else(Vec::new, RRset::to_wire);
         let mut message = Vec::with_capacity(HEADER_BYTES + self.origin.as_wire().len() + 4 + soa.len());
         message.extend_from_slice(&self.id.to_be_bytes());
         message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, u8::from(ours.is_some()), 0, 0]);
@@ -81,7 +81,7 @@ impl Query {
         message.extend_from_slice(&self.rtype.to_be_bytes());
         message.extend_from_slice(&CLASS_IN.to_be_bytes());
         // The owner of a stored record is a pointer to the name behind the header, which is the origin here.
-        message.extend_from_slice(soa);
+        message.extend_from_slice(&soa);
         message
     }
 

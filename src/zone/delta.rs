@@ -11,9 +11,9 @@
 //! Cost: O(records at the names that changed); nothing here walks a zone.
 
 use crate::name::{Name, NameBuf};
-use crate::rr::{self, CLASS_IN, RRset, rtype};
+use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
 use crate::serial::Serial;
-use crate::zone::{Editor, Node, RRsets, Repeated, Soa, Zone, ZoneError, get};
+use crate::zone::{Editor, Node, RRsets, Repeated, Soa, Zone, ZoneError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -60,12 +60,12 @@ impl Block {
     }
 
     /// Appends all records of an RRset under an owner.
-    fn push_all(&mut self, owner: &[u8], rrset: &RRset) {
+    fn push_all(&mut self, owner: &[u8], rrset: Set<'_>) {
         rrset.rdatas().for_each(|rdata| self.push(owner, rrset, rdata));
     }
 
     /// Appends one record of an RRset under an owner.
-    fn push(&mut self, owner: &[u8], rrset: &RRset, rdata: &[u8]) {
+    fn push(&mut self, owner: &[u8], rrset: Set<'_>, rdata: &[u8]) {
         self.bytes.extend_from_slice(owner);
         self.bytes.extend_from_slice(&rrset.rtype.to_be_bytes());
         self.bytes.extend_from_slice(&CLASS_IN.to_be_bytes());
@@ -245,8 +245,8 @@ impl Delta {
     /// Octets that it occupies, nearly.
     pub fn len_bytes(&self) -> usize {
         size_of::<Delta>()
-            + self.from.wire().len()
-            + self.to.wire().len()
+            + self.from.as_set().wire_bytes()
+            + self.to.as_set().wire_bytes()
             + self.removed.bytes.len()
             + self.added.bytes.len()
     }
@@ -257,8 +257,9 @@ impl Delta {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.unrepeated));
         for soa in [&self.from, &self.to] {
-            out.extend_from_slice(&(soa.wire().len() as u16).to_be_bytes());
-            out.extend_from_slice(soa.wire());
+            let soa = soa.as_set();
+            out.extend_from_slice(&(soa.wire_bytes() as u16).to_be_bytes());
+            soa.write_wire(out);
         }
         out.extend_from_slice(&(self.removed.bytes.len() as u64).to_be_bytes());
         out.extend_from_slice(&self.removed.bytes);
@@ -310,22 +311,26 @@ fn name_of(owner: &[u8]) -> Option<Name> {
 }
 
 /// Notes what differs between two nodes of one name.
-fn compare_nodes(name: &Name, before: Option<&Node>, after: Option<&Node>, removed: &mut Block, added: &mut Block) {
-    let (old, new) = (before.map_or(&[][..], |node| &node.rrsets), after.map_or(&[][..], |node| &node.rrsets));
-    let spelling = |node: Option<&Node>| node.and_then(|node| node.spelled.clone());
-    let (old_owner, new_owner) = (spelling(before), spelling(after));
-    let respelled = old_owner != new_owner;
-    let old_owner = old_owner.as_deref().unwrap_or(name.as_wire());
-    let new_owner = new_owner.as_deref().unwrap_or(name.as_wire());
-    for rrset in old.iter().filter(|rrset| rrset.rtype != rtype::SOA) {
-        match get(new, rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
+fn compare_nodes(
+    name: &Name,
+    before: Option<Node<'_>>,
+    after: Option<Node<'_>>,
+    removed: &mut Block,
+    added: &mut Block,
+) {
+    let (old, new) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let respelled = old.spelled != new.spelled;
+    let old_owner = old.spelled.unwrap_or(name.as_wire());
+    let new_owner = new.spelled.unwrap_or(name.as_wire());
+    for rrset in old.rrsets().filter(|rrset| rrset.rtype != rtype::SOA) {
+        match new.get(rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
             None => removed.push_all(old_owner, rrset),
             Some(other) if other == rrset => {}
             Some(other) => push_missing(removed, old_owner, rrset, other),
         }
     }
-    for rrset in new.iter().filter(|rrset| rrset.rtype != rtype::SOA) {
-        match get(old, rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
+    for rrset in new.rrsets().filter(|rrset| rrset.rtype != rtype::SOA) {
+        match old.get(rrset.rtype).filter(|other| other.ttl == rrset.ttl && !respelled) {
             None => added.push_all(new_owner, rrset),
             Some(other) if other == rrset => {}
             Some(other) => push_missing(added, new_owner, rrset, other),
@@ -334,7 +339,7 @@ fn compare_nodes(name: &Name, before: Option<&Node>, after: Option<&Node>, remov
 }
 
 /// Appends the records of one set that another lacks.
-fn push_missing(block: &mut Block, owner: &[u8], rrset: &RRset, other: &RRset) {
+fn push_missing(block: &mut Block, owner: &[u8], rrset: Set<'_>, other: Set<'_>) {
     let others: HashSet<&[u8]> = other.rdatas().collect();
     rrset.rdatas().filter(|rdata| !others.contains(rdata)).for_each(|rdata| block.push(owner, rrset, rdata));
 }
@@ -348,20 +353,20 @@ struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// The owner as it is spelled afterwards.
-    fn spelling<'n>(&self, node: Option<&'n Node>) -> Option<&'n [u8]>
+    fn spelling<'n>(&self, node: Option<Node<'n>>) -> Option<&'n [u8]>
     where
         'a: 'n,
     {
-        let kept = node.and_then(|node| node.spelled.as_deref());
+        let kept = node.and_then(|node| node.spelled);
         self.added.first().map(|record| record.owner).or(kept)
     }
 
     /// The RRsets afterwards; `soa` replaces that of the node.
-    fn build(&self, node: Option<&Node>, soa: Option<Arc<RRset>>) -> Result<RRsets, DeltaError> {
-        let old = || node.iter().flat_map(|node| node.rrsets.iter()).filter(|rrset| rrset.rtype != rtype::SOA);
+    fn build(&self, node: Option<Node<'_>>, soa: Option<Arc<RRset>>) -> Result<RRsets, DeltaError> {
+        let old = node.unwrap_or_default().rrsets().filter(|rrset| rrset.rtype != rtype::SOA);
         let mut records: Vec<(u16, u32, &[u8])> = Vec::new();
         let mut removed = 0;
-        for rrset in old() {
+        for rrset in old {
             for rdata in rrset.rdatas() {
                 let record = (rrset.rtype, rrset.ttl, rdata);
                 if self.removed.contains(&record) {
@@ -384,9 +389,7 @@ impl<'a> Change<'a> {
             }
             let rrset = RRset::build(rtype, ttl, group.iter().map(|record| record.2).collect());
             let rrset = rrset.filter(|rrset| rrset.count as usize == group.len()).ok_or(DeltaError::Present)?;
-            // What did not change is shared with the version before.
-            let same = old().find(|old| ***old == rrset).cloned();
-            rrsets.push(same.unwrap_or_else(|| Arc::new(rrset)));
+            rrsets.push(Arc::new(rrset));
         }
         rrsets.sort_by_key(|rrset| rrset.rtype);
         Ok(rrsets.into())
@@ -432,7 +435,7 @@ impl Key {
         let mut block = Block::default();
         for (_, key) in &keys {
             if let Some(rrset) = RRset::build(key.rtype, key.ttl, vec![&key.rdata]) {
-                block.push_all(&key.owner, &rrset);
+                block.push_all(&key.owner, rrset.as_set());
             }
         }
         block

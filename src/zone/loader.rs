@@ -3,12 +3,17 @@
 //! Invariants: what a zone cannot hold is left out and counted ([`Anomalies`]), never fatal; a version that equals its
 //! base shares every node with it.
 //!
+//! Records of one name come together as a rule, and are made into sets as soon as another name begins. Where they do not,
+//! those of the parts are put together at the end.
+//!
 //! Cost: O(records) in time; the records in memory until they are compared.
 
+use super::builder::Builder;
+use super::node;
 use crate::name::{self, Name, NameBuf};
-use crate::rr::{self, RRset, rtype};
-use crate::zone::{Editor, RRsets, Repeated, Zone, ZoneError, record_count};
-use std::collections::HashMap;
+use crate::rr::{self, RRset, Set, rtype};
+use crate::zone::{RRsets, Repeated, Zone, ZoneError, record_count};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a response over TCP has room for beside its header and the longest question.
@@ -32,26 +37,37 @@ pub struct Anomalies {
 /// The records of a full transfer, in any order.
 pub struct Loader {
     origin: Name,
-    names: HashMap<Name, Collected>,
+    builder: Builder<'static>,
+    group: Box<Group>,
     anomalies: Anomalies,
     records: u64,
     repeated: Repeated,
 }
 
 /// A record without its owner: type, TTL, RDATA.
-pub(super) type Raw = (u16, u32, Box<[u8]>);
+pub(super) type Raw<R> = (u16, u32, R);
 
-/// The records of one name as they arrived.
-#[derive(Default)]
-struct Collected {
-    spelled: Option<Arc<[u8]>>,
-    records: Vec<Raw>,
+/// Records that came one behind the other and have one owner.
+struct Group {
+    /// As the primary spells the first of them.
+    owner: NameBuf,
+    records: Vec<Raw<Range<usize>>>,
+    bytes: Vec<u8>,
+    /// What the sets are written to.
+    sets: Vec<u8>,
+}
+
+impl Group {
+    /// No records.
+    fn new() -> Group {
+        Group { owner: NameBuf::root(), records: Vec::new(), bytes: Vec::new(), sets: Vec::new() }
+    }
 }
 
 /// A full transfer as a zone version.
 pub struct Loaded {
     pub zone: Zone,
-    /// Names whose RRsets differ from the base version's, in no order.
+    /// Names whose RRsets differ from the base version's, in no order; none is listed where there was no base.
     pub touched: Vec<Name>,
     pub anomalies: Anomalies,
 }
@@ -60,8 +76,9 @@ impl Loader {
     /// Starts a zone without records.
     pub fn new(origin: Name) -> Loader {
         Loader {
+            builder: Builder::new(origin.clone()),
             origin,
-            names: HashMap::new(),
+            group: Box::new(Group::new()),
             anomalies: Anomalies::default(),
             records: 0,
             repeated: Repeated::default(),
@@ -80,47 +97,75 @@ impl Loader {
 
     /// Takes a record, whose owner the caller has found to be within the origin.
     pub fn push(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
-        let lower = owner.to_lowercase();
         self.records += 1;
-        if rtype == rtype::SOA && lower.as_wire() != self.origin.as_wire() {
+        if rtype == rtype::SOA && !owner.as_wire().eq_ignore_ascii_case(self.origin.as_wire()) {
             self.anomalies.inner_soa += 1;
             return;
         }
-        let record = (rtype, rr::clamp_ttl(ttl), rdata.into());
-        if let Some(collected) = self.names.get_mut(lower.as_wire()) {
-            collected.records.push(record);
+        if !owner.as_wire().eq_ignore_ascii_case(self.group.owner.as_wire()) {
+            self.close();
+            self.group.owner = *owner;
+        }
+        let group = &mut self.group;
+        let start = group.bytes.len();
+        group.bytes.extend_from_slice(rdata);
+        group.records.push((rtype, rr::clamp_ttl(ttl), start..group.bytes.len()));
+    }
+
+    /// Writes down the records that came together.
+    fn close(&mut self) {
+        let Group { owner, records, bytes, sets } = &mut *self.group;
+        if records.is_empty() {
             return;
         }
-        let spelled = (lower.as_wire() != owner.as_wire()).then(|| Arc::from(owner.as_wire()));
-        self.names.insert(owner.to_name(), Collected { spelled, records: vec![record] });
+        records.sort_by_key(|record| record.0);
+        sets.clear();
+        let lower = owner.to_lowercase();
+        let is_alias = |rtype| matches!(rtype, rtype::CNAME | rtype::DNAME);
+        // Most sets have one record, and most names no alias.
+        let simple = records.windows(2).all(|pair| pair[0].0 != pair[1].0)
+            && (records.len() == 1 || !records.iter().any(|record| is_alias(record.0)));
+        if simple {
+            for (rtype, ttl, range) in records.iter() {
+                let set = Set::write_single(*rtype, *ttl, &bytes[range.clone()], sets);
+                self.anomalies.oversized += u64::from(set > MAX_ANSWER_BYTES);
+            }
+        } else {
+            let records = records.iter().map(|(rtype, ttl, range)| (*rtype, *ttl, &bytes[range.clone()])).collect();
+            let rrsets = assemble(lower.as_wire(), records, &mut self.anomalies, &mut self.repeated);
+            node::write_sets(&rrsets, sets);
+        }
+        let labels = lower.as_wire().len() - self.origin.as_wire().len();
+        let spelled = (lower.as_wire() != owner.as_wire()).then(|| owner.as_wire());
+        self.builder.push_sets(&lower.as_wire()[..labels], spelled, sets);
+        records.clear();
+        bytes.clear();
     }
 
     /// Makes the zone, sharing every node that equals the base version's.
     pub fn finish(mut self, base: Option<&Zone>) -> Result<Loaded, ZoneError> {
-        let mut editor = base.map_or_else(|| Editor::new(self.origin.clone()), Editor::from_zone);
-        let mut touched = Vec::new();
-        for (name, collected) in &mut self.names {
-            let records = std::mem::take(&mut collected.records);
-            let rrsets = assemble(name, records, &mut self.anomalies, &mut self.repeated);
-            if editor.set(name, rrsets, collected.spelled.clone()) {
-                touched.push(name.clone());
-            }
-        }
-        for (name, node) in base.into_iter().flat_map(Zone::iter) {
-            if !node.rrsets.is_empty() && !self.names.contains_key(name) {
-                editor.set(name, RRsets::default(), None);
-                touched.push(name.clone());
-            }
-        }
-        editor.set_repeated(self.repeated);
-        Ok(Loaded { zone: editor.finish()?, touched, anomalies: self.anomalies })
+        self.close();
+        let Loader { origin, mut builder, mut anomalies, mut repeated, .. } = self;
+        // Owners whose records were not all together.
+        builder.sort(|nodes| {
+            let owner = Name::join(nodes[0].owner, &origin);
+            let sets = nodes.iter().flat_map(|node| node.rrsets());
+            let records = sets.flat_map(|set| set.rdatas().map(move |rdata| (set.rtype, set.ttl, rdata))).collect();
+            let rrsets = assemble(owner.as_wire(), records, &mut anomalies, &mut repeated);
+            let mut sets = Vec::new();
+            node::write_sets(&rrsets, &mut sets);
+            Ok::<_, ZoneError>((nodes[0].spelled.map(Box::from), sets))
+        })?;
+        let (mut editor, touched) = builder.into_editor(base, &[], false);
+        editor.set_repeated(repeated);
+        Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }
 }
 
-/// Makes RRsets of the records of one name.
-pub(super) fn assemble(
-    owner: &Name,
-    mut records: Vec<Raw>,
+/// Makes RRsets of the records of one name, given in lowercase wire form.
+pub(super) fn assemble<R: AsRef<[u8]>>(
+    owner: &[u8],
+    mut records: Vec<Raw<R>>,
     anomalies: &mut Anomalies,
     repeated: &mut Repeated,
 ) -> RRsets {
@@ -130,23 +175,23 @@ pub(super) fn assemble(
         let rtype = group[0].0;
         let ttl = group.iter().map(|record| record.1).min().unwrap_or(0);
         anomalies.mixed_ttls += u64::from(group.iter().any(|record| record.1 != ttl));
-        let rrset = RRset::build(rtype, ttl, group.iter().map(|record| &record.2).collect());
+        let rrset = RRset::build(rtype, ttl, group.iter().map(|record| record.2.as_ref()).collect());
         let Some(rrset) = rrset else { continue };
-        anomalies.oversized += u64::from(rrset.wire().len() > MAX_ANSWER_BYTES);
+        anomalies.oversized += u64::from(rrset.as_set().wire_bytes() > MAX_ANSWER_BYTES);
         let duplicates = group.len() as u64 - u64::from(rrset.count);
         if duplicates > 0 {
             anomalies.duplicates += duplicates;
-            let mut rdatas: Vec<&[u8]> = group.iter().map(|record| &*record.2).collect();
+            let mut rdatas: Vec<&[u8]> = group.iter().map(|record| record.2.as_ref()).collect();
             rdatas.sort_by(|a, b| rr::compare(rtype, a, b));
             let equal = rdatas.windows(2).filter(|pair| rr::compare(rtype, pair[0], pair[1]).is_eq());
-            equal.for_each(|pair| repeated.insert(owner.as_wire(), rtype, pair[0]));
+            equal.for_each(|pair| repeated.insert(owner, rtype, pair[0]));
         }
         rrsets.push(Arc::new(rrset));
     }
     let dropped = settle_aliases(&mut rrsets);
     if dropped > 0 {
         anomalies.aliases += dropped;
-        repeated.insert_all(owner.as_wire());
+        repeated.insert_all(owner);
     }
     rrsets.into()
 }

@@ -17,9 +17,9 @@
 //! makes them: a name may have any number of records, and whoever takes changes must not stop for long.
 
 use crate::name::{Name, NameBuf};
-use crate::rr::{self, RRset, rtype};
+use crate::rr::{self, Set, rtype};
 use crate::zone::loader::{Raw, assemble};
-use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError, record_count};
+use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Patcher {
     pub fn new(base: Arc<Zone>) -> Patcher {
         let repeated = base.repeated.clone();
         // The end makes the apex anew, because the SOA is there.
-        let copies = record_count(&base.apex().rrsets);
+        let copies = base.apex().records();
         Patcher {
             base,
             names: HashMap::new(),
@@ -130,7 +130,7 @@ impl Patcher {
         if !self.is_long() {
             let name = owner.to_name();
             if name != self.base.origin && !self.names.contains_key(&name) {
-                self.copies += self.base.get(name.as_wire()).map_or(0, |node| record_count(&node.rrsets));
+                self.copies += self.base.get(name.as_wire()).map_or(0, |node| node.records());
             }
         }
         if self.is_long() {
@@ -193,16 +193,16 @@ impl Patcher {
         let base = &self.base;
         self.names.entry(owner.to_name()).or_insert_with_key(|name| {
             let node = base.get(name.as_wire());
-            let rrsets = node.map_or(&[][..], |node| &node.rrsets);
-            let each = |rrset: &Arc<RRset>| {
+            let rrsets = node.unwrap_or_default().rrsets();
+            let each = |rrset: Set<'_>| {
                 let (rtype, ttl) = (rrset.rtype, rrset.ttl);
                 let record = move |rdata: &[u8]| {
                     ((rtype, rr::fold(rtype, rdata)), Kept { ttl, rdata: rdata.into(), stayed: true })
                 };
                 rrset.rdatas().map(record).collect::<Vec<_>>()
             };
-            let records = rrsets.iter().filter(|rrset| rrset.rtype != rtype::SOA).flat_map(each).collect();
-            let spelled = node.and_then(|node| node.spelled.clone());
+            let records = rrsets.filter(|rrset| rrset.rtype != rtype::SOA).flat_map(each).collect();
+            let spelled = node.and_then(|node| node.spelled).map(Arc::from);
             Pending { spelled, records, other_ttls: HashSet::new() }
         })
     }
@@ -223,12 +223,12 @@ impl Patcher {
             let base_ttl =
                 |rtype| base.filter(|_| unmoved.contains(&rtype)).and_then(|node| node.get(rtype)).map(|set| set.ttl);
             let records = pending.records.into_iter();
-            let mut records: Vec<Raw> =
+            let mut records: Vec<Raw<Box<[u8]>>> =
                 records.map(|((rtype, _), kept)| (rtype, base_ttl(rtype).unwrap_or(kept.ttl), kept.rdata)).collect();
             if name == self.base.origin {
                 records.push((rtype::SOA, soa_ttl, soa.into()));
             }
-            let rrsets = assemble(&name, records, &mut anomalies, &mut self.repeated);
+            let rrsets = assemble(name.as_wire(), records, &mut anomalies, &mut self.repeated);
             if editor.set(&name, rrsets, pending.spelled) {
                 touched.push(name);
             }

@@ -7,6 +7,7 @@ use crate::serial::Serial;
 use crate::zone::tests::zone;
 use crate::zone::{Loader, Soa};
 use hickory_proto::op::Message;
+use std::sync::Arc;
 
 fn published(zones: &[(&str, &str)]) -> Published {
     let served = |(origin, text): &(&str, &str)| {

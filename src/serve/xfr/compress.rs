@@ -58,8 +58,9 @@ impl Compressor {
         self.slots.fill(0);
     }
 
-    /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already.
-    pub fn write(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<()> {
+    /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already. Returns where
+    /// the message holds the name.
+    pub fn write(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<usize> {
         let starts = name::label_starts(name);
         let mut hashes = [0; 128];
         let mut hash = 0x811c_9dc5;
@@ -86,7 +87,7 @@ impl Compressor {
         for (index, start) in starts.iter().enumerate().take(fresh) {
             self.insert(hashes[index], base + usize::from(*start));
         }
-        Some(())
+        Some(pointer.filter(|_| fresh == 0).map_or(base, usize::from))
     }
 
     /// Where a suffix stands, if it does.

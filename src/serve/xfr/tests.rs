@@ -165,9 +165,10 @@ fn records(zone: &Zone) -> Vec<Plain> {
     let mut all: Vec<Plain> = zone
         .iter()
         .flat_map(|(name, node)| {
-            let owner = node.spelled.as_deref().unwrap_or(name.as_wire());
-            node.rrsets.iter().flat_map(move |rrset| {
-                rrset.rdatas().map(move |rdata| (owner.to_vec(), rrset.rtype, rrset.ttl, rdata.to_vec()))
+            let owner = node.spelled.unwrap_or(name.as_wire()).to_vec();
+            node.rrsets().flat_map(move |rrset| {
+                let owner = owner.clone();
+                rrset.rdatas().map(move |rdata| (owner.clone(), rrset.rtype, rrset.ttl, rdata.to_vec()))
             })
         })
         .collect();

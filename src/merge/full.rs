@@ -1,0 +1,68 @@
+//! A region made of everything that its members have.
+//!
+//! Most names have one contributor and nothing to move: their nodes are taken as they are, without a look at what is in
+//! them. The members are gone through in the order in which they keep their nodes, which is nearly the same for all, so
+//! that looking a name up in another member finds it in the processor's cache.
+//!
+//! Cost: O(names × members).
+
+use super::{Conflict, Members, Place, Region, is_dropped};
+use crate::name::{MAX_NAME_BYTES, Name};
+use crate::rewrite::RdataNames;
+use crate::rr::rtype;
+use crate::zone::{Builder, Editor, Node, Zone};
+
+impl Region {
+    /// Begins a version with all names of all members, put on the present version if there is one. Returns also the names
+    /// that differ from that. The apex is left as it was.
+    pub(super) fn merge_everything(
+        &mut self,
+        members: &Members,
+        reported: &mut Vec<(Place, Vec<Conflict>)>,
+    ) -> (Editor, Vec<Name>) {
+        let origin = self.plan.origin.clone();
+        let longest = MAX_NAME_BYTES - origin.as_wire().len();
+        let mut builder = Builder::new(origin.clone());
+        for (index, zone) in members.iter().enumerate() {
+            let Some(zone) = zone else { continue };
+            let has_same =
+                |others: &Members, stored: &_| others.iter().flatten().any(|zone| zone.get_same(stored).is_some());
+            for stored in zone.stored().filter(|stored| !stored.node.owner().is_empty()) {
+                let owner = stored.node.owner();
+                if owner.len() > longest {
+                    self.report_too_long(members, index, &zone.name_of(stored.node), reported);
+                    continue;
+                }
+                // The first member that has a name stands for all.
+                if has_same(&members[..index], &stored) {
+                    continue;
+                }
+                let is_sole = !has_same(&members[index + 1..], &stored);
+                if is_sole && self.is_plain(stored.node) {
+                    if !stored.node.is_empty() {
+                        builder.share(&stored);
+                    }
+                    continue;
+                }
+                let name = Name::join(owner, &origin);
+                self.note_aliases(members, &name);
+                let merged = self.merge_name(members, &name);
+                builder.push(&name, &merged.rrsets, merged.spelled.as_deref());
+                self.report(None, &name, merged.conflicts, reported);
+            }
+        }
+        let base = self.zone.clone();
+        let beside: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
+        builder.into_editor(base.as_deref(), &beside, true)
+    }
+
+    /// Whether the RRsets of a node, if it is the only one of its name, come into the region as they are, which can be
+    /// told without knowing the name.
+    fn is_plain(&self, node: Node<'_>) -> bool {
+        let stays = |rtype| !is_dropped(rtype, false) && !matches!(rtype, rtype::DNAME | rtype::PTR);
+        self.plan.rdata_names == RdataNames::Keep
+            && self.plan.exclude.is_empty()
+            && node.spelled.is_none()
+            && node.rrsets().all(|rrset| stays(rrset.rtype))
+    }
+}

@@ -1,0 +1,339 @@
+//! RRsets: all records of one owner name and type.
+//!
+//! A [`Set`] is a view of one, wherever its bytes are; an [`RRset`] owns its bytes. Beside type, TTL and count stands the
+//! body: for each record the length of its RDATA and the RDATA. Numbers are as short as they can be, seven bits an octet,
+//! so most cost one octet: there are millions of them.
+//!
+//! Invariants: records sorted by canonical RDATA without duplicates, one TTL (RFC 2181 section 5), names in RDATA
+//! uncompressed and in the case in which they were received. So equal sets have equal bytes.
+//!
+//! Cost: O(bytes) for building, O(1) for a view, O(records) for going through one.
+
+use super::{
+    CLASS_IN, FIXED_BYTES, OWNER_AT_QUESTION, RdataText, TypeName, check_plain, clamp_ttl, compare, is_data_type,
+    read_fixed, rtype,
+};
+use crate::name::NameBuf;
+use std::cmp::Ordering;
+use std::fmt;
+
+//--- Numbers ---
+
+/// Appends a number, seven bits an octet, the lowest first.
+pub fn put_number(out: &mut Vec<u8>, mut number: u32) {
+    while number > 0x7f {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Takes a number that [`put_number`] wrote.
+#[inline]
+pub fn take_number(bytes: &mut &[u8]) -> u32 {
+    let first = bytes[0];
+    if first < 0x80 {
+        *bytes = &bytes[1..];
+        return u32::from(first);
+    }
+    let (mut number, mut shift, mut at) = (u32::from(first & 0x7f), 7, 1);
+    loop {
+        let octet = bytes[at];
+        number |= u32::from(octet & 0x7f) << shift;
+        (shift, at) = (shift + 7, at + 1);
+        if octet < 0x80 {
+            *bytes = &bytes[at..];
+            return number;
+        }
+    }
+}
+
+/// Takes a number and as many octets.
+#[inline]
+pub fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
+    let length = take_number(bytes) as usize;
+    let (taken, rest) = bytes.split_at(length);
+    *bytes = rest;
+    taken
+}
+
+/// Appends octets with their number in front.
+pub fn put_sized(out: &mut Vec<u8>, octets: &[u8]) {
+    put_number(out, octets.len() as u32);
+    out.extend_from_slice(octets);
+}
+
+/// Octets of a number.
+fn number_bytes(number: u32) -> usize {
+    (32 - (number | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Appends what stands in front of the body of a set. One record says itself how long it is.
+fn put_head(out: &mut Vec<u8>, rtype: u16, ttl: u32, count: u32, body: usize) {
+    put_number(out, rtype.into());
+    put_number(out, ttl);
+    put_number(out, count);
+    if count != 1 {
+        put_number(out, body as u32);
+    }
+}
+
+//--- Set ---
+
+/// All records of one owner name and type, where they are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Set<'a> {
+    pub rtype: u16,
+    /// Seconds.
+    pub ttl: u32,
+    /// Number of records.
+    pub count: u32,
+    body: &'a [u8],
+}
+
+impl<'a> Set<'a> {
+    /// Takes a set that [`Set::write`] wrote.
+    #[inline]
+    pub fn take(bytes: &mut &'a [u8]) -> Set<'a> {
+        let rtype = take_number(bytes) as u16;
+        let (ttl, count) = (take_number(bytes), take_number(bytes));
+        if count != 1 {
+            return Set { rtype, ttl, count, body: take_sized(bytes) };
+        }
+        // One record says itself how long it is.
+        let start = *bytes;
+        take_sized(bytes);
+        Set { rtype, ttl, count, body: &start[..start.len() - bytes.len()] }
+    }
+
+    /// Appends the set.
+    pub fn write(self, out: &mut Vec<u8>) {
+        put_head(out, self.rtype, self.ttl, self.count, self.body.len());
+        out.extend_from_slice(self.body);
+    }
+
+    /// Appends a set of one record; returns its octets in an answer.
+    pub fn write_single(rtype: u16, ttl: u32, rdata: &[u8], out: &mut Vec<u8>) -> usize {
+        put_head(out, rtype, ttl, 1, 0);
+        put_sized(out, rdata);
+        FIXED_BYTES + rdata.len()
+    }
+
+    /// Iterates over the RDATA of the records.
+    pub fn rdatas(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let mut rest = self.body;
+        std::iter::from_fn(move || (!rest.is_empty()).then(|| take_sized(&mut rest)))
+    }
+
+    /// Iterates over the RDATA from one record on, around the end. Other than the first only where all have one size, as
+    /// addresses do.
+    pub fn rdatas_from(self, first: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let stride = if self.has_one_size() { self.body.len() / self.count as usize } else { 0 };
+        let (before, after) = self.body.split_at(stride * (first % self.count) as usize);
+        Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
+    }
+
+    /// Whether all records have one size.
+    fn has_one_size(self) -> bool {
+        matches!(self.rtype, rtype::A | rtype::AAAA)
+    }
+
+    /// Octets of all RDATA.
+    pub fn rdata_bytes(self) -> usize {
+        if self.has_one_size() {
+            return self.body.len() - self.count as usize;
+        }
+        self.rdatas().map(<[u8]>::len).sum()
+    }
+
+    /// Octets of the records in an answer.
+    pub fn wire_bytes(self) -> usize {
+        FIXED_BYTES * self.count as usize + self.rdata_bytes()
+    }
+
+    /// Appends the records as they stand in an answer to a question for their owner name.
+    pub fn write_wire(self, out: &mut Vec<u8>) {
+        for rdata in self.rdatas() {
+            out.extend_from_slice(&self.fixed(rdata.len()));
+            out.extend_from_slice(rdata);
+        }
+    }
+
+    /// A record in answer form up to its RDATA.
+    #[inline]
+    pub fn fixed(self, length: usize) -> [u8; FIXED_BYTES] {
+        let [owner, kind, class, length] =
+            [u16::from_be_bytes(OWNER_AT_QUESTION), self.rtype, CLASS_IN, length as u16].map(u16::to_be_bytes);
+        let ttl = self.ttl.to_be_bytes();
+        let mut fixed = [0; FIXED_BYTES];
+        fixed[..2].copy_from_slice(&owner);
+        fixed[2..4].copy_from_slice(&kind);
+        fixed[4..6].copy_from_slice(&class);
+        fixed[6..10].copy_from_slice(&ttl);
+        fixed[10..].copy_from_slice(&length);
+        fixed
+    }
+
+    /// The name at `offset` in the first record's RDATA.
+    pub fn first_name(self, offset: usize) -> Option<NameBuf> {
+        NameBuf::read_plain(self.rdatas().next()?, offset).ok().map(|(name, _)| name)
+    }
+
+    /// Whether both are the same bytes in memory.
+    pub fn is(self, other: Set<'_>) -> bool {
+        std::ptr::eq(self.body, other.body)
+    }
+
+    /// A copy that stands by itself.
+    pub fn to_rrset(self) -> RRset {
+        RRset { rtype: self.rtype, ttl: self.ttl, count: self.count, body: self.body.into() }
+    }
+}
+
+impl fmt::Debug for Set<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.ttl, TypeName(self.rtype))?;
+        self.rdatas().try_for_each(|rdata| write!(f, " [{}]", RdataText(self.rtype, rdata)))
+    }
+}
+
+//--- RRset ---
+
+/// All records of one owner name and type, by themselves.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RRset {
+    pub rtype: u16,
+    /// Seconds.
+    pub ttl: u32,
+    /// Number of records.
+    pub count: u32,
+    body: Box<[u8]>,
+}
+
+impl RRset {
+    /// Sorts RDATA, removes duplicates and makes the set. `None` when there is no RDATA.
+    pub fn build<R: AsRef<[u8]>>(rtype: u16, ttl: u32, mut rdatas: Vec<R>) -> Option<RRset> {
+        if rdatas.len() > 1 {
+            rdatas.sort_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()).then_with(|| a.as_ref().cmp(b.as_ref())));
+            rdatas.dedup_by(|a, b| compare(rtype, a.as_ref(), b.as_ref()) == Ordering::Equal);
+        }
+        let mut body = Vec::with_capacity(rdatas.iter().map(|rdata| 2 + rdata.as_ref().len()).sum());
+        for rdata in &rdatas {
+            put_sized(&mut body, rdata.as_ref());
+        }
+        let (ttl, count) = (clamp_ttl(ttl), rdatas.len() as u32);
+        (count > 0).then(|| RRset { rtype, ttl, count, body: body.into() })
+    }
+
+    /// Reads the first set of records in answer form and appends it as [`Set::write`] does. Returns its type and what
+    /// follows it; `None` when that is not what [`Set::write_wire`] would have written of a set.
+    pub fn read_wire<'b>(bytes: &'b [u8], out: &mut Vec<u8>) -> Option<(u16, &'b [u8])> {
+        let rtype = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
+        let ttl = u32::from_be_bytes(*bytes.get(6..)?.first_chunk()?);
+        let (mut end, mut body, mut count, mut before) = (0, 0, 0, None);
+        while bytes.len() > end + 4 && bytes[end + 2..end + 4] == bytes[2..4] {
+            let (_, class, record_ttl, start, length) = read_fixed(bytes, end + 2)?;
+            let rdata = &bytes[start..start + length];
+            let sound = bytes[end..end + 2] == OWNER_AT_QUESTION && class == CLASS_IN && record_ttl == ttl;
+            let risen = before.is_none_or(|before| compare(rtype, before, rdata) == Ordering::Less);
+            if !sound || !risen || !check_plain(rtype, rdata) {
+                return None;
+            }
+            body += number_bytes(length as u32) + length;
+            (end, count, before) = (start + length, count + 1, Some(rdata));
+        }
+        if count == 0 || !is_data_type(rtype) || ttl > i32::MAX as u32 {
+            return None;
+        }
+        put_head(out, rtype, ttl, count, body);
+        let (mut records, rest) = bytes.split_at(end);
+        while let Some((.., start, length)) = read_fixed(records, 2) {
+            put_sized(out, &records[start..start + length]);
+            records = &records[start + length..];
+        }
+        Some((rtype, rest))
+    }
+
+    /// The view of the set.
+    pub fn as_set(&self) -> Set<'_> {
+        Set { rtype: self.rtype, ttl: self.ttl, count: self.count, body: &self.body }
+    }
+
+    /// The records as they stand in an answer to a question for their owner name.
+    pub fn to_wire(&self) -> Vec<u8> {
+        let mut wire = Vec::with_capacity(self.as_set().wire_bytes());
+        self.as_set().write_wire(&mut wire);
+        wire
+    }
+
+    /// Iterates over the RDATA of the records.
+    pub fn rdatas(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.as_set().rdatas()
+    }
+}
+
+impl fmt::Debug for RRset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_set().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sets_are_sorted_without_duplicates_and_case_of_names_is_kept() {
+        let set =
+            RRset::build(rtype::NS, 30, vec![&b"\x02NS\x01b\x00"[..], b"\x02ns\x01a\x00", b"\x02ns\x01B\x00"]).unwrap();
+        assert_eq!(format!("{set:?}"), "30 NS [ns.a.] [NS.b.]");
+        assert_eq!(set.count, 2);
+        let txt = RRset::build(rtype::TXT, 30, vec![&b"\x01a"[..], b"\x01A"]).unwrap();
+        assert_eq!(txt.count, 2);
+    }
+
+    #[test]
+    fn a_ttl_with_the_top_bit_set_counts_as_zero() {
+        let ttl = |ttl: u32| RRset::build(rtype::A, ttl, vec![[192, 0, 2, 1]]).unwrap().ttl;
+        assert_eq!([0, 30, 0x7fff_ffff, 0x8000_0000, u32::MAX].map(ttl), [0, 30, 0x7fff_ffff, 0, 0]);
+    }
+
+    #[test]
+    fn addresses_rotate_and_other_records_do_not() {
+        let firsts = |set: &RRset| {
+            [0, 1, 5].map(|first| set.as_set().rdatas_from(first).map(|rdata| rdata[0]).collect::<Vec<_>>())
+        };
+        let addresses = RRset::build(rtype::A, 30, vec![[1, 0, 2, 1], [2, 0, 2, 1], [3, 0, 2, 1]]).unwrap();
+        assert_eq!(firsts(&addresses), [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
+        let texts = RRset::build(rtype::TXT, 30, vec![&[0u8][..], &[1, 7]]).unwrap();
+        assert_eq!(firsts(&texts), [[0, 1], [0, 1], [0, 1]]);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_survive(number: u32, behind in prop::collection::vec(any::<u8>(), 0..3)) {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            prop_assert_eq!(bytes.len(), number_bytes(number));
+            bytes.extend_from_slice(&behind);
+            let mut rest = &bytes[..];
+            prop_assert_eq!((take_number(&mut rest), rest), (number, &behind[..]));
+        }
+
+        #[test]
+        fn sets_survive(rtype in 65280u16.., ttl: u32, rdatas in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..5)) {
+            let set = RRset::build(rtype, ttl, rdatas).unwrap();
+            let mut bytes = Vec::new();
+            set.as_set().write(&mut bytes);
+            bytes.push(7);
+            let mut rest = &bytes[..];
+            prop_assert_eq!((&Set::take(&mut rest).to_rrset(), rest), (&set, &[7u8][..]));
+            let wire = set.to_wire();
+            prop_assert_eq!(wire.len(), set.as_set().wire_bytes());
+            let mut again = Vec::new();
+            prop_assert_eq!(RRset::read_wire(&wire, &mut again), Some((rtype, &[][..])));
+            prop_assert_eq!(&again[..], &bytes[..bytes.len() - 1]);
+        }
+    }
+}

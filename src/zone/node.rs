@@ -1,0 +1,98 @@
+//! One owner name of a zone as bytes: what a [`Table`](super::table::Table) is made of.
+//!
+//! The bytes: number of names below and whether the owner is spelled with capitals, in one number; the labels of the owner
+//! in front of the origin, lowercase, with their length; where it has capitals, the whole name as spelled, with its length;
+//! the sets, sorted by type, with their length. So the bytes do not depend on the origin, and equal nodes have equal bytes.
+//!
+//! Cost: O(1) for a view, O(sets) for finding one.
+
+use crate::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
+use crate::zone::RRsets;
+use std::sync::Arc;
+
+/// What a zone holds at one owner name; a view that costs nothing to copy.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Node<'a> {
+    /// The labels of the owner name in front of the origin, lowercase.
+    pub(super) owner: &'a [u8],
+    /// Number of existing names directly below.
+    pub below: u32,
+    /// The owner name as the primary spells it, where that is not lowercase.
+    pub spelled: Option<&'a [u8]>,
+    pub(super) sets: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    /// Takes a node that [`Node::write`] wrote.
+    #[inline]
+    pub(super) fn take(bytes: &mut &'a [u8]) -> Node<'a> {
+        let head = take_number(bytes);
+        let owner = take_sized(bytes);
+        let spelled = (head & 1 == 1).then(|| take_sized(bytes));
+        Node { owner, below: head >> 1, spelled, sets: take_sized(bytes) }
+    }
+
+    /// Whether the node at the beginning of bytes is the one of this owner.
+    #[inline]
+    pub(super) fn is_at(mut bytes: &[u8], owner: &[u8]) -> bool {
+        take_number(&mut bytes);
+        take_sized(&mut bytes) == owner
+    }
+
+    /// Appends the node.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        put_number(out, self.below << 1 | u32::from(self.spelled.is_some()));
+        for part in [Some(self.owner), self.spelled, Some(self.sets)].into_iter().flatten() {
+            put_sized(out, part);
+        }
+    }
+
+    /// The labels of the owner name in front of the zone's origin, lowercase, without an end.
+    pub fn owner(self) -> &'a [u8] {
+        self.owner
+    }
+
+    /// The RRset of a type.
+    #[inline]
+    pub fn get(self, rtype: u16) -> Option<Set<'a>> {
+        self.rrsets().find(|set| set.rtype == rtype)
+    }
+
+    /// The RRsets, sorted by type; none at an empty non-terminal.
+    #[inline]
+    pub fn rrsets(self) -> impl Iterator<Item = Set<'a>> + Clone {
+        sets(self.sets)
+    }
+
+    /// Whether it has no records, as an empty non-terminal.
+    pub fn is_empty(self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Number of records.
+    pub fn records(self) -> u64 {
+        self.rrsets().map(|set| u64::from(set.count)).sum()
+    }
+
+    /// The RRsets, each by itself.
+    pub fn to_rrsets(self) -> RRsets {
+        self.rrsets().map(|set| Arc::new(set.to_rrset())).collect()
+    }
+}
+
+impl std::fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.rrsets()).finish()
+    }
+}
+
+/// Iterates over sets one behind the other.
+#[inline]
+pub(super) fn sets<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Set<'a>> + Clone {
+    std::iter::from_fn(move || (!bytes.is_empty()).then(|| Set::take(&mut bytes)))
+}
+
+/// Writes sets one behind the other, as a node holds them.
+pub(super) fn write_sets(rrsets: &[Arc<RRset>], out: &mut Vec<u8>) {
+    rrsets.iter().for_each(|rrset| rrset.as_set().write(out));
+}
