@@ -111,6 +111,8 @@ fn records(datacenter: &Datacenter) -> Vec<Raw> {
         };
         out.push((owner, code, ttl, rdata));
     }
+    // As servers send them: the records of a name together.
+    out[1..].sort_by(|a, b| a.0.as_wire().cmp(b.0.as_wire()));
     out
 }
 
@@ -140,10 +142,10 @@ fn read(mut bytes: &[u8], mut each: impl FnMut(&NameBuf, u16, u32, &[u8])) {
     }
 }
 
-fn load(origin: &Name, bytes: &[u8], base: Option<&Zone>) -> (Arc<Zone>, Vec<Name>) {
-    let mut loader = Loader::new(origin.clone());
+fn load(origin: &Name, bytes: &[u8], base: Option<&Arc<Zone>>) -> (Arc<Zone>, Vec<Name>) {
+    let mut loader = base.cloned().map_or_else(|| Loader::new(origin.clone()), Loader::against);
     read(bytes, |owner, code, ttl, rdata| loader.push(owner, code, ttl, rdata));
-    let loaded = loader.finish(base).unwrap();
+    let loaded = loader.finish(base.map(|zone| &**zone)).unwrap();
     (Arc::new(loaded.zone), loaded.touched)
 }
 

@@ -17,6 +17,7 @@ mod delta;
 mod editor;
 mod history;
 mod image;
+mod kept;
 #[cfg(test)]
 mod laws;
 mod loader;

@@ -52,8 +52,11 @@ impl Region {
             }
         }
         let base = self.zone.clone();
+        if let Some(apex) = base.as_deref().map(Zone::apex) {
+            builder.push(&origin, &apex.to_rrsets(), apex.spelled);
+        }
         let beside: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
-        builder.into_editor(base.as_deref(), &beside, true)
+        builder.into_editor(base.as_deref(), &beside)
     }
 
     /// Whether the RRsets of a node, if it is the only one of its name, come into the region as they are, which can be

@@ -82,10 +82,20 @@ pub struct Reader {
     query: Query,
     /// The version that differences begin with; none when the whole zone was asked for.
     base: Option<Arc<Zone>>,
+    /// The version that a whole zone is compared with.
+    present: Option<Arc<Zone>>,
     stage: Stage,
     first: bool,
     records: u64,
     scratch: Vec<u8>,
+}
+
+/// What a reader knows of the zone.
+#[derive(Clone, Copy)]
+struct Versions<'a> {
+    origin: &'a Name,
+    base: Option<&'a Arc<Zone>>,
+    present: Option<&'a Arc<Zone>>,
 }
 
 /// What the reader waits for.
@@ -129,12 +139,17 @@ impl Reader {
 
     /// Asks for what has changed since `base`.
     pub fn ixfr(base: Arc<Zone>, id: u16) -> Reader {
-        Reader::new(Query::ixfr(base.origin.clone(), id), Some(base))
+        Reader::new(Query::ixfr(base.origin.clone(), id), Some(base.clone())).beside(Some(base))
+    }
+
+    /// Compares a whole zone on the way with the version that will be given for comparison when it is there.
+    pub fn beside(self, present: Option<Arc<Zone>>) -> Reader {
+        Reader { present, ..self }
     }
 
     /// Waits for the answer to a query.
     fn new(query: Query, base: Option<Arc<Zone>>) -> Reader {
-        Reader { query, base, stage: Stage::Start, first: true, records: 0, scratch: Vec::new() }
+        Reader { query, base, present: None, stage: Stage::Start, first: true, records: 0, scratch: Vec::new() }
     }
 
     /// The query to send.
@@ -175,10 +190,12 @@ impl Reader {
         if matches!(self.stage, Stage::Failed | Stage::Complete(_)) {
             return Err(TransferError::Closed);
         }
-        let (origin, base, stage, records) = (self.query.origin(), &self.base, &mut self.stage, &mut self.records);
+        let (stage, records) = (&mut self.stage, &mut self.records);
+        let versions =
+            Versions { origin: self.query.origin(), base: self.base.as_ref(), present: self.present.as_ref() };
         self.query.read(message, self.first, &mut self.scratch, |record| {
             *records += 1;
-            stage.take(record, origin, base.as_ref())
+            stage.take(record, versions)
         })?;
         self.first = false;
         Ok(if matches!(self.stage, Stage::Complete(_)) { Progress::Done } else { Progress::More })
@@ -187,10 +204,10 @@ impl Reader {
 
 impl Stage {
     /// Takes one record, and goes on to the stage that it leads to.
-    fn take(&mut self, record: Record<'_>, origin: &Name, base: Option<&Arc<Zone>>) -> Result<Next, TransferError> {
+    fn take(&mut self, record: Record<'_>, versions: Versions<'_>) -> Result<Next, TransferError> {
         if record.is_zone_soa {
             let soa = Soa::from_rdata(record.rdata).ok_or(TransferError::Malformed("the SOA is too short"))?;
-            *self = std::mem::replace(self, Stage::Failed).take_soa(&record, soa, origin, base)?;
+            *self = std::mem::replace(self, Stage::Failed).take_soa(&record, soa, versions)?;
             let stop = matches!(self, Stage::Complete(received) if matches!(**received, Received::NotNewer(_)));
             return Ok(if stop { Next::Stop } else { Next::Read });
         }
@@ -201,7 +218,7 @@ impl Stage {
             Stage::Steps(_, steps) => steps.patcher.remove(owner, rtype, ttl, rdata),
             Stage::Opened(_) => {
                 if let Stage::Opened(opening) = std::mem::replace(self, Stage::Failed) {
-                    let mut loader = opening.load(origin);
+                    let mut loader = opening.load(versions);
                     loader.push(owner, rtype, ttl, rdata);
                     *self = Stage::Full(opening, Box::new(loader));
                 }
@@ -213,13 +230,8 @@ impl Stage {
     }
 
     /// Takes the zone's SOA: it opens the answer, divides it, or closes it.
-    fn take_soa(
-        self,
-        record: &Record<'_>,
-        soa: Soa,
-        origin: &Name,
-        base: Option<&Arc<Zone>>,
-    ) -> Result<Stage, TransferError> {
+    fn take_soa(self, record: &Record<'_>, soa: Soa, versions: Versions<'_>) -> Result<Stage, TransferError> {
+        let base = versions.base;
         match self {
             Stage::Start => {
                 // At the undefined distance neither is newer (RFC 1982 section 3.2); then the whole zone may follow.
@@ -241,7 +253,7 @@ impl Stage {
                     Ok(Stage::Steps(opening, Box::new(steps)))
                 }
                 _ => {
-                    let loader = opening.load(origin);
+                    let loader = opening.load(versions);
                     opening.close(record, soa, |opening| Received::Full(opening.soa, loader))
                 }
             },
@@ -275,8 +287,9 @@ const BEHIND_THE_END: TransferError = TransferError::Malformed("records behind t
 
 impl Opening {
     /// Begins the whole zone.
-    fn load(&self, origin: &Name) -> Loader {
-        let mut loader = Loader::new(origin.clone());
+    fn load(&self, versions: Versions<'_>) -> Loader {
+        let new = || Loader::new(versions.origin.clone());
+        let mut loader = versions.present.cloned().map_or_else(new, Loader::against);
         loader.push(&self.owner, rtype::SOA, self.ttl, &self.rdata);
         loader
     }

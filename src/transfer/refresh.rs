@@ -341,7 +341,7 @@ impl Task {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Axfr);
         let primary = &self.plan.primaries[index];
-        let candidate = match wire::fetch_zone(&self.plan.zone, primary, &self.plan.limits).await {
+        let candidate = match wire::fetch_zone(&self.plan.zone, self.ours().base, primary, &self.plan.limits).await {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };

@@ -41,13 +41,14 @@ pub struct Traffic {
     pub messages: u64,
 }
 
-/// Transfers a zone from a primary.
+/// Transfers a zone from a primary, compared on the way with the version that is there.
 pub async fn fetch_zone(
     zone: &Name,
+    present: Option<Arc<Zone>>,
     primary: &PrimaryPlan,
     limits: &Limits,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::axfr(zone.clone(), random_id()), primary, limits).await
+    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits).await
 }
 
 /// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that.

@@ -109,36 +109,28 @@ impl<'a> Builder<'a> {
     }
 
     /// Begins the version that holds the nodes, sharing what it can with the base and these zones. Returns also the names
-    /// that differ from those of the base; none is listed where there is no base. The apex may differ for another reason,
-    /// and is left to the caller if `keep_apex`.
-    pub fn into_editor(mut self, base: Option<&Zone>, beside: &[&Zone], keep_apex: bool) -> (Editor, Vec<Name>) {
+    /// that differ from those of the base; none is listed where there is no base.
+    pub fn into_editor(mut self, base: Option<&Zone>, beside: &[&Zone]) -> (Editor, Vec<Name>) {
         self.parts.iter_mut().for_each(|part| part.index.sort_unstable());
-        match base {
-            Some(base) => self.compare(base, keep_apex),
-            None => (self.build(beside), Vec::new()),
-        }
+        let Some(base) = base else { return (self.build(beside), Vec::new()) };
+        let is_missing = |node: &Node<'_>| self.find(table::hash(node.owner), node.owner).is_none();
+        self.compare(base, base.nodes().filter(|node| !node.is_empty() && is_missing(node)))
     }
 
-    /// Puts what differs from a base on that.
-    fn compare(self, base: &Zone, keep_apex: bool) -> (Editor, Vec<Name>) {
+    /// Puts what differs from a base on that: the nodes here, and the lack of some that the base has.
+    pub(super) fn compare<'g>(&self, base: &Zone, gone: impl Iterator<Item = Node<'g>>) -> (Editor, Vec<Name>) {
         let mut editor = Editor::from_zone(base);
-        let (mut touched, mut kept) = (Vec::new(), 0);
+        let mut touched = Vec::new();
         for (hash, node) in self.parts.iter().flat_map(|part| part.nodes(&self.shared)) {
             let old = base.table.get_hashed(hash, node.owner).unwrap_or_default();
-            kept += u64::from(!old.is_empty());
             if old.sets != node.sets || old.spelled != node.spelled {
                 editor.set_bytes(node.owner, node.sets, node.spelled);
                 touched.push(Name::join(node.owner, &self.origin));
             }
         }
-        if kept + u64::from(keep_apex) < base.owners {
-            for node in base.nodes().filter(|node| !node.is_empty()) {
-                let stays = keep_apex && node.owner.is_empty();
-                if !stays && self.find(table::hash(node.owner), node.owner).is_none() {
-                    editor.set_bytes(node.owner, &[], None);
-                    touched.push(base.name_of(node));
-                }
-            }
+        for node in gone {
+            editor.set_bytes(node.owner, &[], None);
+            touched.push(base.name_of(node));
         }
         (editor, touched)
     }

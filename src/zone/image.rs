@@ -58,7 +58,7 @@ impl Zone {
         if !reader.rest.is_empty() {
             return Err(ImageError::Long);
         }
-        let (mut editor, _) = builder.into_editor(None, &[], false);
+        let (mut editor, _) = builder.into_editor(None, &[]);
         editor.set_repeated(repeated);
         Ok(editor.finish()?)
     }

@@ -9,6 +9,7 @@
 //! Cost: O(records) in time; the records in memory until they are compared.
 
 use super::builder::Builder;
+use super::kept::Kept;
 use super::node;
 use crate::name::{self, Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
@@ -38,6 +39,8 @@ pub struct Anomalies {
 pub struct Loader {
     origin: Name,
     builder: Builder<'static>,
+    /// What is the same in the version that it is compared with.
+    kept: Option<Kept>,
     group: Box<Group>,
     anomalies: Anomalies,
     records: u64,
@@ -78,11 +81,17 @@ impl Loader {
         Loader {
             builder: Builder::new(origin.clone()),
             origin,
+            kept: None,
             group: Box::new(Group::new()),
             anomalies: Anomalies::default(),
             records: 0,
             repeated: Repeated::default(),
         }
+    }
+
+    /// Starts a zone without records, to be compared with a version on the way.
+    pub fn against(base: Arc<Zone>) -> Loader {
+        Loader { kept: Some(Kept::new(base.clone())), ..Loader::new(base.origin.clone()) }
     }
 
     /// The zone's origin.
@@ -137,7 +146,11 @@ impl Loader {
         }
         let labels = lower.as_wire().len() - self.origin.as_wire().len();
         let spelled = (lower.as_wire() != owner.as_wire()).then(|| owner.as_wire());
-        self.builder.push_sets(&lower.as_wire()[..labels], spelled, sets);
+        let owner = &lower.as_wire()[..labels];
+        match &mut self.kept {
+            Some(kept) => kept.take(owner, spelled, sets, &mut self.builder),
+            None => self.builder.push_sets(owner, spelled, sets),
+        }
         records.clear();
         bytes.clear();
     }
@@ -145,7 +158,12 @@ impl Loader {
     /// Makes the zone, sharing every node that equals the base version's.
     pub fn finish(mut self, base: Option<&Zone>) -> Result<Loaded, ZoneError> {
         self.close();
-        let Loader { origin, mut builder, mut anomalies, mut repeated, .. } = self;
+        let Loader { origin, mut builder, mut anomalies, mut repeated, mut kept, .. } = self;
+        if !kept.as_ref().is_some_and(|kept| base.is_some_and(|base| kept.is_of(base)))
+            && let Some(kept) = kept.take()
+        {
+            kept.push_all(&mut builder);
+        }
         // Owners whose records were not all together.
         builder.sort(|nodes| {
             let owner = Name::join(nodes[0].owner, &origin);
@@ -156,7 +174,10 @@ impl Loader {
             node::write_sets(&rrsets, &mut sets);
             Ok::<_, ZoneError>((nodes[0].spelled.map(Box::from), sets))
         })?;
-        let (mut editor, touched) = builder.into_editor(base, &[], false);
+        let (mut editor, touched) = match (&kept, base) {
+            (Some(kept), Some(base)) => builder.compare(base, kept.gone()),
+            _ => builder.into_editor(base, &[]),
+        };
         editor.set_repeated(repeated);
         Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }

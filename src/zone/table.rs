@@ -88,8 +88,27 @@ impl Table {
     /// The node of an owner whose hash is known.
     #[inline]
     pub fn get_hashed(&self, hash: u64, owner: &[u8]) -> Option<Node<'_>> {
-        let (bytes, at) = self.shard(hash).find(hash, owner)?;
+        let (_, bytes, at) = self.shard(hash).find(hash, owner)?;
         Some(Node::take(&mut &bytes[at..]))
+    }
+
+    /// Number of nodes in front of each shard, in the order of [`Table::iter`].
+    pub fn starts(&self) -> Vec<u32> {
+        let mut start = 0;
+        let shards = self.groups.iter().flat_map(|group| group.iter());
+        let next = |shard: &Shard| {
+            start += shard.names() as u32;
+            start - shard.names() as u32
+        };
+        shards.map(next).collect()
+    }
+
+    /// The node of an owner with its number in the order of [`Table::iter`]; `starts` is what [`Table::starts`] gives.
+    pub fn number(&self, starts: &[u32], hash: u64, owner: &[u8]) -> Option<(usize, Node<'_>)> {
+        let shard = self.shard(hash);
+        let (index, bytes, at) = shard.find(hash, owner)?;
+        let number = starts[shard_index(hash, self.bits)] as usize + index;
+        Some((number, Node::take(&mut &bytes[at..])))
     }
 
     /// All nodes, in no order.
@@ -265,14 +284,21 @@ impl Shard {
         self.head().0
     }
 
-    /// Where the node of an owner is.
+    /// The number of the node of an owner, and where it is.
     #[inline]
-    fn find(&self, hash: u64, owner: &[u8]) -> Option<(&Arc<[u8]>, usize)> {
+    fn find(&self, hash: u64, owner: &[u8]) -> Option<(usize, &Arc<[u8]>, usize)> {
         let (names, wide) = self.head();
         let tag = (hash as u16).to_le_bytes();
         let tags = &self.bytes[HEAD_BYTES..HEAD_BYTES + TAG_BYTES * names];
-        let hits = tags.chunks_exact(TAG_BYTES).enumerate().filter(|(_, other)| *other == tag);
-        hits.map(|(index, _)| self.place(names, wide, index)).find(|(bytes, at)| Node::is_at(&bytes[*at..], owner))
+        for (index, other) in tags.chunks_exact(TAG_BYTES).enumerate() {
+            if other == tag {
+                let (bytes, at) = self.place(names, wide, index);
+                if Node::is_at(&bytes[at..], owner) {
+                    return Some((index, bytes, at));
+                }
+            }
+        }
+        None
     }
 
     /// Where a node is: the bytes that hold it, and the octet at which it begins.
@@ -411,7 +437,7 @@ impl Entry<'_> {
     /// Where a source has the same node: which of the bytes that are pointed into, and the octet.
     fn find_in(&self, sources: &[Table], others: &mut Vec<Arc<[u8]>>) -> Option<(usize, usize)> {
         for source in sources {
-            let Some((bytes, at)) = source.shard(self.hash).find(self.hash, self.owner) else { continue };
+            let Some((_, bytes, at)) = source.shard(self.hash).find(self.hash, self.owner) else { continue };
             if bytes[at..].starts_with(self.bytes) {
                 let known = others.iter().position(|other| Arc::ptr_eq(other, bytes));
                 let other = known.unwrap_or_else(|| {
