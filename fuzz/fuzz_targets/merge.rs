@@ -42,7 +42,10 @@ fn load(origin: &str, serial: u32, records: &BTreeSet<(u8, u8)>, base: Option<&Z
         loader.push(&NameBuf::parse(&owner).expect("a name"), rtype, u32::from(*kind), &rdata);
     }
     let loaded = loader.finish(base).expect("one SOA");
-    (loaded.zone, loaded.touched)
+    // Without a base, everything is new.
+    let all = || loaded.zone.iter().map(|(name, _)| name).collect();
+    let touched = if base.is_some() { loaded.touched } else { all() };
+    (loaded.zone, touched)
 }
 
 fn text(zone: &Zone) -> Vec<String> {
