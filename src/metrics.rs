@@ -267,10 +267,8 @@ impl Metrics {
         let build = make.gauges("build_info", "Always 1; the labels tell what was built.", &["version", "commit"]);
         let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
-        let started: IntGauge = make.add(IntGauge::new(
-            "started_timestamp_seconds",
-            "When the program was started, Unix time.",
-        ));
+        let started: IntGauge =
+            make.add(IntGauge::new("started_timestamp_seconds", "When the program was started, Unix time."));
         started.set(unix_seconds(SystemTime::now()));
         let mut metrics = Metrics {
             queries,

@@ -36,8 +36,8 @@ Written from the program's own table of keys by `make docs`; a test compares bot
 has the same keys in a file with comments, the [README](../README.md) the way there.
 
 The file is TOML, or the JSON of RFD 172 with the same keys. `aggregator check` reads it as the server would and tells every
-mistake with its line; a key that is not here is one. `aggregator reload` takes up every change, but a change of
-`[state]` and `[control]` needs a restart. Relative paths begin in the folder of the file.
+mistake with its line; a key that is not here is one. `aggregator reload` takes up every change but those of `[state]` and of
+the `format` of the log, which wait for a restart. Relative paths begin in the folder of the file.
 
 | takes | as in |
 |---|---|
@@ -54,7 +54,8 @@ Where no default is written, the text says what happens without the key.
 /// A section of the reference.
 fn describe(table: &Table) -> String {
     let title = if table.path.is_empty() { "The file".to_string() } else { format!("`{}`", table.path) };
-    let mut text = format!("\n## {title}\n\n{}.\n\n| key | takes | default | meaning |\n|---|---|---|---|\n", table.help);
+    let mut text =
+        format!("\n## {title}\n\n{}.\n\n| key | takes | default | meaning |\n|---|---|---|---|\n", table.help);
     for key in table.keys {
         let (takes, default, help) = (cell(key.takes), literal(key.default), cell(key.help));
         writeln!(text, "| `{}` | {takes} | {default} | {help} |", key.name).unwrap();

@@ -165,7 +165,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_datacenter_that_is_away_is_expected_as_it_was() {
-        let mut site = Site::start(Name::parse("us-west-1.cns.example.com").unwrap(), 0, "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let mut site =
+            Site::start(Name::parse("us-west-1.cns.example.com").unwrap(), 0, "127.0.0.1:0".parse().unwrap())
+                .await
+                .unwrap();
         let first = site.expected().clone();
         assert_eq!(first.answer.targets.len(), 3);
         assert_eq!(site.apply(Change::InstanceDown), "instance web-0 down");
