@@ -8,7 +8,7 @@
 use prometheus::core::{Collector, Desc, MetricVec, MetricVecBuilder};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -267,9 +267,10 @@ impl Metrics {
         let build = make.gauges("build_info", "Always 1; the labels tell what was built.", &["version", "commit"]);
         let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
-        let started: IntGauge =
-            make.add(IntGauge::new("started_timestamp_seconds", "When the program was started, Unix time."));
-        started.set(unix_seconds(SystemTime::now()));
+        let started: Gauge = make
+            .add(Gauge::new("started_timestamp_seconds", "When the program was started, Unix time with fractions."));
+        // Two starts within a second are two values, so that restarts can be counted.
+        started.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
         let mut metrics = Metrics {
             queries,
             tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP connections from clients.")),

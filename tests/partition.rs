@@ -23,7 +23,7 @@ const REGION: &str = "us-west.cns.example.com.";
 const SITES: [&str; 3] = ["dc1", "dc2", "dc3"];
 const REPLICAS: [&str; 2] = ["replica1", "replica2"];
 /// Clients that ask at the same time.
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 12;
 /// Between two changes of one datacenter, which is ten seconds with CNS.
 const CHANGE: Duration = Duration::from_secs(1);
 /// How long a heal may take: the longest pause between two tries of a primary is a minute.
@@ -43,7 +43,7 @@ fn address(node: &str) -> Ipv4Addr {
 /// A replica of our daemon.
 struct Replica {
     configuration: std::path::PathBuf,
-    _process: Process,
+    process: Process,
 }
 
 impl Replica {
@@ -67,7 +67,7 @@ impl Replica {
         process.wait_ready("answers status", Duration::from_secs(20), || {
             (run_verb(&["status", "--json"], &configuration).code == 0).then_some(())
         });
-        Replica { configuration, _process: process }
+        Replica { configuration, process }
     }
 
     /// The records of the region as it is served.
@@ -219,7 +219,8 @@ impl World {
             let ask = |first| scope.spawn(move || net.enter("client", || ask_on(servers, name, first, end)));
             let clients: Vec<_> = (0..CLIENTS).map(ask).collect();
             // What a heal is measured by: the versions that are there when it begins.
-            let wanted: Vec<Record> = sites.iter().enumerate().map(|(number, site)| coded(number, site.published.len() - 1)).collect();
+            let wanted: Vec<Record> =
+                sites.iter().enumerate().map(|(number, site)| coded(number, site.published.len() - 1)).collect();
             let mut next = Instant::now();
             while began.elapsed() < length || heals && healed.is_none() && began.elapsed() < PATIENCE {
                 if Instant::now() >= next {
@@ -243,7 +244,9 @@ impl World {
                 let published = &self.sites[site].published;
                 assert!(*version < published.len(), "a version that never was: {seen:?}");
                 // As old as its successor is, if that was there when the question was asked.
-                let age = published.get(version + 1).map_or(0.0, |next| seen.asked.saturating_duration_since(*next).as_secs_f64());
+                let age = published
+                    .get(version + 1)
+                    .map_or(0.0, |next| seen.asked.saturating_duration_since(*next).as_secs_f64());
                 ages[site].push(age);
             }
         }
@@ -302,6 +305,11 @@ fn clients_are_served_through_every_partition() {
     world.phase("all healed", seconds(5), true);
     let level = world.wait_level();
     println!("level {level:?} after the last change");
+    if level > Duration::from_secs(8) {
+        for replica in &world.replicas {
+            println!("{}", replica.process.log_text());
+        }
+    }
 
     let table: String = world.rows.iter().map(Row::line).collect();
     let head = "| | length | questions | at once | by another try | never | incomplete | slowest | age of datacenter 1 | of 2 | of 3 | healed after |\n\

@@ -31,7 +31,8 @@ impl Alert {
 
 /// A running Prometheus.
 pub struct Prometheus {
-    process: Process,
+    /// None for one that somebody else has started.
+    process: Option<Process>,
     address: SocketAddr,
 }
 
@@ -47,12 +48,21 @@ impl Prometheus {
         let mut command = Command::new(program_path("prometheus"));
         command.arg("--config.file=prometheus.yml").arg("--storage.tsdb.path=data").arg("--log.level=warn");
         command.arg(format!("--web.listen-address={address}")).current_dir(&home);
-        let process = Process::start("prometheus", &mut command, &home.join("log"));
-        let mut prometheus = Prometheus { process, address };
-        prometheus.process.wait_ready("is ready", Duration::from_secs(60), || {
-            TcpStream::connect(address).ok().filter(|_| get(address, "/-/ready").0 == 200).map(drop)
-        });
+        let mut process = Process::start("prometheus", &mut command, &home.join("log"));
+        let mut prometheus = Prometheus::at(address);
+        process.wait_ready("is ready", Duration::from_secs(60), || prometheus.is_ready().then_some(()));
+        prometheus.process = Some(process);
         prometheus
+    }
+
+    /// The one that listens there.
+    pub fn at(address: SocketAddr) -> Prometheus {
+        Prometheus { process: None, address }
+    }
+
+    /// Whether it answers queries.
+    pub fn is_ready(&self) -> bool {
+        TcpStream::connect(self.address).is_ok() && get(self.address, "/-/ready").0 == 200
     }
 
     /// What an expression gives now: labels and value of each series.

@@ -135,21 +135,21 @@ impl World {
         });
     }
 
-    /// Gives every panel something to show: queries of all kinds, transfers, changes.
-    pub fn be_busy(&self) {
-        for round in 0..6 {
-            for replica in &self.replicas {
-                let mut client = Client::new(replica.address());
-                for name in ["web.svc.acme.us-west.cns.example.com", "nothing.us-west.cns.example.com", "elsewhere"] {
-                    let _ = client.ask(&Query::new(&Dname::parse(name), rtype::A));
-                    let _ = client.ask_tcp(&Query::new(&Dname::parse(name), rtype::A));
-                }
-                let _ = client.transfer(&Dname::parse(REGION));
-                // Signed by nobody: a request with a key that is not there.
-                let _ = client.exchange_tcp(&signed_request());
+    /// Gives every panel something to show: queries of all kinds, transfers, a change with its announcement.
+    pub fn be_busy(&self, serial: u32) {
+        for replica in &self.replicas {
+            let mut client = Client::new(replica.address());
+            for name in
+                ["web.svc.acme.us-west.cns.example.com", "nothing.us-west.cns.example.com", "elsewhere", "dead.test"]
+            {
+                // What is answered is another test's concern.
+                let _ = client.ask(&Query::new(&Dname::parse(name), rtype::A));
+                let _ = client.ask_tcp(&Query::new(&Dname::parse(name), rtype::A));
             }
-            self.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1001 + round, 20, 2_592_000));
+            let _ = client.transfer(&Dname::parse(REGION));
+            let _ = client.exchange_tcp(&signed_request());
         }
+        self.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, serial, 20, 2_592_000));
     }
 }
 
@@ -197,7 +197,7 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
     }
     let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
     let text = format!(
-        "[transfer]\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
+        "[transfer]\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
          connect_timeout = \"1s\"\nconfirm_after = \"1h\"\n{more}\n[zones]\n{zones}\n\
          [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n"
     );

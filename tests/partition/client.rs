@@ -27,7 +27,7 @@ pub struct Observation {
 pub fn ask_on(servers: &[SocketAddr], name: &Dname, first: usize, end: &AtomicBool) -> Vec<Observation> {
     let mut seen = Vec::new();
     let query = Query { edns: Some(1232), ..Query::new(name, rtype::A) };
-    let mut id = first as u16 * 16_384;
+    let mut id = first as u16 * 4096;
     while !end.load(Ordering::Relaxed) {
         let asked = Instant::now();
         let (mut tries, mut versions) = (0, None);
