@@ -6,8 +6,10 @@ use aggregator::config::Config;
 use harness::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// A configuration that must load without a warning.
 fn assert_loads(name: &str, text: &str) -> Config {
@@ -80,6 +82,40 @@ fn compose_takes_its_file_and_its_parts_fit() {
         };
         assert!(is_there, "{volume}");
     }
+}
+
+/// What the compose file has for datacenters.
+#[test]
+fn a_datacenter_alone_transfers_changes_and_announces() {
+    let folder = Folder::new();
+    let secondary = UdpSocket::bind("127.0.0.1:0").expect("UDP socket");
+    secondary.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+    let (mut port, told) = (Port::reserve(), secondary.local_addr().expect("address").to_string());
+    let zone = Dname::parse("us-west-1.cns.example.com");
+    let address = port.release();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+    command.args([
+        "demo",
+        "--primary",
+        "us-west-1.cns.example.com",
+        "--listen",
+        &address.to_string(),
+        "--notify",
+        &told,
+    ]);
+    let mut process = Process::start("demo", &mut command, &folder.path().join("log"));
+    let mut client = Client::new(address).with_deadline(Duration::from_secs(1));
+    let serial = process.wait_ready("answers", Duration::from_secs(20), || client.serial(&zone));
+    let records = client.transfer(&zone).expect("a transfer");
+    assert!(records.iter().any(|record| record.owner.to_string().starts_with("web.svc.acme.")), "{records:?}");
+    let mut announcement = [0; 512];
+    let (length, from) = secondary.recv_from(&mut announcement).expect("an announcement");
+    // Opcode 4 (RFC 1996), about the zone.
+    assert!(from == address && announcement[2] >> 3 & 15 == 4 && announcement[12..length].starts_with(&zone.0));
+    process.wait_ready("changes", Duration::from_secs(20), || client.serial(&zone).filter(|new| *new != serial));
+    assert!(process.stop(Duration::from_secs(10)).is_some_and(|status| status.success()), "{}", process.log_text());
+    let output = Command::new(env!("CARGO_BIN_EXE_aggregator")).args(["demo", "--primary", "dc.test"]).output();
+    assert_eq!(output.expect("an output").status.code(), Some(2), "a primary must know where to listen");
 }
 
 //--- Kubernetes ---

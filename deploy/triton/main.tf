@@ -7,8 +7,7 @@
 terraform {
   required_providers {
     triton = {
-      source  = "TritonDataCenter/triton"
-      version = ">= 0.9"
+      source = "TritonDataCenter/triton"
     }
   }
 }

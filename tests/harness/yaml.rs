@@ -9,7 +9,7 @@ const READER: &str = "
 import json, sys, yaml
 class Strict(yaml.SafeLoader): pass
 def mapping(loader, node):
-    keys = [loader.construct_object(key) for key, _ in node.value]
+    keys = [key.value for key, _ in node.value if key.tag != 'tag:yaml.org,2002:merge']
     for key in keys:
         if keys.count(key) > 1: raise ValueError(f'{key} twice, {node.start_mark}')
     return loader.construct_mapping(node, deep=True)
