@@ -18,6 +18,9 @@
 //! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
 //! it, [`tsig`] signs messages and checks signatures.
 //!
+//! **Discovery.** [`discovery`] mirrors the nodes that Registrar writes into ZooKeeper and makes zones of them, as pure
+//! functions of the tree.
+//!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
 //! zone.
@@ -37,7 +40,8 @@
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`demo`] runs it
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`registrar`] is
+//! another program, the agent that registers a service in ZooKeeper. [`demo`] runs it
 //! beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
@@ -47,6 +51,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod demo;
+pub mod discovery;
 pub mod keeper;
 pub mod log;
 pub mod merge;
@@ -54,6 +59,7 @@ pub mod metrics;
 pub mod name;
 pub mod notify;
 pub mod publish;
+pub mod registrar;
 pub mod rewrite;
 pub mod rr;
 pub mod schedule;

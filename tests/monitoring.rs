@@ -82,8 +82,6 @@ fn rules_use_what_the_program_has() {
     let mut known: BTreeSet<String> = metrics.families().iter().map(|family| family.name.clone()).collect();
     let [file] = &read_yaml("deploy/prometheus/rules.yml")[..] else { panic!("one document") };
     let rules = file["groups"][0]["rules"].as_array().expect("rules");
-    // Comes with the source that follows ZooKeeper.
-    known.insert("aggregator_zookeeper_session".to_string());
     known.extend(rules.iter().map(|rule| text(rule, "record").to_string()));
     for rule in rules.iter().chain(&alert_rules()) {
         let unknown: Vec<String> =
