@@ -40,7 +40,8 @@
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`demo`] runs it
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`registrar`] is
+//! another program, the agent that registers a service in ZooKeeper. [`demo`] runs it
 //! beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
@@ -58,6 +59,7 @@ pub mod metrics;
 pub mod name;
 pub mod notify;
 pub mod publish;
+pub mod registrar;
 pub mod rewrite;
 pub mod rr;
 pub mod schedule;
