@@ -15,9 +15,11 @@
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod plan;
+mod trace;
 
 pub use crate::rewrite::RdataNames;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
+pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
 
 use crate::name::{self, Name, NameBuf};
 use crate::rewrite::Move;

@@ -81,7 +81,7 @@ pub fn answer_request(
 }
 
 /// What a name leads to within one zone.
-enum Found<'a> {
+pub enum Found<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
     Referral(usize, &'a Arc<RRset>),
     /// A DNAME above the name, likewise.
@@ -115,7 +115,7 @@ impl<'p> Reply<'p, '_> {
     /// Answers a question of class IN; returns the response code.
     fn resolve(&mut self, name: NameBuf, qtype: u16) -> u16 {
         let mut current = Placed { offset: HEADER_BYTES, lower: name.to_lowercase() };
-        let Some(served) = self.zone_for(&current, qtype) else {
+        let Some(served) = zone_for(self.published, current.lower.as_wire(), qtype) else {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
@@ -146,26 +146,11 @@ impl<'p> Reply<'p, '_> {
             }
             seen[self.aliases] = next.offset;
             current = next;
-            match self.zone_for(&current, qtype).and_then(Served::answerable) {
+            match zone_for(self.published, current.lower.as_wire(), qtype).and_then(Served::answerable) {
                 Some(next_zone) => zone = next_zone,
                 None => return rcode::NOERROR,
             }
         }
-    }
-
-    /// The zone that answers for a name: for DS at an origin the zone above, if it is here and delegates the name
-    /// (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
-    fn zone_for(&self, name: &Placed, qtype: u16) -> Option<&'p Served> {
-        let wire = name.lower.as_wire();
-        let served = self.published.find(wire)?;
-        if qtype == rtype::DS
-            && served.origin.as_wire() == wire
-            && let Some(above) = name::parent(wire).and_then(|parent| self.published.find(parent))
-            && above.answerable().is_some_and(|zone| delegates(zone, wire))
-        {
-            return Some(above);
-        }
-        Some(served)
     }
 
     /// Looks one name up and writes what it gives.
@@ -373,6 +358,20 @@ impl Targets {
     }
 }
 
+/// The zone that answers for a name (lowercase wire form): for DS at an origin the zone above, if it is here and
+/// delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option<&'p Served> {
+    let served = published.find(wire)?;
+    if qtype == rtype::DS
+        && served.origin.as_wire() == wire
+        && let Some(above) = name::parent(wire).and_then(|parent| published.find(parent))
+        && above.answerable().is_some_and(|zone| delegates(zone, wire))
+    {
+        return Some(above);
+    }
+    Some(served)
+}
+
 /// Whether a zone holds a delegation at a name or above it.
 fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     match find(zone, wire, rtype::DS) {
@@ -382,8 +381,8 @@ fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     }
 }
 
-/// Looks a name up in a zone that holds it.
-fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
+/// Looks a name (lowercase wire form) up in a zone that holds it.
+pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
         && let Some(node) = zone.get(wire)
