@@ -48,6 +48,14 @@ impl Daemon {
         log.lines().filter(|line| line.contains("zone transferred") && line.contains("kind=\"ixfr\"")).count()
     }
 
+    /// How long the newest transfer waited for the primary's answers, by the log.
+    pub fn waited(&self) -> Option<Duration> {
+        let log = self.process.as_ref().map(Process::log_text).unwrap_or_default();
+        let line = log.lines().rev().find(|line| line.contains("zone transferred"))?;
+        let number = line.split("waited_us=").nth(1)?.split_whitespace().next()?;
+        number.parse().ok().map(Duration::from_micros)
+    }
+
     /// Starts the process with the configuration that is there.
     pub fn start_again(&mut self) {
         let mut command = Command::new(&self.program);

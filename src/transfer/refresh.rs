@@ -64,6 +64,8 @@ pub(super) struct Task {
     setback: Setback,
     /// Octets of differences since the last whole zone.
     differences: u64,
+    /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its transfer.
+    waited: Duration,
 }
 
 /// What came of a refresh that did not fail.
@@ -133,6 +135,7 @@ impl Task {
             failures: 0,
             setback: Setback::default(),
             differences: 0,
+            waited: Duration::ZERO,
         }
     }
 
@@ -245,6 +248,7 @@ impl Task {
         kind: WakeKind,
         answers: &mut Answers,
     ) -> Result<Outcome, TransferError> {
+        self.waited = Duration::ZERO;
         if kind != WakeKind::Refresh {
             let result = self.transfer_zone(index, Aim::of(kind)).await;
             // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
@@ -256,6 +260,7 @@ impl Task {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Soa);
         let announced = self.poll(index, answers).await;
+        self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
         if ours.serial != Some(theirs) {
             if let Some(base) = self.base_of_differences(index, theirs, ours)
@@ -316,7 +321,9 @@ impl Task {
         self.accounts.note_attempt(index, Kind::Ixfr);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let candidate = match wire::fetch_changes(base, primary, &self.plan.limits).await {
+        let fetched = wire::fetch_changes(base, primary, &self.plan.limits).await;
+        self.waited += heard.elapsed();
+        let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
@@ -341,7 +348,9 @@ impl Task {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Axfr);
         let primary = &self.plan.primaries[index];
-        let candidate = match wire::fetch_zone(&self.plan.zone, primary, &self.plan.limits).await {
+        let fetched = wire::fetch_zone(&self.plan.zone, primary, &self.plan.limits).await;
+        self.waited += heard.elapsed();
+        let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
@@ -435,7 +444,7 @@ impl Task {
         info!(
             zone = %self.accounts.zone(), primary = %self.accounts.primary(index), kind = kind.label(),
             serial = %format_args!("{from}->{theirs}"), records, touched, bytes = traffic.bytes,
-            messages = traffic.messages, ms = elapsed.as_millis() as u64, "zone transferred"
+            messages = traffic.messages, ms = elapsed.as_millis() as u64, waited_us = self.waited.as_micros() as u64, "zone transferred"
         );
         if drift {
             let (zone, serial) = (self.accounts.zone(), theirs);
