@@ -18,6 +18,9 @@
 //! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
 //! it, [`tsig`] signs messages and checks signatures.
 //!
+//! **Discovery.** [`discovery`] mirrors the nodes that Registrar writes into ZooKeeper and makes zones of them, as pure
+//! functions of the tree.
+//!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
 //! zone.
@@ -47,6 +50,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod demo;
+pub mod discovery;
 pub mod keeper;
 pub mod log;
 pub mod merge;

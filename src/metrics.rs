@@ -188,6 +188,13 @@ pub struct Metrics {
     pub state_healthy: IntGauge,
     pub reloads: IntCounterVec,
     pub config_loaded: IntGauge,
+    pub zookeeper_session: IntGaugeVec,
+    pub zookeeper_nodes: IntGaugeVec,
+    pub zookeeper_broken_payloads: IntGaugeVec,
+    pub zookeeper_last_contact: IntGaugeVec,
+    pub zookeeper_events: IntCounterVec,
+    pub zookeeper_reads: IntCounterVec,
+    pub zookeeper_losses: IntCounterVec,
 }
 
 /// Creates families and registers them.
@@ -269,7 +276,7 @@ impl Metrics {
             ),
             transfer_held: make.gauges(
                 "transfer_held",
-                "1 while a transferred version waits for confirmation because the zone has shrunk sharply.",
+                "1 while a transferred version, or a tree, waits for confirmation because it has shrunk sharply.",
                 &["zone"],
             ),
             transfer_anomalies: make.counters(
@@ -361,6 +368,33 @@ impl Metrics {
                 "config_loaded_timestamp_seconds",
                 "When the running configuration was loaded, Unix time.",
             )),
+            zookeeper_session: make.gauges(
+                "zookeeper_session",
+                "1 for the state of the session that feeds the zone: live, reading the tree, or disconnected.",
+                &["zone", "state"],
+            ),
+            zookeeper_nodes: make.gauges("zookeeper_nodes", "Nodes of the zone's tree.", &["zone"]),
+            zookeeper_broken_payloads: make.gauges(
+                "zookeeper_broken_payloads",
+                "Nodes of the zone's tree whose payload makes no records.",
+                &["zone"],
+            ),
+            zookeeper_last_contact: make.gauges(
+                "zookeeper_last_contact_timestamp_seconds",
+                "When ZooKeeper last answered, Unix time.",
+                &["zone"],
+            ),
+            zookeeper_events: make.counters(
+                "zookeeper_events_total",
+                "Changes of the zone's tree that ZooKeeper told of.",
+                &["zone"],
+            ),
+            zookeeper_reads: make.counters("zookeeper_reads_total", "Times that the whole tree was read.", &["zone"]),
+            zookeeper_losses: make.counters(
+                "zookeeper_session_losses_total",
+                "Sessions that broke, by reason.",
+                &["zone", "reason"],
+            ),
             registry,
         }
     }
@@ -395,6 +429,7 @@ impl Metrics {
         ] {
             forget_in(family, zone, |_| true);
         }
+        self.forget_tree(zone);
         forget_in(&self.transfer_duration, zone, |_| true);
         for family in [
             &self.transfer_success,
@@ -411,6 +446,21 @@ impl Metrics {
             &self.region_members,
             &self.region_conflicts,
             &self.region_ns_fallback,
+        ] {
+            forget_in(family, zone, |_| true);
+        }
+    }
+
+    /// Removes the series of the tree that a zone no longer comes from.
+    pub fn forget_tree(&self, zone: &str) {
+        for family in [&self.zookeeper_events, &self.zookeeper_reads, &self.zookeeper_losses] {
+            forget_in(family, zone, |_| true);
+        }
+        for family in [
+            &self.zookeeper_session,
+            &self.zookeeper_nodes,
+            &self.zookeeper_broken_payloads,
+            &self.zookeeper_last_contact,
         ] {
             forget_in(family, zone, |_| true);
         }

@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 12] = [
     &["name", "metrics", "log"],
     &["rr", "serial", "access"],
     &["zone", "zone/*", "tsig", "tsig/*"],
-    &["rewrite", "publish", "catalog"],
+    &["rewrite", "publish", "catalog", "discovery", "discovery/*"],
     &["merge", "merge/*"],
     &[
         "source",

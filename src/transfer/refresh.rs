@@ -23,6 +23,7 @@
 use crate::metrics::Metrics;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
+use crate::source::requests::Answer;
 use crate::source::{Change, Update, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::error::TransferError;
@@ -35,7 +36,7 @@ use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
-use crate::transfer::{Answer, Shared, poll, timers};
+use crate::transfer::{Shared, poll, timers};
 use crate::zone::Zone;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,15 +174,14 @@ impl Task {
             self.note_end_of_refresh(delay);
             tell(answers, &result);
         }
-        self.shared.requests().ended = true;
-        self.shared.requests().answers.clear();
+        self.shared.inbox.end();
     }
 
     /// Waits for the timer or a request. `None` when the keeper has gone.
     async fn wait(&self, pace: &Pace) -> Option<Call> {
         loop {
             let begin = {
-                let mut requests = self.shared.requests();
+                let mut requests = self.shared.inbox.lock();
                 let begin = pace.begin(requests.kind);
                 if Instant::now() >= begin {
                     let waiting = requests.kind.take();
@@ -194,7 +194,7 @@ impl Task {
                 begin
             };
             tokio::select! {
-                () = self.shared.bell.notified() => {}
+                () = self.shared.inbox.rung() => {}
                 () = self.updates.closed() => return None,
                 () = sleep_until(begin) => {}
             }
