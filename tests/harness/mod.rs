@@ -26,6 +26,8 @@ mod record;
 mod secondary;
 mod text;
 mod wait;
+mod znodes;
+mod zookeeper;
 
 pub use aggregator::{Aggregator, Output, Settings, run_verb};
 pub use client::{Client, Query, decode, read_frame, write_frame};
@@ -45,3 +47,5 @@ pub use record::{Record, difference, rtype, type_text};
 pub use secondary::{Secondary, SecondaryPlan, TsigKey};
 pub use text::{read_capture, read_zone, write_zone};
 pub use wait::wait_until;
+pub use znodes::Znodes;
+pub use zookeeper::{Ensemble, ZooKeeper};
