@@ -91,8 +91,7 @@ pub struct Courier {
 impl Link {
     /// Begins a session with one member.
     pub async fn connect(plan: &TreePlan, member: &Member, each: bool) -> Result<Link, SessionError> {
-        let mut connector =
-            Client::connector().with_session_timeout(plan.session_timeout).with_fail_eagerly();
+        let mut connector = Client::connector().with_session_timeout(plan.session_timeout).with_fail_eagerly();
         if let Some(digest) = &plan.digest {
             connector = connector.with_auth("digest", &digest.secret.0);
         }

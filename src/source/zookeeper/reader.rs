@@ -78,7 +78,8 @@ pub async fn read_touched(
         };
     }
     // A node that is read with all below it need not be read alone; a second watch on it would be one too many.
-    let alone = |job: &Job| matches!(job, Job::Node(path) | Job::Children(path) if jobs.contains(&Job::Tree(path.clone())));
+    let alone =
+        |job: &Job| matches!(job, Job::Node(path) | Job::Children(path) if jobs.contains(&Job::Tree(path.clone())));
     let jobs = jobs.iter().filter(|job| !alone(job)).cloned().collect();
     run(link, jobs, children, patience).await
 }

@@ -524,7 +524,10 @@ fn pause_after(failures: u32) -> Duration {
 }
 
 /// Waits for a request, for as long as a server may be silent.
-async fn within<T>(patience: Duration, request: impl Future<Output = Result<T, SessionError>>) -> Result<T, SessionError> {
+async fn within<T>(
+    patience: Duration,
+    request: impl Future<Output = Result<T, SessionError>>,
+) -> Result<T, SessionError> {
     timeout(patience, request).await.unwrap_or(Err(SessionError::Stalled(patience)))
 }
 
@@ -534,7 +537,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_end_growing() {
-        for (failures, most) in [(1, FIRST_PAUSE), (2, FIRST_PAUSE * 2), (20, LONGEST_PAUSE), (u32::MAX, LONGEST_PAUSE)] {
+        for (failures, most) in [(1, FIRST_PAUSE), (2, FIRST_PAUSE * 2), (20, LONGEST_PAUSE), (u32::MAX, LONGEST_PAUSE)]
+        {
             let pause = pause_after(failures);
             assert!(pause <= most && pause >= most / 2, "{failures}: {pause:?}");
         }
