@@ -1,7 +1,7 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones` and `regions` know the sections.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees` and `regions` know the sections.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -22,8 +22,10 @@ mod read;
 mod regions;
 pub mod schema;
 mod secondaries;
+mod secret;
 mod server;
 mod tree;
+mod trees;
 mod units;
 mod zones;
 
@@ -38,6 +40,7 @@ use crate::name::Name;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
+use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
@@ -51,6 +54,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trees::Surroundings;
 
 /// Everything a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +68,10 @@ pub struct Config {
     pub hold_down: Duration,
     /// All TSIG keys.
     pub keys: Keyring,
-    /// In file order; never empty.
+    /// Zones from primaries, in file order.
     pub zones: Vec<ZonePlan>,
+    /// Trees of ZooKeeper's, in file order; there is a zone or a tree.
+    pub trees: Vec<TreePlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
@@ -160,6 +166,11 @@ impl Config {
         self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
     }
 
+    /// The names of all zones that come from elsewhere, from primaries or from a tree.
+    pub fn source_zones(&self) -> impl Iterator<Item = &Name> {
+        self.zones.iter().map(|plan| &plan.zone).chain(self.trees.iter().flat_map(TreePlan::all_zones))
+    }
+
     /// The plan as people read it.
     pub fn plan_text(&self) -> String {
         let mut text = String::new();
@@ -186,7 +197,8 @@ impl Config {
         let transfer = zones::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, check_files);
         let mut out = Secondaries::read(&mut reader, &root, &keys);
-        let (zones, zones_at) = zones::read_zones(&mut reader, &root, &transfer, &keys, &mut out);
+        let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };
+        let (zones, trees, zones_at) = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
         let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, .. } = out;
@@ -210,6 +222,7 @@ impl Config {
             hold_down: server.hold_down,
             keys,
             zones,
+            trees,
             regions,
             audit: transfer.audit,
             outgoing,

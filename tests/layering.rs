@@ -17,6 +17,7 @@ const LAYERS: [&[&str]; 12] = [
     &["merge", "merge/*"],
     &[
         "source",
+        "source/requests",
         "state",
         "notify",
         "serve/answer",
@@ -29,7 +30,7 @@ const LAYERS: [&[&str]; 12] = [
         "notify/*",
         "state/*",
     ],
-    &["keeper", "keeper/*", "transfer", "transfer/*"],
+    &["keeper", "keeper/*", "transfer", "transfer/*", "source/zookeeper", "source/zookeeper/*"],
     &[
         "serve",
         "serve/udp",
