@@ -38,7 +38,7 @@ use listeners::Listeners;
 use restore::{open_store, restore_zones};
 use sources::Sources;
 use status::{About, CatalogReport, Report, StateReport};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -522,6 +522,7 @@ async fn publish_plan(
         regions: config.regions.clone(),
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
+        refusing: HashSet::new(),
         history: config.history,
         hold_down: config.hold_down,
         restored,

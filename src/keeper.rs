@@ -31,14 +31,14 @@ use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Region, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
-use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State};
+use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::serial::Serial;
 use crate::source::{Change, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::tsig::Keyring;
 use crate::zone::{Delta, History, HistoryLimits, Loaded, Zone};
 use regions::{KeptRegion, Touched};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot};
@@ -100,6 +100,8 @@ pub struct Keeper {
     identity: Identity,
     keys: Arc<Keyring>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
+    /// Zones that refuse names which they do not hold.
+    refusing: HashSet<Name>,
     history: HistoryLimits,
     hold_down: Duration,
     sources: HashMap<Name, SourceZone>,
@@ -172,6 +174,7 @@ impl Keeper {
             identity: Identity::default(),
             keys: Arc::default(),
             outgoing: HashMap::new(),
+            refusing: HashSet::new(),
             history: HistoryLimits::default(),
             hold_down: Duration::ZERO,
             sources: HashMap::new(),
@@ -313,7 +316,7 @@ impl Keeper {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
-        (self.history, self.hold_down) = (plan.history, plan.hold_down);
+        (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {
             let source = match old_sources.remove(&name) {
@@ -450,7 +453,8 @@ impl Keeper {
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
             let (zone, history) = (zone.cloned(), history.clone());
-            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin) })
+            let unknown = if self.refusing.contains(origin) { Unknown::Refused } else { Unknown::NxDomain };
+            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin), unknown })
         };
         let sources = self.sources.iter();
         let sources =

@@ -463,6 +463,10 @@ impl Region {
                 merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
             }
         }
+        if parts.len() > 1 {
+            // It stands for a name that nobody has anything to say about.
+            parts.remove(&rtype::PLACEHOLDER);
+        }
         self.settle(&nodes, name, &mut parts, &mut merged);
         let mut rrsets = Vec::with_capacity(parts.len());
         for (rtype, part) in parts {

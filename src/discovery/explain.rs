@@ -72,11 +72,11 @@ impl Tree {
                 let ttl = host.ttl.map_or(service.ttl, |ttl| ttl.min(service.ttl));
                 told.push(self.tell(id, format!("member with address {}, TTL at most {ttl}", host.address)));
             }
-            for (name, child) in &node.children {
+            for child in node.children.values() {
                 let child_node = self.node(*child);
                 if matches!(child_node.payload, Payload::Broken) {
                     let reason = child_node.fault.map_or_else(String::new, |fault| fault.to_string());
-                    told.push(self.tell(*child, format!("no member: {name} is broken: {reason}")));
+                    told.push(self.tell(*child, format!("no member: {reason}")));
                 }
             }
         }

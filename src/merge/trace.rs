@@ -38,6 +38,8 @@ pub enum LeftOut {
     Dnssec,
     /// The region has an SOA, NS set and DS of its own.
     OwnApex,
+    /// It stands for a name without readable data, and others have some.
+    Placeholder,
     /// It cannot stand beside what others have.
     Conflict(ConflictKind),
 }
@@ -50,6 +52,7 @@ impl LeftOut {
             LeftOut::Excluded => "excluded",
             LeftOut::Dnssec => "dnssec",
             LeftOut::OwnApex => "own-apex",
+            LeftOut::Placeholder => "placeholder",
             LeftOut::Conflict(kind) => kind.label(),
         }
     }
@@ -201,12 +204,16 @@ impl Walk<'_> {
             node.is_some_and(|node| node.below > 0).then_some(member)
         };
         let with_names_below: Vec<usize> = self.contributing().filter_map(name_below).collect();
-        if !with_names_below.is_empty() {
-            leave_out(trace, rtype::DNAME, ConflictKind::DnameAboveData, |_| true);
+        let conflict = LeftOut::Conflict;
+        if self.types(trace).len() > 1 {
+            leave_out(trace, rtype::PLACEHOLDER, LeftOut::Placeholder, |_| true);
         }
-        let types: BTreeSet<u16> = trace.contributions.iter().filter_map(|given| self.counts(given)).collect();
+        if !with_names_below.is_empty() {
+            leave_out(trace, rtype::DNAME, conflict(ConflictKind::DnameAboveData), |_| true);
+        }
+        let types = self.types(trace);
         if types.len() > 1 {
-            leave_out(trace, rtype::CNAME, ConflictKind::AliasBesideData, |_| true);
+            leave_out(trace, rtype::CNAME, conflict(ConflictKind::AliasBesideData), |_| true);
         }
         for rtype in [rtype::CNAME, rtype::DNAME] {
             first_wins(trace, rtype, ConflictKind::DifferentAliases);
@@ -219,6 +226,11 @@ impl Walk<'_> {
         self.find_hidden(&with_names_below, trace);
         self.find_same_targets(trace);
         count_left_out(trace);
+    }
+
+    /// The types that are left for the merge to unite.
+    fn types(&self, trace: &Trace) -> BTreeSet<u16> {
+        trace.contributions.iter().filter_map(|given| self.counts(given)).collect()
     }
 
     /// The type of a record that is left for the merge to unite.
@@ -342,9 +354,9 @@ impl Walk<'_> {
 }
 
 /// Leaves out the records of a type that are meant.
-fn leave_out(trace: &mut Trace, rtype: u16, kind: ConflictKind, meant: impl Fn(&Contribution) -> bool) {
+fn leave_out(trace: &mut Trace, rtype: u16, reason: LeftOut, meant: impl Fn(&Contribution) -> bool) {
     for given in trace.contributions.iter_mut().filter(|given| given.is(rtype) && meant(given)) {
-        given.left_out = Some(LeftOut::Conflict(kind));
+        given.left_out = Some(reason);
     }
 }
 
@@ -356,7 +368,7 @@ fn first_wins(trace: &mut Trace, rtype: u16, kind: ConflictKind) {
     }
     let Some(first) = sets.values().next() else { return };
     let others: BTreeSet<usize> = sets.iter().filter(|(_, set)| *set != first).map(|(member, _)| *member).collect();
-    leave_out(trace, rtype, kind, |given| others.contains(&given.member));
+    leave_out(trace, rtype, LeftOut::Conflict(kind), |given| others.contains(&given.member));
 }
 
 /// Whether one TXT record describes a DNS-SD instance.

@@ -93,6 +93,7 @@ fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contributio
         }
         LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
         LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
+        LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
         LeftOut::Conflict(kind) => explain_conflict(kind).to_owned(),
     };
     Some(LeftOutReport { given: self::given(region, given), reason: reason.label(), explanation })
