@@ -235,8 +235,8 @@ fn read_output_rule(reader: &mut Reader<'_>, node: &Node) -> Option<OutputRule> 
                 // Whether there is a match does not depend on finding all of them, and characters are Unicode's anyway.
                 'g' | 'u' => &mut builder,
                 _ => {
-                    let flags = format!("\"flags\" cannot have \"{}\"; write {wanted}", flag.escape_default());
-                    reader.error(node.at, flags);
+                    let flag = flag.escape_default();
+                    reader.error(flags.node.at, format!("\"flags\" cannot have \"{flag}\"; write {wanted}"));
                     &mut builder
                 }
             };

@@ -288,7 +288,7 @@ impl World {
 proptest! {
     /// Whatever happens, at rest the nodes are there exactly when they are to be, and work never overlaps.
     #[test]
-    fn at_rest_the_nodes_are_as_wanted(check_first: bool, happenings in prop::collection::vec(happening(), 0..200)) {
+    fn at_rest_the_nodes_are_as_wanted(check_first: bool, happenings in prop::collection::vec(happening(), 0..100)) {
         let mut world = World::new(check_first);
         for happening in happenings {
             world.happen(happening);
