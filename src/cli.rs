@@ -1,17 +1,19 @@
 //! The command line: verbs, their output, and exit codes.
 //!
-//! `run` and `demo` are handed to the caller. `check` works on the file alone; all others are requests to the running
-//! server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
+//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register` is a program of its own that
+//! needs no server; all others are requests to the running server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
 
 mod check;
+mod register;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
 use crate::rr::TypeName;
 use clap::{Parser, Subcommand};
+use register::RegisterOptions;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -50,7 +52,8 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
-        let local = matches!(self.verb, Verb::Run | Verb::Check | Verb::Demo { .. } | Verb::Version);
+        let local =
+            matches!(self.verb, Verb::Run | Verb::Check | Verb::Demo { .. } | Verb::Register(_) | Verb::Version);
         let without_json = matches!(self.verb, Verb::Run | Verb::Demo { .. });
         let without_config = matches!(self.verb, Verb::Demo { .. } | Verb::Version);
         if local && self.socket.is_some() {
@@ -110,6 +113,8 @@ enum Verb {
         #[arg(long = "for", value_name = "DURATION", value_parser = read_duration)]
         limit: Option<Duration>,
     },
+    /// Register a service in ZooKeeper as Registrar does, with its configuration file
+    Register(RegisterOptions),
     /// Print the version
     Version,
 }
@@ -146,6 +151,7 @@ pub fn run_main(
         }
         Verb::Check => return check::check(&config_path(), arguments.json),
         Verb::Demo { limit } => return demo(limit),
+        Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => Request::Reload,

@@ -13,18 +13,18 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
-mod error;
+pub(crate) mod error;
 mod json;
 mod keys;
 mod peers;
 mod plan;
-mod read;
+pub(crate) mod read;
 mod regions;
 pub mod schema;
 mod secondaries;
 mod secret;
 mod server;
-mod tree;
+pub(crate) mod tree;
 mod trees;
 mod units;
 mod zones;
@@ -129,18 +129,7 @@ pub enum LogFormat {
 impl Config {
     /// Reads a file, and makes sure that the files it names can be read.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
-        let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
-        let bytes = fs::read(path)
-            .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => {
-                let valid = error.utf8_error().valid_up_to();
-                let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-                let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
-                return Err(ConfigErrors(vec![Source::new(path, &text).error(valid, message)]));
-            }
-        };
+        let text = read_text(path)?;
         Config::build(path, &text, true)
     }
 
@@ -238,6 +227,19 @@ impl Config {
             secret_files,
         })
     }
+}
+
+/// The text of a file, whatever it says.
+pub(crate) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
+    let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
+    let bytes = fs::read(path)
+        .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+        let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
+        ConfigErrors(vec![Source::new(path, &text).error(valid, message)])
+    })
 }
 
 /// The control socket that a file names, which may be wrong in other places: the way to a server that runs while its

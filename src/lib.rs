@@ -41,7 +41,8 @@
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below.
 //!
 //! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names, and stops it.
-//! [`demo`] runs it beside primaries that exist only in the process. [`cli`] is the command line.
+//! [`registrar`] is another program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon
+//! beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
 pub mod catalog;
@@ -58,6 +59,7 @@ pub mod metrics;
 pub mod name;
 pub mod notify;
 pub mod publish;
+pub mod registrar;
 pub mod rewrite;
 pub mod rr;
 pub mod schedule;

@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// Libraries whose ordinary lines no operator wants.
-const QUIET: [&str; 3] = ["hickory_server", "hickory_net", "tokio_cron_scheduler"];
+const QUIET: [&str; 4] = ["hickory_server", "hickory_net", "tokio_cron_scheduler", "zookeeper_client"];
 
 /// Why logging cannot be set up or changed.
 #[derive(Debug, thiserror::Error)]

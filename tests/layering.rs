@@ -43,7 +43,7 @@ const LAYERS: [&[&str]; 12] = [
         "config",
         "config/*",
     ],
-    &["daemon", "daemon/*"],
+    &["daemon", "daemon/*", "registrar", "registrar/*"],
     &["demo", "demo/*"],
     &["cli", "cli/*"],
     &["main", "lib"],

@@ -79,13 +79,15 @@ impl Tree {
         same.then_some((node, service))
     }
 
-    /// The children that are members of a service. One whose name is none for DNS has an address nevertheless.
+    /// The children that are members of a service. One whose name is no label has an address nevertheless.
     pub(super) fn members<'a>(&'a self, service: &'a Node) -> impl Iterator<Item = (Id, &'a Node, &'a Host)> {
         service.children.values().filter_map(|id| {
             let child = self.node(*id);
             match &child.payload {
                 Payload::Host(host) if host.kind.is_member() => {
-                    (child.owner.is_none() || self.is_winner(*id)).then_some((*id, child, host))
+                    // Binder has no use for names with dots; what is left of them here are those with empty labels.
+                    let nameless = child.owner.is_none() && !child.name.contains('.');
+                    (nameless || self.is_winner(*id)).then_some((*id, child, host))
                 }
                 _ => None,
             }

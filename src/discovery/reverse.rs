@@ -25,11 +25,11 @@ pub fn name_of(address: IpAddr) -> Name {
 /// bits of IPv6.
 pub fn origin_of(address: IpAddr, bits: u8) -> Option<Name> {
     let text = match address {
-        IpAddr::V4(address) if bits <= 32 && bits % 8 == 0 => {
+        IpAddr::V4(address) if bits <= 32 && bits.is_multiple_of(8) => {
             let octets = &address.octets()[..usize::from(bits / 8)];
             octets.iter().rev().map(|octet| format!("{octet}.")).collect::<String>() + "in-addr.arpa"
         }
-        IpAddr::V6(address) if bits <= 128 && bits % 4 == 0 => {
+        IpAddr::V6(address) if bits <= 128 && bits.is_multiple_of(4) => {
             let nibbles = (0..bits / 4).rev().map(|index| address.to_bits() >> (124 - 4 * u32::from(index)) & 15);
             nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
         }

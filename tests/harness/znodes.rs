@@ -46,6 +46,16 @@ impl Znodes {
         self.create_as(path, data, CreateMode::Ephemeral);
     }
 
+    /// Makes a persistent node that only a user with this name and password may read or change.
+    pub fn create_for(&self, user: &str, path: &str, data: &[u8]) {
+        let made = self.runtime.block_on(async {
+            self.client.auth("digest", user.as_bytes()).await?;
+            let options = CreateMode::Persistent.with_acls(Acls::creator_all());
+            self.client.create(path, data, &options).await
+        });
+        made.unwrap_or_else(|error| panic!("cannot create {path}: {error}"));
+    }
+
     /// Makes a node, and its missing parents without payload.
     fn create_as(&self, path: &str, data: &[u8], mode: CreateMode) {
         let options = mode.with_acls(Acls::anyone_all());

@@ -156,5 +156,6 @@ fn describe_member(view: &View, region: &RegionView, member: &MemberView, asked:
         refreshed_seconds_ago: status.and_then(|status| status.refreshed_seconds_ago),
         expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
         primaries: Vec::new(),
+        tree: None,
     }
 }
