@@ -75,7 +75,7 @@ fn the_services_of_the_compose_file_work_together() {
             binds.push((folder.subfolder(&format!("tmpfs-{name}")).display().to_string(), target.to_string()));
         }
         let program = match service["entrypoint"][0].as_str() {
-            Some("/usr/bin/aggregator") => Path::new(env!("CARGO_BIN_EXE_aggregator")).to_path_buf(),
+            Some("/aggregator") => Path::new(env!("CARGO_BIN_EXE_aggregator")).to_path_buf(),
             None if name == "prometheus" => program_path("prometheus"),
             other => panic!("{other:?}"),
         };
