@@ -11,6 +11,7 @@ mod register;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
+use crate::rr::TypeName;
 use clap::{Parser, Subcommand};
 use register::RegisterOptions;
 use serde_json::{Value, json};
@@ -96,6 +97,12 @@ enum Verb {
         #[arg(long, value_name = "SERIAL")]
         from: Option<u32>,
     },
+    /// Explain why a name answers as it does, for one type such as SRV or all that it has
+    Lookup {
+        name: String,
+        #[arg(value_name = "TYPE")]
+        rtype: Option<TypeName>,
+    },
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
@@ -153,6 +160,7 @@ pub fn run_main(
         Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, from } => Request::Diff { zone, from },
+        Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };

@@ -30,6 +30,7 @@ mod units;
 mod zones;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use plan::describe_pattern;
 pub use server::DEFAULT_SOCKET;
 pub use units::{format_duration, format_size, parse_duration, parse_size};
 

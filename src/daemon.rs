@@ -9,6 +9,7 @@
 mod changes;
 mod diff;
 mod listeners;
+mod lookup;
 mod outward;
 mod restore;
 mod sources;
@@ -312,6 +313,7 @@ impl Daemon {
             Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
             Request::Dump { zone } => Box::pin(self.dump(zone)),
             Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
+            Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
             Request::Notify { zone } => {
                 let reply = self.notify_secondaries(zone.as_deref());
                 Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))

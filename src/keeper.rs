@@ -11,7 +11,8 @@
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
-//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` to operators.
+//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` and `view` to
+//! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -20,9 +21,11 @@ mod gauges;
 mod plan;
 mod regions;
 mod status;
+mod view;
 
 pub use plan::{Lifetime, Plan, PlanChanges};
 pub use status::{MemberStatus, RegionStatus, Snapshot, ZoneStatus};
+pub use view::{MemberView, RegionView, View};
 
 use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Region, RegionPlan};
@@ -59,6 +62,8 @@ pub enum Command {
     /// Another set of zones and regions; answered when it is published.
     Plan(Box<Plan>, oneshot::Sender<PlanChanges>),
     Status(oneshot::Sender<Snapshot>),
+    /// What is published and what it is made of, at one moment.
+    View(oneshot::Sender<View>),
 }
 
 /// A source zone.
@@ -219,11 +224,12 @@ impl Keeper {
         let started = Instant::now();
         let mut touched = HashMap::new();
         let mut plans = Vec::new();
-        let mut statuses = Vec::new();
+        let (mut statuses, mut views) = (Vec::new(), Vec::new());
         for command in commands {
             match command {
                 Command::Plan(plan, done) => plans.push((self.take_plan(*plan), done)),
                 Command::Status(reply) => statuses.push(reply),
+                Command::View(reply) => views.push(reply),
             }
         }
         let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched));
@@ -241,6 +247,7 @@ impl Keeper {
         waiting.into_iter().for_each(|done| _ = done.send(()));
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         statuses.into_iter().for_each(|reply| _ = reply.send(self.snapshot(started)));
+        views.into_iter().for_each(|reply| _ = reply.send(self.view(started)));
         if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
             self.show(started);
             self.shown = Some(started);

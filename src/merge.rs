@@ -15,9 +15,11 @@
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod plan;
+mod trace;
 
 pub use crate::rewrite::RdataNames;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
+pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
 
 use crate::name::{self, Name, NameBuf};
 use crate::rewrite::Move;
@@ -436,7 +438,12 @@ impl Region {
         {
             let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
             let stays = |rrset: &Arc<RRset>| {
-                !is_dropped(rrset.rtype, false) && rrset.rtype != rtype::DNAME && way.leaves(name, rrset)
+                let settled = match rrset.rtype {
+                    rtype::DNAME => false,
+                    rtype::PLACEHOLDER => node.rrsets.len() == 1,
+                    rtype => !is_dropped(rtype, false),
+                };
+                settled && way.leaves(name, rrset)
             };
             if node.rrsets.iter().all(stays) {
                 merged.rrsets = node.rrsets.clone();
@@ -460,6 +467,10 @@ impl Region {
             if contributes && merged.spelled.is_none() {
                 merged.spelled = node.spelled.as_ref().and_then(|spelled| way.spelling(spelled));
             }
+        }
+        if parts.len() > 1 {
+            // It stands for a name that nobody has anything to say about.
+            parts.remove(&rtype::PLACEHOLDER);
         }
         self.settle(&nodes, name, &mut parts, &mut merged);
         let mut rrsets = Vec::with_capacity(parts.len());

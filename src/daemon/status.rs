@@ -416,7 +416,7 @@ fn serial(serial: Option<Serial>) -> String {
 }
 
 /// Seconds in the two largest units.
-fn format_seconds(seconds: u64) -> String {
+pub fn format_seconds(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),

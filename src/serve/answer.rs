@@ -99,7 +99,7 @@ impl<'p> Source<'p> {
 }
 
 /// What a name leads to within one zone.
-enum Found<'a> {
+pub enum Found<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
     Referral(usize, &'a Arc<RRset>),
     /// A DNAME above the name, likewise.
@@ -133,7 +133,7 @@ impl<'p> Reply<'p, '_> {
     /// Answers a question of class IN; returns the response code.
     fn resolve(&mut self, name: NameBuf, qtype: u16) -> u16 {
         let mut current = Placed { offset: HEADER_BYTES, lower: name.to_lowercase() };
-        let Some(served) = self.zone_for(&current, qtype) else {
+        let Some(served) = zone_for(self.published, current.lower.as_wire(), qtype) else {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
@@ -164,26 +164,11 @@ impl<'p> Reply<'p, '_> {
             }
             seen[self.aliases] = next.offset;
             current = next;
-            match self.zone_for(&current, qtype).and_then(Source::of) {
+            match zone_for(self.published, current.lower.as_wire(), qtype).and_then(Source::of) {
                 Some(next_zone) => zone = next_zone,
                 None => return rcode::NOERROR,
             }
         }
-    }
-
-    /// The zone that answers for a name: for DS at an origin the zone above, if it is here and delegates the name
-    /// (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
-    fn zone_for(&self, name: &Placed, qtype: u16) -> Option<&'p Served> {
-        let wire = name.lower.as_wire();
-        let served = self.published.find(wire)?;
-        if qtype == rtype::DS
-            && served.origin.as_wire() == wire
-            && let Some(above) = name::parent(wire).and_then(|parent| self.published.find(parent))
-            && above.answerable().is_some_and(|zone| delegates(zone, wire))
-        {
-            return Some(above);
-        }
-        Some(served)
     }
 
     /// Looks one name up and writes what it gives.
@@ -282,7 +267,7 @@ impl<'p> Reply<'p, '_> {
 
     /// Answers for a node that does not have what was asked for.
     fn deny_data(&mut self, zone: &Zone, current: &Placed, node: &Node) -> Step {
-        if placeholder(node).is_some_and(|reasons| reasons.rdatas().all(|reason| !reason.is_empty())) {
+        if is_unreadable(node) {
             self.writer.authoritative = false;
             self.writer.set_extended(ExtendedError::InvalidData);
             return Step::Done(rcode::SERVFAIL);
@@ -296,16 +281,7 @@ impl<'p> Reply<'p, '_> {
     /// elsewhere, whoever gets no data goes on with the host's addresses (contract `binder.md` section 8).
     fn refuse(&mut self, zone: &Zone, current: &Placed, qtype: u16) -> Step {
         let wire = current.lower.as_wire();
-        let mut labels = name::labels(wire);
-        let is_service_label = |label: &[u8]| label.first() == Some(&b'_') && !label[1..].contains(&b'_');
-        if let (true, Some(first), Some(second)) = (qtype == rtype::SRV, labels.next(), labels.next())
-            && is_service_label(first)
-            && is_service_label(second)
-            && let host = &wire[2 + first.len() + second.len()..]
-            && host.len() > zone.origin.as_wire().len()
-            && host.get(1) != Some(&b'_')
-            && let Some(node) = zone.get(host)
-        {
+        if let Some(node) = service_host(zone, wire, qtype) {
             return self.deny_data(zone, current, node);
         }
         self.writer.authoritative = false;
@@ -427,8 +403,38 @@ impl Targets {
     }
 }
 
+/// The zone that answers for a name (lowercase wire form): for DS at an origin the zone above, if it is here and
+/// delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option<&'p Served> {
+    let served = published.find(wire)?;
+    if qtype == rtype::DS
+        && served.origin.as_wire() == wire
+        && let Some(above) = name::parent(wire).and_then(|parent| published.find(parent))
+        && above.answerable().is_some_and(|zone| delegates(zone, wire))
+    {
+        return Some(above);
+    }
+    Some(served)
+}
+
+/// Whether it cannot be known what a node should have.
+pub fn is_unreadable(node: &Node) -> bool {
+    placeholder(node).is_some_and(|reasons| reasons.rdatas().all(|reason| !reason.is_empty()))
+}
+
+/// The host that a question for a service means, where the service is not known and the host is.
+pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<&'z Node> {
+    let mut labels = name::labels(wire);
+    let is_service_label = |label: &[u8]| label.first() == Some(&b'_') && !label[1..].contains(&b'_');
+    let (first, second) = (labels.next()?, labels.next()?);
+    let host = wire.get(2 + first.len() + second.len()..)?;
+    let meant = qtype == rtype::SRV && is_service_label(first) && is_service_label(second);
+    let below = host.len() > zone.origin.as_wire().len() && host.get(1) != Some(&b'_');
+    zone.get(host).filter(|_| meant && below)
+}
+
 /// The placeholder of a node that has nothing else.
-fn placeholder(node: &Node) -> Option<&Arc<RRset>> {
+pub fn placeholder(node: &Node) -> Option<&Arc<RRset>> {
     node.rrsets.first().filter(|rrset| rrset.rtype == rtype::PLACEHOLDER && node.rrsets.len() == 1)
 }
 
@@ -441,8 +447,8 @@ fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     }
 }
 
-/// Looks a name up in a zone that holds it.
-fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
+/// Looks a name (lowercase wire form) up in a zone that holds it.
+pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
         && let Some(node) = zone.get(wire)

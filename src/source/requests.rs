@@ -95,7 +95,10 @@ mod tests {
         let (done, mut answer) = oneshot::channel();
         inbox.push(Wake { kind: WakeKind::Audit, done: Some(done) });
         inbox.push(Wake { kind: WakeKind::Refresh, done: None });
-        assert_eq!((inbox.lock().kind, inbox.lock().answers.len()), (Some(WakeKind::Audit), 1));
+        {
+            let waiting = inbox.lock();
+            assert_eq!((waiting.kind, waiting.answers.len()), (Some(WakeKind::Audit), 1));
+        }
         inbox.end();
         assert!(answer.try_recv().is_err());
         let (done, mut answer) = oneshot::channel();

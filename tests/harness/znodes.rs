@@ -84,6 +84,18 @@ impl Znodes {
         }
     }
 
+    /// Replaces the payloads of many nodes, a hundred to a request.
+    pub fn set_all<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, &'a [u8])>) {
+        let nodes: Vec<(&str, &[u8])> = nodes.into_iter().collect();
+        for batch in nodes.chunks(100) {
+            let mut writer = self.client.new_multi_writer();
+            for (path, data) in batch {
+                writer.add_set_data(path, data, None).expect("a good path");
+            }
+            self.runtime.block_on(writer.commit()).expect("nodes are set");
+        }
+    }
+
     /// Replaces a node's payload.
     pub fn set(&self, path: &str, data: &[u8]) {
         let done = self.decide(async |client| client.set_data(path, data, None).await);
