@@ -438,7 +438,12 @@ impl Region {
         {
             let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
             let stays = |rrset: &Arc<RRset>| {
-                !is_dropped(rrset.rtype, false) && rrset.rtype != rtype::DNAME && way.leaves(name, rrset)
+                let settled = match rrset.rtype {
+                    rtype::DNAME => false,
+                    rtype::PLACEHOLDER => node.rrsets.len() == 1,
+                    rtype => !is_dropped(rtype, false),
+                };
+                settled && way.leaves(name, rrset)
             };
             if node.rrsets.iter().all(stays) {
                 merged.rrsets = node.rrsets.clone();

@@ -16,6 +16,7 @@ mod text;
 pub use report::{Lookup, Outcome, SourceReport, Step};
 
 use super::Daemon;
+use super::sources::{Source, Sources};
 use crate::control::Reply;
 use crate::keeper::{self, View};
 use crate::name::{Name, NameBuf};
@@ -23,7 +24,7 @@ use crate::publish::{Served, State, Unknown};
 use crate::rr::{self, RdataText, TypeName, rtype};
 use crate::serve::answer::{self, Found, MAX_ALIASES};
 use crate::zone::{Node, Zone, record_count};
-use report::{RecordReport, ZoneReport};
+use report::{RecordReport, TreeReport, ZoneReport};
 use tokio::sync::oneshot;
 
 impl Daemon {
@@ -39,22 +40,34 @@ impl Daemon {
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::View(sender)).await;
             let Ok(view) = view.await else { return Reply::failure("the server is stopping\n") };
-            let mut lookup = explain(&view, &name, rtype);
-            let mut trees = Vec::new();
-            {
-                let sources = sources.lock();
+            // A tree that is just being read keeps whoever looks into it waiting.
+            let explained = tokio::task::spawn_blocking(move || {
+                let mut lookup = explain(&view, &name, rtype);
                 for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
-                    if let Some(source) = sources.get(&report.zone) {
-                        report.set_source(source.status());
-                        trees.extend(source.tree().cloned().map(|tree| (report, tree)));
-                    }
+                    add_source(&sources, report);
                 }
+                lookup
+            });
+            match explained.await {
+                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
+                Err(error) => Reply::failure(format!("{error}\n")),
             }
-            // A tree that is being taken in is waited for, and nobody should wait with us.
-            tokio::task::block_in_place(|| trees.into_iter().for_each(|(report, tree)| report.set_nodes(&tree)));
-            Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) }
         }
     }
+}
+
+/// Adds how a zone came here.
+fn add_source(sources: &Sources, report: &mut SourceReport) {
+    let tree = match sources.lock().get(&report.zone) {
+        Some(Source::Primaries(source)) => {
+            report.primaries = source.status().primaries;
+            return;
+        }
+        Some(Source::Tree(tree)) => tree.clone(),
+        None => return,
+    };
+    let nodes = report.owner.as_ref().map(|owner| tree.explain(owner)).unwrap_or_default();
+    report.tree = Some(TreeReport::new(tree.plan(), &tree.status(), nodes));
 }
 
 /// Reads what is to be explained.
@@ -99,13 +112,7 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> S
     };
     step.zone = Some(describe_zone(view, served));
     match served.answerable() {
-        Some(zone) => {
-            look(zone, wanted, &mut step);
-            let is_unknown = matches!(step.outcome, Outcome::NoSuchName { .. });
-            if is_unknown && first && served.unknown == Unknown::Refused {
-                refuse(zone, wanted, &mut step);
-            }
-        }
+        Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, &mut step),
         None if served.state == State::Expired => (step.outcome, step.rcode) = (Outcome::Expired, ending("SERVFAIL")),
         None => (step.outcome, step.rcode) = (Outcome::NotReady, ending("SERVFAIL")),
     }
@@ -137,7 +144,7 @@ fn describe_zone(view: &View, served: &Served) -> ZoneReport {
 }
 
 /// Looks the name of a step up in its zone.
-fn look(zone: &Zone, wanted: Option<u16>, step: &mut Step) {
+fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
     let wire = step.name.as_wire().to_vec();
     let above = |start: usize| NameBuf::from_wire(&wire[start..]).map_or_else(|_| Name::root(), |name| name.to_name());
     match answer::find(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
@@ -165,40 +172,36 @@ fn look(zone: &Zone, wanted: Option<u16>, step: &mut Step) {
                 Some(if zone.get(&wire).is_some() { step.name.clone() } else { wildcard_of(zone, &step.name) });
             look_at_node(node, wanted, step);
         }
+        // Binder's way with names that it does not know, as the answer has it.
+        Found::Nothing if refuses => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
+            Some(host) if answer::is_unreadable(host) => {
+                (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(host) }, "SERVFAIL");
+            }
+            Some(_) => step.outcome = Outcome::NoSuchService,
+            None => {
+                (step.outcome, step.rcode) =
+                    (Outcome::RefusedName { encloser: encloser_of(zone, &step.name) }, "REFUSED")
+            }
+        },
         Found::Nothing => {
             (step.outcome, step.rcode) = (Outcome::NoSuchName { encloser: encloser_of(zone, &step.name) }, "NXDOMAIN");
         }
     }
 }
 
-/// What becomes of a name that a zone refuses because it does not hold it.
-fn refuse(zone: &Zone, wanted: Option<u16>, step: &mut Step) {
-    let host = answer::service_host(zone, step.name.as_wire(), wanted.unwrap_or(rtype::SRV));
-    (step.outcome, step.rcode) = match host {
-        Some(node) => (Outcome::NoData { types: types_of(node) }, "NOERROR"),
-        None => (Outcome::Refused, "REFUSED"),
-    };
-}
-
-/// The types of a node's records, as zone files have them.
-fn types_of(node: &Node) -> Vec<String> {
-    node.rrsets.iter().map(|rrset| TypeName(rrset.rtype).to_string()).collect()
-}
-
 /// What a node has for the type that is wanted.
 fn look_at_node(node: &Node, wanted: Option<u16>, step: &mut Step) {
-    if let Some(reasons) = answer::placeholder(node) {
-        (step.outcome, step.rcode) = if answer::is_unreadable(node) {
-            let reasons = reasons.rdatas().map(|reason| String::from_utf8_lossy(reason).into_owned());
-            (Outcome::Unreadable { reasons: reasons.collect() }, "SERVFAIL")
-        } else {
-            (Outcome::EmptyNonTerminal { below: node.below }, "NOERROR")
-        };
-        return;
-    }
     let meant = node.rrsets.iter().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
     step.records = meant.flat_map(|rrset| RecordReport::of_rrset(rrset)).collect();
     let cname = node.get(rtype::CNAME).filter(|_| wanted != Some(rtype::CNAME));
+    if answer::placeholder(node).is_some() && wanted != Some(rtype::PLACEHOLDER) {
+        step.records.clear();
+        step.outcome = Outcome::NoRecords;
+        if answer::is_unreadable(node) {
+            (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(node) }, "SERVFAIL");
+        }
+        return;
+    }
     step.outcome = if let Some(cname) = cname.filter(|_| wanted.is_some() || node.rrsets.len() == 1) {
         step.records = RecordReport::of_rrset(cname);
         let target = cname.first_name(0).map_or_else(Name::root, |target| target.to_name());
@@ -208,8 +211,14 @@ fn look_at_node(node: &Node, wanted: Option<u16>, step: &mut Step) {
     } else if node.rrsets.is_empty() {
         Outcome::EmptyNonTerminal { below: node.below }
     } else {
-        Outcome::NoData { types: types_of(node) }
+        Outcome::NoData { types: node.rrsets.iter().map(|rrset| TypeName(rrset.rtype).to_string()).collect() }
     };
+}
+
+/// Why it cannot be known what a node should have.
+fn reasons_of(node: &Node) -> Vec<String> {
+    let reasons = answer::placeholder(node).into_iter().flat_map(|placeholder| placeholder.rdatas());
+    reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()
 }
 
 /// The closest name above one that is not there (RFC 4592 section 3.3.1).

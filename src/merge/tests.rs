@@ -102,6 +102,17 @@ fn a_cname_at_an_apex_is_dropped() {
 }
 
 #[test]
+fn placeholders_give_way_to_whatever_others_have() {
+    let (records, conflicts) =
+        merged(|_| (), "x 30 TYPE65440 broken\ny 30 TYPE65440 -", "x 30 CNAME a\ny 9 TYPE65440 broken");
+    assert_eq!(
+        records,
+        ["x.w.x. 30 IN CNAME a.w2.x.", "y.w.x. 9 IN TYPE65440 \\# 0", "y.w.x. 9 IN TYPE65440 \\# 6 62726f6b656e"]
+    );
+    assert_eq!(conflicts, []);
+}
+
+#[test]
 fn delegations_and_dnames_against_data_of_others() {
     let (records, conflicts) = merged(|_| (), "sub 30 NS ns.sub\nns.sub 30 A 192.0.2.1", "x.sub 30 A 192.0.2.2");
     assert_eq!(

@@ -1,14 +1,14 @@
 //! The parts of an explanation, as `--json` prints them.
 
 use super::data_text;
-use crate::daemon::sources::SourceStatus;
 use crate::discovery::Explanation;
 use crate::keeper::ZoneStatus;
 use crate::name::Name;
 use crate::publish::State;
 use crate::rr::{RRset, TypeName};
 use crate::serial::Serial;
-use crate::source::zookeeper;
+use crate::source::zookeeper::status::Session;
+use crate::source::zookeeper::{TreePlan, TreeStatus};
 use crate::transfer::PrimaryStatus;
 use serde::Serialize;
 
@@ -116,12 +116,18 @@ pub enum Outcome {
     Delegation {
         hidden: u64,
     },
-    /// The name is registered, and what is registered makes no records.
+    /// The name is there without any records, as a node without data is.
+    NoRecords,
+    /// What the name should have cannot be known.
     Unreadable {
         reasons: Vec<String>,
     },
-    /// There is no such name, and the zone refuses such questions as Binder does.
-    Refused,
+    /// A zone that refuses unknown names has no such name.
+    RefusedName {
+        encloser: Name,
+    },
+    /// A zone that refuses unknown names has the host and not the service.
+    NoSuchService,
     /// No zone here holds the name.
     NotServed,
     /// The zone was never loaded, or the region waits for a member.
@@ -220,17 +226,8 @@ pub struct SourceReport {
     pub expires_in_seconds: Option<u64>,
     /// The servers that the zone is transferred from.
     pub primaries: Vec<PrimaryStatus>,
-    /// The tree that the zone is made of, and the session that it is read by.
+    /// The tree that the zone is made of.
     pub tree: Option<TreeReport>,
-}
-
-/// What a tree has to do with a name.
-#[derive(Debug, Serialize)]
-pub struct TreeReport {
-    pub session: &'static str,
-    pub member: Option<String>,
-    /// The nodes that have to do with the name; their paths are whole.
-    pub nodes: Vec<Explanation>,
 }
 
 impl SourceReport {
@@ -248,26 +245,47 @@ impl SourceReport {
             tree: None,
         }
     }
+}
 
-    /// Adds what the zone's source knows.
-    pub fn set_source(&mut self, status: SourceStatus) {
-        match status {
-            SourceStatus::Primaries(status) => self.primaries = status.primaries,
-            SourceStatus::Tree(status) => {
-                let session = status.session.label();
-                self.tree = Some(TreeReport { session, member: status.member, nodes: Vec::new() });
-            }
-        }
-    }
+/// A tree of ZooKeeper's, and what of it makes the records of a name.
+#[derive(Debug, Serialize)]
+pub struct TreeReport {
+    /// The configured members.
+    pub ensemble: Vec<String>,
+    /// The one that has the session, or had it.
+    pub member: Option<String>,
+    pub session: Session,
+    /// The newest change.
+    pub zxid: Option<String>,
+    pub nodes: Vec<NodeReport>,
+}
 
-    /// Adds the nodes of its tree that have to do with the name.
-    pub fn set_nodes(&mut self, source: &zookeeper::Source) {
-        let (Some(tree), Some(owner)) = (&mut self.tree, &self.owner) else { return };
-        let whole = |node: Explanation| {
-            let slash = if node.path.is_empty() { "" } else { "/" };
-            Explanation { path: format!("{}{slash}{}", source.plan().path, node.path), ..node }
+/// A node of a tree.
+#[derive(Debug, Serialize)]
+pub struct NodeReport {
+    /// Whole path.
+    pub path: String,
+    /// The beginning of the node's newest data.
+    pub payload: String,
+    /// What the node gives to the name, with the TTL and where that comes from, or why nothing.
+    pub role: String,
+}
+
+impl TreeReport {
+    /// What is known of a tree, with the nodes that have to do with a name.
+    pub fn new(plan: &TreePlan, status: &TreeStatus, nodes: Vec<Explanation>) -> TreeReport {
+        let path = |relative: &str| {
+            let slash = if relative.is_empty() { "" } else { "/" };
+            format!("{}{slash}{relative}", plan.path)
         };
-        tree.nodes = source.explain(owner).into_iter().map(whole).collect();
+        let node = |node: Explanation| NodeReport { path: path(&node.path), payload: node.payload, role: node.role };
+        TreeReport {
+            ensemble: plan.members.iter().map(|member| member.to_string()).collect(),
+            member: status.member.clone(),
+            session: status.session,
+            zxid: status.zxid.clone(),
+            nodes: nodes.into_iter().map(node).collect(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::keeper::{MemberView, RegionView, ZoneStatus};
 use crate::merge::tests::plan;
 use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan, TracedMember};
-use crate::publish::{Identity, Published};
+use crate::publish::{Identity, Published, Unknown};
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ fn name(text: &str) -> Name {
 
 /// The region w.x of w1.x, w2.x and so on, each out of lines, none for one that was never loaded; `d.x` is delegated
 /// nowhere and not loaded.
-fn view(plan: RegionPlan, texts: &[Option<String>]) -> View {
+fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
     let zones: Vec<Option<Arc<Zone>>> = texts
         .iter()
         .zip(&plan.members)
@@ -44,7 +44,14 @@ fn view(plan: RegionPlan, texts: &[Option<String>]) -> View {
     let statuses = zones.iter().zip(&plan.members).map(|pair| (pair.1.clone(), status(pair))).collect();
     let served = zones.iter().zip(&plan.members).map(|(zone, origin)| (origin.clone(), zone.clone()));
     let served = served.chain([(plan.origin.clone(), region.zone.clone())]);
-    let served = served.map(|(origin, zone)| Arc::new(Served::new(origin, state(&zone), zone)));
+    let served = served.map(|(origin, zone)| {
+        let mut served = Served::new(origin, state(&zone), zone);
+        // The first member is one of those that do as Binder does.
+        if refusing && served.origin == plan.members[0] {
+            served.unknown = Unknown::Refused;
+        }
+        Arc::new(served)
+    });
     let published = Published::new(Identity::default(), served, 7);
     let regions = HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members })]);
     View { published: Arc::new(published), zones: statuses, regions }
@@ -55,7 +62,7 @@ fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> View {
     let mut plan = plan(&["w1.x", "w2.x"]);
     edit(&mut plan);
     let text = |serial: u32, lines: &str| Some(format!("@ 30 SOA {serial}\n@ 3600 NS ns.w1.x.\n{lines}"));
-    view(plan, &[text(10, first), text(20, second)])
+    view(plan, &[text(10, first), text(20, second)], false)
 }
 
 /// The explanation of a name as text, without the parts about members and regions.
@@ -169,7 +176,18 @@ fn names_without_records_tell_why() {
     }
     let dname = &explain(&view, &name("h.d.w.x"), None).steps[0];
     assert_eq!(dname.explanation, "the DNAME of d.w.x. in region w.x. leads to h.far.example.");
-    let waiting = super::tests::view(plan(&["w1.x"]), &[None]);
+    let text = "@ 30 SOA 1\na 30 TYPE65440 broken\nb 30 TYPE65440 -";
+    let placeholders = self::view(plan(&["w1.x"]), &[Some(text.into())], true);
+    let at = |at: &str, rtype: Option<u16>| {
+        let lookup = explain(&placeholders, &name(at), rtype);
+        format!("{} {}", lookup.rcode, lookup.steps[0].explanation)
+    };
+    assert_eq!(at("a.w.x", None), "SERVFAIL region w.x. has the name, whose data cannot be read: broken");
+    assert_eq!(at("b.w1.x", None), "NOERROR zone w1.x. has the name, without any record");
+    assert_eq!(at("_s._tcp.b.w1.x", Some(rtype::SRV)), "NOERROR zone w1.x. has the host without this service");
+    let refused = "REFUSED zone w1.x. has no such name and refuses unknown ones; the closest above it is w1.x.";
+    assert_eq!(at("c.w1.x", None), refused);
+    let waiting = self::view(plan(&["w1.x"]), &[None], false);
     let at = |at: &str| {
         let lookup = explain(&waiting, &name(at), None);
         format!("{} {}", lookup.rcode, lookup.steps[0].explanation)
@@ -194,7 +212,7 @@ fn a_name_too_long_for_the_region_is_told_at_its_member() {
     let mut plan = plan(&["w1.x"]);
     plan.origin = name("a-much-longer-region.x");
     let long = format!("{label}.{label}.{label}.{}", "l".repeat(55));
-    let view = view(plan, &[Some(format!("@ 30 SOA 1\n{long} 30 A 192.0.2.1"))]);
+    let view = view(plan, &[Some(format!("@ 30 SOA 1\n{long} 30 A 192.0.2.1"))], false);
     let text = explain(&view, &name(&format!("{long}.w1.x")), None).describe();
     assert!(
         text.ends_with("a-much-longer-region.x.: name-too-long: the name would be longer than 255 octets there\n"),
@@ -230,10 +248,14 @@ proptest! {
     #[test]
     fn the_explanation_agrees_with_the_answer(
         texts in prop::collection::vec(prop::option::weighted(0.9, arbitrary_text()), 2),
-        rewrite in any::<bool>(),
+        (rewrite, refusing) in any::<(bool, bool)>(),
+        extras in prop::collection::vec(
+            prop::sample::select(vec!["a 30 TYPE65440 broken", "b 30 TYPE65440 -", "b.b 30 TYPE65440 broken", "sub 9 TYPE65440 -"]),
+            0..4,
+        ),
         asked in prop::collection::vec(
             (
-                prop::sample::select(vec!["", "a.", "b.", "a.b.", "x.b.", "c.a.b.", "d.c.a.b.", "y.d.a.", "i._x._tcp.", "sub.", "w.sub.", "no."]),
+                prop::sample::select(vec!["", "a.", "b.", "a.b.", "x.b.", "c.a.b.", "d.c.a.b.", "y.d.a.", "_y._tcp.a.", "_y._tcp.b.b.", "_y._tcp.no.", "b.b.", "i._x._tcp.", "sub.", "w.sub.", "no."]),
                 prop::sample::select(vec!["w.x", "w1.x", "w2.x"]),
                 prop::sample::select(vec![rtype::A, rtype::TXT, rtype::SRV, rtype::CNAME, rtype::NS, rtype::DS, rtype::SOA]),
             ),
@@ -242,7 +264,9 @@ proptest! {
     ) {
         let mut plan = plan(&["w1.x", "w2.x"]);
         plan.rdata_names = if rewrite { RdataNames::Rewrite } else { RdataNames::Keep };
-        let view = view(plan, &texts);
+        let mut texts = texts;
+        texts[0].iter_mut().for_each(|text| extras.iter().for_each(|line| *text += &format!("{line}\n")));
+        let view = view(plan, &texts, refusing);
         for (labels, origin, qtype) in asked {
             let at = name(&format!("{labels}{origin}"));
             let lookup = explain(&view, &at, Some(qtype));

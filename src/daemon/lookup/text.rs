@@ -1,6 +1,6 @@
 //! An explanation for people.
 
-use super::report::{Given, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SourceReport, Step};
+use super::report::{Given, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SourceReport, Step, TreeReport};
 use crate::daemon::status::format_seconds;
 use crate::serial::Serial;
 use std::fmt::Write;
@@ -49,8 +49,14 @@ pub fn explain_outcome(step: &Step) -> String {
             };
             format!("{zone} delegates {owner} to the servers below{hides}")
         }
-        Outcome::Unreadable { reasons } => format!("what is registered for {zone} is faulty: {}", reasons.join(", ")),
-        Outcome::Refused => format!("{zone} has no such name, and refuses such questions (\"binder_compat\")"),
+        Outcome::NoRecords => format!("{zone} has the name{wildcard}, without any record"),
+        Outcome::Unreadable { reasons } => {
+            format!("{zone} has the name, whose data cannot be read: {}", reasons.join("; "))
+        }
+        Outcome::RefusedName { encloser } => {
+            format!("{zone} has no such name and refuses unknown ones; the closest above it is {encloser}")
+        }
+        Outcome::NoSuchService => format!("{zone} has the host without this service"),
         Outcome::NotServed => "no zone here holds the name".to_owned(),
         Outcome::NotReady if zone.starts_with("region") => format!("{zone} waits for members that were never loaded"),
         Outcome::NotReady => format!("{zone} has not been loaded yet"),
@@ -143,12 +149,34 @@ fn write_source(text: &mut String, source: &SourceReport, member: bool) {
         let announced = serial(primary.announced);
         _ = writeln!(text, "      primary {}: serial {announced}, {}", primary.address, primary.result);
     }
-    let Some(tree) = &source.tree else { return };
-    _ = writeln!(text, "      ZooKeeper {}: {}", tree.member.as_deref().unwrap_or("never reached"), tree.session);
-    for node in &tree.nodes {
-        _ = writeln!(text, "      {}: {}", node.path, node.role);
-        _ = writeln!(text, "        {}", node.payload);
+    if let Some(tree) = &source.tree {
+        write_tree(text, tree);
     }
+}
+
+/// Writes the nodes behind the records of a name.
+fn write_tree(text: &mut String, tree: &TreeReport) {
+    let zxid = tree.zxid.as_ref().map_or(String::new(), |zxid| format!(", zxid {zxid}"));
+    let session = match &tree.member {
+        Some(member) => format!("{} with {member}", tree.session.label()),
+        None => tree.session.label().to_owned(),
+    };
+    _ = writeln!(text, "      ZooKeeper {}: {session}{zxid}", tree.ensemble.join(", "));
+    for node in &tree.nodes {
+        _ = writeln!(text, "      {}: {}", printable(&node.path), printable(&node.role));
+        if !node.payload.is_empty() {
+            _ = writeln!(text, "        {}", printable(&node.payload));
+        }
+    }
+}
+
+/// Text from elsewhere, harmless on a terminal.
+pub fn printable(text: &str) -> String {
+    let escape = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// Writes what a region takes of the name.

@@ -70,6 +70,10 @@ fn what_is_left_out_has_its_reason() {
             at("a.w.x", nothing, &[("a 30 CNAME b", true), ("a 30 A 192.0.2.1", true)]),
         ),
         (
+            vec!["a.w1.x. TYPE65440 placeholder"],
+            at("a.w.x", nothing, &[("a 30 TYPE65440 broken", true), ("a 30 A 192.0.2.1", true)]),
+        ),
+        (
             vec!["a.w2.x. CNAME different-aliases"],
             at("a.w.x", nothing, &[("a 30 CNAME b", true), ("a 30 CNAME b", true)]),
         ),
@@ -134,6 +138,10 @@ fn arbitrary_extras() -> impl Strategy<Value = String> {
         "_x._tcp 30 PTR i._x._tcp.w2.x.",
         "i._x._tcp 30 TXT uuid",
         "sub 30 RRSIG s",
+        "a 30 TYPE65440 broken",
+        "b 30 TYPE65440 -",
+        "sub 30 TYPE65440 broken",
+        "only 30 TYPE65440 broken",
     ]);
     prop::collection::vec(line, 0..6).prop_map(|lines| lines.join("\n"))
 }
