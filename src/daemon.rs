@@ -38,7 +38,7 @@ use listeners::Listeners;
 use restore::{open_store, restore_zones};
 use sources::Sources;
 use status::{About, CatalogReport, Report, StateReport};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -513,6 +513,7 @@ async fn publish_plan(
     // Zones of a tree live as long as they are told to, whatever bounds there are for those of others.
     let stale = |plan: &TreePlan| Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale };
     let trees = config.trees.iter().flat_map(|plan| plan.all_zones().map(move |zone| (zone.clone(), stale(plan))));
+    let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
     let (done, changes) = oneshot::channel();
     let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
     let plan = Plan {
@@ -522,7 +523,7 @@ async fn publish_plan(
         regions: config.regions.clone(),
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
-        refusing: HashSet::new(),
+        refusing: refusing.cloned().collect(),
         history: config.history,
         hold_down: config.hold_down,
         restored,

@@ -35,14 +35,15 @@
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
-//! zone that polls its primaries and transfers it. They meet only in messages.
+//! zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's, which mirrors
+//! it and feeds the zones that are made of it. They meet only in messages.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below.
 //!
 //! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names, and stops it.
-//! [`registrar`] is another program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon
-//! beside primaries that exist only in the process. [`cli`] is the command line.
+//! [`registrar`] is another program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries
+//! that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
 pub mod catalog;

@@ -520,11 +520,18 @@ impl Scene {
 fn nodes_of_others_are_left_alone() {
     let scene = Scene::new();
     scene.nodes.create(ALIAS, SERVICE.as_bytes());
-    let mut agent = scene.start(LONG, "");
+    let file = scene.folder.path().join("healthy");
+    fs::write(&file, "").unwrap();
+    let mut agent = scene.start(LONG, &check(&file, ""));
     scene.wait_for_host();
     let said = "another service's record is there; choose another name";
     wait_until("it is said", PATIENCE, || agent.log_text().contains(said).then_some(()));
     assert_eq!(scene.nodes.get(ALIAS).unwrap().0, SERVICE.as_bytes());
+    // What is there goes when the instance fails, and comes back.
+    fs::remove_file(&file).unwrap();
+    wait_until("the host is gone", PATIENCE, || scene.nodes.get(HOST).is_none().then_some(()));
+    fs::write(&file, "").unwrap();
+    scene.wait_for_host();
     assert_eq!(agent.stop().code(), Some(0));
     assert_eq!(tree(&scene.nodes, DOMAIN).keys().collect::<Vec<_>>(), [DOMAIN, ALIAS]);
 }

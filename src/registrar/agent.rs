@@ -56,6 +56,8 @@ pub struct Agent {
     sessions: Vec<i64>,
     /// Names that other sessions have, as was last said.
     taken: Vec<String>,
+    /// Whether something was ever written, or tried.
+    tried: bool,
     checking: bool,
     waking: Option<AbortHandle>,
     tasks: JoinSet<()>,
@@ -80,6 +82,7 @@ impl Agent {
             session: None,
             sessions: Vec::new(),
             taken: Vec::new(),
+            tried: false,
             checking: false,
             waking: None,
             tasks: JoinSet::new(),
@@ -224,6 +227,7 @@ impl Agent {
 
     /// Tells what came of work; whether all is as it should be.
     fn judge_work(&mut self, work: Work, report: Report) -> bool {
+        self.tried = true;
         for fault in &report.errors {
             if fault.is_outage() {
                 warn!(?work, %fault, "not done yet");
@@ -243,7 +247,8 @@ impl Agent {
     /// Starts the checks, if there are any and it is time.
     fn start_checks(&mut self) {
         let Some(plan) = self.config.health.clone() else { return };
-        let due = matches!(self.machine.state(), State::Waiting | State::Up);
+        // Also what could be written only in part has to go when the instance fails.
+        let due = self.tried || self.machine.state() == State::Waiting;
         if !due || std::mem::replace(&mut self.checking, true) {
             return;
         }

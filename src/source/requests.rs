@@ -95,11 +95,10 @@ mod tests {
         let (done, mut answer) = oneshot::channel();
         inbox.push(Wake { kind: WakeKind::Audit, done: Some(done) });
         inbox.push(Wake { kind: WakeKind::Refresh, done: None });
-        let (kind, answers) = {
+        {
             let waiting = inbox.lock();
-            (waiting.kind, waiting.answers.len())
-        };
-        assert_eq!((kind, answers), (Some(WakeKind::Audit), 1));
+            assert_eq!((waiting.kind, waiting.answers.len()), (Some(WakeKind::Audit), 1));
+        }
         inbox.end();
         assert!(answer.try_recv().is_err());
         let (done, mut answer) = oneshot::channel();

@@ -9,6 +9,7 @@ use aggregator::serve::answer;
 use aggregator::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A server without a process.
 pub struct Memory {
@@ -92,7 +93,7 @@ impl Memory {
 }
 
 impl Stand for Memory {
-    fn ask(&mut self, request: &[u8], tcp: bool) -> Option<Vec<u8>> {
+    fn ask(&mut self, request: &[u8], tcp: bool, _: bool) -> Option<Vec<u8>> {
         let mut out = vec![0; 65_535];
         let response = answer::answer(&self.published, request, !tcp, 0, &mut out)?;
         out.truncate(response.length);
@@ -114,5 +115,12 @@ impl Stand for Memory {
         if self.published.iter().all(|served| served.state == State::Ok) || matches!(step, Step::StartZooKeeper) {
             self.publish();
         }
+    }
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn is_alive(&mut self) -> bool {
+        true
     }
 }

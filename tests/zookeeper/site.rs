@@ -66,9 +66,11 @@ impl Resolver {
         Resolver { client: Client::new(daemon.address()) }
     }
 
-    /// The response to a question.
+    /// The whole response to a question; a daemon that is stopped has time until it goes on.
     pub fn ask(&mut self, name: &str, rtype: u16) -> Message {
-        self.client.ask(&Query::new(&Dname::parse(name), rtype)).expect("an answer")
+        let query = Query::new(&Dname::parse(name), rtype);
+        let message = wait("there is an answer", || self.client.ask(&query).ok());
+        if message.is_truncated() { self.client.ask_tcp(&query).expect("an answer over TCP") } else { message }
     }
 
     /// The addresses of a name within the zone, sorted.

@@ -56,6 +56,8 @@ pub(super) struct Task {
     each: bool,
     /// Counts members that were asked, in turn.
     turn: usize,
+    /// Whether the session has come so far that its tree was read.
+    followed: bool,
     /// Rounds in a row without a tree.
     failures: u32,
     /// Who waits for what comes of the next reading.
@@ -127,6 +129,7 @@ impl Task {
             publisher,
             shared,
             guard: Guard::default(),
+            followed: false,
             failures: 0,
             call: Call::default(),
             early: None,
@@ -140,7 +143,7 @@ impl Task {
             let watches = if self.each { Watches::Each } else { Watches::Recursive };
             self.account.note_session(&member, watches.label());
             info!(zone = self.account.zone(), %member, watches = watches.label(), "session with ZooKeeper begun");
-            let was_read = self.shared.mirror().is_complete() && self.failures == 0;
+            self.followed = false;
             match self.follow(&mut link).await {
                 Leave::Ended => break,
                 Leave::Again => {}
@@ -148,7 +151,7 @@ impl Task {
                     warn!(zone = self.account.zone(), %member, reason = error.label(), "session with ZooKeeper lost: {error}");
                     self.account.note_loss(&error);
                     // A session that never came so far as to be followed must not be begun as fast as it fails.
-                    if !was_read || self.failures > 0 {
+                    if !self.followed {
                         self.fail(format!("{member}: {error}"));
                     }
                 }
@@ -310,11 +313,10 @@ impl Task {
         let zone = self.account.zone();
         let ms = started.elapsed().as_millis() as u64;
         info!(zone, nodes = found.nodes, names = summary.names, ms, "tree read, {}", summary.text);
-        if is_complete && self.failures == 0 && self.call.kind.is_some() && summary.names > 0 {
+        if self.followed && summary.names > 0 {
             self.account.note_drift(summary.names as u64);
         }
-        self.failures = 0;
-        self.account.note_live();
+        self.note_tree_read();
         self.call.answer(&Ok(format!("{}, {} nodes", summary.text, found.nodes)));
         Ok(())
     }
@@ -353,9 +355,14 @@ impl Task {
         );
         warn!(zone = self.account.zone(), "{text}");
         self.account.note_held(Some(held));
-        self.failures = 0;
-        self.account.note_live();
+        self.note_tree_read();
         self.call.answer(&Err(text));
+    }
+
+    /// Notes that the session is good for reading the tree.
+    fn note_tree_read(&mut self) {
+        (self.followed, self.failures) = (true, 0);
+        self.account.note_live();
     }
 
     /// Takes in what events tell, with all that come meanwhile.
