@@ -249,7 +249,7 @@ fn a_tree_without_its_ensemble_stays_for_a_while_and_comes_back() {
     let (own, others) = ([address(1, 1), address(1, 2)], [address(2, 1), address(2, 2), address(3, 1)]);
     let all: Vec<Ipv4Addr> = own.iter().chain(&others).copied().collect();
     let line = format!("aggregator_zookeeper_session{{state=\"live\",zone=\"{}\"}}", ZONES[0]);
-    assert_eq!(counted(&scene.daemon, &line), 1, "a session that is told of");
+    wait_until("the session is known", PATIENCE, || (counted(&scene.daemon, &line) == 1).then_some(()));
     let killed = Instant::now();
     scene.servers[0].kill();
     wait_until("the loss is noticed", PATIENCE, || (counted(&scene.daemon, &line) == 0).then_some(()));

@@ -124,7 +124,7 @@ struct Reply<'p, 'o> {
     /// The records in the message that name hosts whose addresses may be added.
     targets: Option<Targets>,
     /// DNAME sets in the answer, which a chain may meet again.
-    dnames: [Option<&'p RRset>; MAX_ALIASES],
+    dnames: [Option<(&'p Zone, &'p RRset)>; MAX_ALIASES],
     /// Aliases in the answer.
     aliases: usize,
 }
@@ -182,7 +182,7 @@ impl<'p> Reply<'p, '_> {
                 self.refer(zone, &suffix(current, start), ns);
                 Step::Done(rcode::NOERROR)
             }
-            Found::Dname(start, dname) => self.follow_dname(current, start, dname, qtype),
+            Found::Dname(start, dname) => self.follow_dname(zone, current, start, dname, qtype),
             Found::Node(node) => self.answer_node(zone, current, node, qtype),
             Found::Nothing if source.unknown == Unknown::Refused && self.aliases == 0 => {
                 self.refuse(zone, current, qtype)
@@ -232,19 +232,21 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
-    fn follow_dname(&mut self, current: &Placed, start: usize, dname: &'p RRset, qtype: u16) -> Step {
+    fn follow_dname(&mut self, zone: &'p Zone, current: &Placed, start: usize, dname: &'p RRset, qtype: u16) -> Step {
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
         }
         self.aliases += 1;
         let owner = suffix(current, start);
-        if !self.dnames.iter().flatten().any(|added| std::ptr::eq(*added, dname)) {
+        // A region shares the sets of its members, under other owner names.
+        let is_here = |(of, added): &(&Zone, &RRset)| std::ptr::eq(*of, zone) && std::ptr::eq(*added, dname);
+        if !self.dnames.iter().flatten().any(is_here) {
             if self.writer.add_rrset(Section::Answer, &owner, dname, 0, |_| ()).is_err() {
                 self.writer.truncated = true;
                 return Step::Done(rcode::NOERROR);
             }
             if let Some(free) = self.dnames.iter_mut().find(|slot| slot.is_none()) {
-                *free = Some(dname);
+                *free = Some((zone, dname));
             }
         }
         let Some(target) = dname.first_name(0) else { return Step::Done(rcode::SERVFAIL) };

@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::publish::Identity;
 use crate::serial::Serial;
 use crate::zone::tests::zone;
-use crate::zone::{Loader, Soa};
+use crate::zone::{Editor, Loader, Soa};
 use hickory_proto::op::Message;
 
 fn published(zones: &[(&str, &str)]) -> Published {
@@ -136,6 +136,22 @@ fn a_dname_that_makes_too_long_a_name_is_yxdomain() {
     let published = published(&[("z.", &format!("@ 30 SOA 1\nd 30 DNAME {target}"))]);
     let answer = ask(&published, &format!("{}.d.z", "q".repeat(63)), rtype::A);
     assert!(answer.starts_with("YXDOMAIN aa d.z. DNAME ") && answer.matches(';').count() == 1, "{answer}");
+}
+
+#[test]
+fn a_dname_that_two_zones_share_is_added_for_each() {
+    let first = zone("z.", "@ 30 SOA 1\nd 30 DNAME t.y.");
+    let shared = first.get(Name::parse("d.z").unwrap().as_wire()).unwrap().rrsets.clone();
+    let mut editor = Editor::from_zone(&zone("y.", "@ 30 SOA 1"));
+    editor.set(&Name::parse("t.y").unwrap(), shared, None);
+    let zones = [first, editor.finish().unwrap()]
+        .map(|zone| Arc::new(Served::new(zone.origin.clone(), State::Ok, Some(Arc::new(zone)))));
+    let published = Published::new(identity(), zones, 1);
+    let answer = ask(&published, "q.d.z", rtype::A);
+    let owners: Vec<&str> = answer.split("; ").map(|record| record.trim_start_matches("NOERROR aa ")).collect();
+    let expected = ["d.z. DNAME ", "q.d.z. CNAME q.t.y.", "t.y. DNAME ", "q.t.y. CNAME q.t.y."];
+    assert_eq!(owners.len(), expected.len(), "{answer}");
+    assert!(owners.iter().zip(expected).all(|(owner, expected)| owner.starts_with(expected)), "{answer}");
 }
 
 #[test]
