@@ -10,7 +10,7 @@ help:
 	@echo "make build   the program, target/release/aggregator"
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
-	@echo "make bench   figures beside real servers, ten minutes (OPTIONS=--help shows what can be chosen)"
+	@echo "make bench   figures beside real servers, fifteen minutes (OPTIONS=--help shows what can be chosen)"
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
