@@ -11,12 +11,15 @@ mod register;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
+use crate::demo::{Play, PrimaryPlan};
+use crate::name::Name;
 use crate::rr::TypeName;
 use clap::{Parser, Subcommand};
 use register::RegisterOptions;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,6 +115,15 @@ enum Verb {
         /// End by itself after a time such as 20s, and fail if the region did not follow
         #[arg(long = "for", value_name = "DURATION", value_parser = read_duration)]
         limit: Option<Duration>,
+        /// Be the primary of one such datacenter instead, for servers elsewhere: the name of its zone
+        #[arg(long, value_name = "ZONE", value_parser = read_name, requires = "listen")]
+        primary: Option<Name>,
+        /// Where that primary listens
+        #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
+        listen: Option<SocketAddr>,
+        /// Whom that primary tells of changes; may be repeated
+        #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
+        notify: Vec<SocketAddr>,
     },
     /// Register a service in ZooKeeper as Registrar does, with its configuration file
     Register(RegisterOptions),
@@ -124,11 +136,16 @@ fn read_duration(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "write a number and ms, s, m, h or d, such as 20s".to_string())
 }
 
+/// Reads the name of a zone.
+fn read_name(text: &str) -> Result<Name, String> {
+    Name::parse(text).map_err(|error| error.to_string())
+}
+
 /// Carries out a command line; `run` and `demo` do what those verbs ask for.
 pub fn run_main(
     arguments: impl IntoIterator<Item = OsString>,
     run: impl FnOnce(Config) -> ExitCode,
-    demo: impl FnOnce(Option<Duration>) -> ExitCode,
+    demo: impl FnOnce(Play) -> ExitCode,
 ) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -150,7 +167,10 @@ pub fn run_main(
             };
         }
         Verb::Check => return check::check(&config_path(), arguments.json),
-        Verb::Demo { limit } => return demo(limit),
+        Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify } => {
+            return demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit }));
+        }
+        Verb::Demo { limit, .. } => return demo(Play::Whole(limit)),
         Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),

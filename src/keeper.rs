@@ -430,7 +430,7 @@ impl Keeper {
             if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
                 source.state = State::Expired;
                 touched.insert(name.clone(), Touched::Everything);
-                tracing::error!(zone = %name, "zone has expired; its primaries have not answered for too long");
+                tracing::error!(zone = %name, "zone has expired; its source has not answered for too long");
             }
         }
     }

@@ -6,10 +6,11 @@
 //! Cost: a query adds to two or three counters of its own thread; a scrape is O(series + threads).
 
 use prometheus::core::{Collector, Desc, MetricVec, MetricVecBuilder};
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,9 +152,24 @@ impl Collector for QueryCollector {
 
 //--- Metrics ---
 
+/// What comes before the name of every family.
+const PREFIX: &str = "aggregator";
+
+/// What there is to know of a family before it has a series; `docs/metrics.md` is written from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// As in a scrape.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    pub help: String,
+    pub labels: Vec<String>,
+}
+
 /// All metric families of the program.
 pub struct Metrics {
     registry: Registry,
+    families: Vec<Family>,
     queries: QueryCollector,
     pub tcp_connections: IntGauge,
     pub tcp_rejected: IntCounterVec,
@@ -197,14 +213,29 @@ pub struct Metrics {
     pub zookeeper_losses: IntCounterVec,
 }
 
-/// Creates families and registers them.
-struct Maker(Registry);
+/// Creates families, registers them, and notes what they are.
+struct Maker {
+    registry: Registry,
+    families: RefCell<Vec<Family>>,
+}
 
 impl Maker {
     /// Registers a family.
     fn add<C: Collector + Clone + 'static>(&self, family: prometheus::Result<C>) -> C {
         let family = family.expect("metric names and labels are valid");
-        self.0.register(Box::new(family.clone())).expect("metric names are unique");
+        self.registry.register(Box::new(family.clone())).expect("metric names are unique");
+        // What is collected has the kind even without a series.
+        let described = family.desc().into_iter().zip(family.collect()).map(|(description, collected)| Family {
+            name: format!("{PREFIX}_{}", description.fq_name),
+            kind: match collected.get_field_type() {
+                MetricType::COUNTER => "counter",
+                MetricType::HISTOGRAM => "histogram",
+                _ => "gauge",
+            },
+            help: description.help.clone(),
+            labels: description.variable_labels.clone(),
+        });
+        self.families.borrow_mut().extend(described);
         family
     }
 
@@ -222,9 +253,8 @@ impl Maker {
 impl Metrics {
     /// Creates and registers every family.
     pub fn new() -> Metrics {
-        let prefix = Some("aggregator".to_owned());
-        let registry = Registry::new_custom(prefix, None).expect("the prefix is a valid name");
-        let make = Maker(registry.clone());
+        let registry = Registry::new_custom(Some(PREFIX.to_owned()), None).expect("the prefix is a valid name");
+        let make = Maker { registry: registry.clone(), families: RefCell::default() };
         let primary = ["zone", "primary", "kind"];
         let seconds = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
         let transfers = HistogramOpts::new(
@@ -244,7 +274,11 @@ impl Metrics {
         let build = make.gauges("build_info", "Always 1; the labels tell what was built.", &["version", "commit"]);
         let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
-        Metrics {
+        let started: Gauge = make
+            .add(Gauge::new("started_timestamp_seconds", "When the program was started, Unix time with fractions."));
+        // Two starts within a second are two values, so that restarts can be counted.
+        started.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
+        let mut metrics = Metrics {
             queries,
             tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP connections from clients.")),
             tcp_rejected: make.counters(
@@ -396,7 +430,15 @@ impl Metrics {
                 &["zone", "reason"],
             ),
             registry,
-        }
+            families: Vec::new(),
+        };
+        metrics.families = make.families.take();
+        metrics
+    }
+
+    /// Every family that there can be, whether it has a series or not, in the order in which they were made.
+    pub fn families(&self) -> &[Family] {
+        &self.families
     }
 
     /// A counter block for one query thread.

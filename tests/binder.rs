@@ -7,6 +7,8 @@ mod harness;
 
 #[path = "binder/cases.rs"]
 mod cases;
+#[path = "binder/connections.rs"]
+mod connections;
 #[path = "binder/differences.rs"]
 mod differences;
 #[path = "binder/live.rs"]
@@ -253,4 +255,13 @@ fn the_daemon_answers_out_of_zookeeper_like_binder() {
 #[test]
 fn the_daemon_denies_unknown_names_unless_told_otherwise() {
     run_live(false);
+}
+
+#[test]
+fn connections_carry_several_questions() {
+    let folder = Folder::new();
+    let zookeeper = Rc::new(RefCell::new(ZooKeeper::start(&folder)));
+    let (domain, nodes) = read_tree("binder-tree.json");
+    let live = Live::start(&folder, &zookeeper, 1, &domain, &nodes, true);
+    connections::check(live.address(), &domain);
 }

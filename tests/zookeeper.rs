@@ -246,6 +246,49 @@ fn unknown_names_are_refused_as_binder_does() {
 }
 
 #[test]
+fn zones_of_trees_are_merged_transferred_and_listed_like_any_other() {
+    let folder = Folder::new();
+    let (server, nodes) = start_site(&folder);
+    make_service(&nodes, &format!("/one{ROOT}"), 2);
+    nodes.create("/two/com/example/emy-11/web", &service());
+    nodes.create("/two/com/example/emy-11/web/h7", &host(address(7)));
+    let address_of_server = server.address();
+    let daemon = Aggregator::start(
+        &folder,
+        &format!(
+            "{}[zones.\"emy-11.example.com\"]\nzookeeper = \"{address_of_server}\"\nchroot = \"/two\"\n\
+             [aggregations.\"us.example.com\"]\nmembers = [\"emy-10.example.com\", \"emy-11.example.com\"]\n\
+             ns = [\"ns1.test\"]\nrdata_names = \"rewrite\"\n\
+             [secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\ncatalog = \"catalog.test\"\n",
+            plan(&[address_of_server], "chroot = \"/one\"")
+        ),
+    );
+    let mut resolver = Resolver::new(&daemon);
+    let members = |resolver: &mut Resolver| resolver.ask("web.us.example.com.", rtype::A).answer.len();
+    wait("the region has the machines of both", || (members(&mut resolver) == 3).then_some(()));
+    let services = resolver.ask("_http._tcp.web.us.example.com.", rtype::SRV).answer;
+    let targets: Vec<String> = services.iter().filter_map(|record| Some(record.target()?.to_string())).collect();
+    assert!(targets.len() == 3 && targets.iter().all(|target| target.ends_with("web.us.example.com.")), "{targets:?}");
+    nodes.create("/two/com/example/emy-11/web/h8", &host(address(8)));
+    wait("a change is in the region", || (members(&mut resolver) == 4).then_some(()));
+
+    let mut secondary = Client::new(daemon.address());
+    for zone in [ZONE, REVERSE, "emy-11.example.com.", "us.example.com."] {
+        let records = secondary.transfer(&Dname::parse(zone)).expect("a transfer");
+        assert!(records.len() >= 4, "{zone}: {records:?}");
+    }
+    let listed = secondary.transfer(&Dname::parse("catalog.test.")).expect("a transfer");
+    let listed: Vec<String> = listed.iter().filter_map(|record| Some(record.target()?.to_string())).collect();
+    for zone in [ZONE, REVERSE, "emy-11.example.com.", "us.example.com."] {
+        assert!(listed.iter().any(|target| target == zone), "{zone} in {listed:?}");
+    }
+    let told = daemon.verb(&["lookup", "h7.web.emy-11.example.com", "A"]).stdout;
+    assert!(told.contains("/two/com/example/emy-11/web/h7: ") && told.contains("load_balancer"), "{told}");
+    let told = daemon.verb(&["lookup", "web.us.example.com", "A"]).stdout;
+    assert!(told.contains("/one/com/example/emy-10/web/h1: ") && told.contains("/two/"), "{told}");
+}
+
+#[test]
 fn a_zone_changes_from_primaries_to_a_tree_and_back() {
     let folder = Folder::new();
     let (server, nodes) = start_site(&folder);

@@ -22,7 +22,7 @@ use crate::source::zookeeper::TreePlan;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// What makes a table of `[zones]` one of these.
@@ -345,7 +345,7 @@ fn read_reverse_zone(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<
     }
     let name = reader.parse_name(node.at, text)?;
     let root = |root: &&str| Name::parse(root).is_ok_and(|root| name.is_within(&root));
-    if !REVERSE_ROOTS.iter().any(|name| root(&name)) {
+    if !REVERSE_ROOTS.iter().any(root) {
         reader.error(node.at, format!("\"{}\" is no reverse zone; write {wanted}", shorten(text)));
         return None;
     }
@@ -432,7 +432,7 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
 }
 
 /// Reads a private key.
-fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &PathBuf, touch_disk: bool) -> Option<Vec<u8>> {
+fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Vec<u8>> {
     if !touch_disk {
         return Some(Vec::new());
     }

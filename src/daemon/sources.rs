@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where one zone comes from.
 pub enum Source {
-    Primaries(transfer::Source),
+    Primaries(Box<transfer::Source>),
     /// The forward zone of the tree, or one of its reverse zones.
     Tree(Arc<zookeeper::Source>),
 }
@@ -37,7 +37,7 @@ impl Source {
     pub fn status(&self) -> SourceStatus {
         match self {
             Source::Primaries(source) => SourceStatus::Primaries(source.status()),
-            Source::Tree(source) => SourceStatus::Tree(source.status()),
+            Source::Tree(source) => SourceStatus::Tree(Box::new(source.status())),
         }
     }
 
@@ -73,7 +73,7 @@ impl Source {
 #[serde(untagged)]
 pub enum SourceStatus {
     Primaries(transfer::Status),
-    Tree(TreeStatus),
+    Tree(Box<TreeStatus>),
 }
 
 /// The sources by zone, which the audit reaches from its own task.
@@ -128,7 +128,8 @@ impl Sources {
                     metrics.forget_tree(&plan.zone.to_string());
                 }
                 let updates = keeper.updates.clone();
-                Source::Primaries(transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone()))
+                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone());
+                Source::Primaries(Box::new(source))
             });
             sources.insert(plan.zone.clone(), source);
         }

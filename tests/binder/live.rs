@@ -4,6 +4,7 @@ use super::cases::{Nodes, Step, outcome_of};
 use super::harness::{Aggregator, Client, Dname, Folder, Query, Znodes, ZooKeeper, rtype, wait_until};
 use super::stand::Stand;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -54,6 +55,11 @@ impl Live {
         let mut live = Live { zookeeper, znodes: Some(znodes), daemon, client, domain, chroot, marks: 0 };
         live.mark();
         live
+    }
+
+    /// Where DNS is served.
+    pub fn address(&self) -> SocketAddr {
+        self.daemon.address()
     }
 
     /// The client of a ZooKeeper that runs.

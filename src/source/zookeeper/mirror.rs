@@ -62,7 +62,7 @@ impl Mirror {
 
     /// How much there is.
     pub fn extent(&self) -> Extent {
-        let nodes = if self.rooted { self.tree.counts().nodes as u64 } else { 0 };
+        let nodes = if self.rooted { self.tree.counts().nodes } else { 0 };
         Extent { nodes, zxid: self.zxid }
     }
 

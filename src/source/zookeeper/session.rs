@@ -478,7 +478,9 @@ impl Task {
         let root = self.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
         let changed = tokio::task::block_in_place(|| self.shared.mirror().zones(base));
-        let changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
+        let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
+        // Whoever sees a machine's address finds its PTR record, too.
+        changed.sort_by_key(|zone| zone.zone == *self.plan.zone());
         let (mut waiting, mut summary) = (Vec::new(), Summary { text: String::new(), names: 0 });
         for zone in changed {
             let (serial, touched) = (zone.loaded.zone.soa.serial, zone.loaded.touched.len());
