@@ -4,13 +4,15 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo test bench lint fuzz clean
+.PHONY: help build demo test test-partition bench docs partitions lint fuzz clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
-	@echo "make bench   figures beside real servers, ten minutes (OPTIONS=--help shows what can be chosen)"
+	@echo "make test-partition  breaks a network of namespaces, as root, one minute"
+	@echo "make docs    writes the references in docs/ from the program (make partitions: the table of docs/partitions.md)"
+	@echo "make bench   figures beside real servers, fifteen minutes (OPTIONS=--help shows what can be chosen)"
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
@@ -23,6 +25,17 @@ demo:
 test:
 	scripts/install-peers
 	scripts/run-tests
+
+# What needs root: network namespaces. In one test binary after the other, because they measure time.
+test-partition:
+	scripts/install-peers
+	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test compose --test anycast -- --ignored --nocapture
+
+docs:
+	AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test reference
+
+partitions:
+	PATH="$$PATH:/usr/sbin:/sbin" AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test partition -- --ignored --nocapture
 
 bench: build
 	scripts/install-peers

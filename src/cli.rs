@@ -1,19 +1,25 @@
 //! The command line: verbs, their output, and exit codes.
 //!
-//! `run` and `demo` are handed to the caller. `check` works on the file alone; all others are requests to the running
-//! server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
+//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register` is a program of its own that
+//! needs no server; all others are requests to the running server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
 
 mod check;
+mod register;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
+use crate::demo::{Play, PrimaryPlan};
+use crate::name::Name;
+use crate::rr::TypeName;
 use clap::{Parser, Subcommand};
+use register::RegisterOptions;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -49,7 +55,8 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
-        let local = matches!(self.verb, Verb::Run | Verb::Check | Verb::Demo { .. } | Verb::Version);
+        let local =
+            matches!(self.verb, Verb::Run | Verb::Check | Verb::Demo { .. } | Verb::Register(_) | Verb::Version);
         let without_json = matches!(self.verb, Verb::Run | Verb::Demo { .. });
         let without_config = matches!(self.verb, Verb::Demo { .. } | Verb::Version);
         if local && self.socket.is_some() {
@@ -93,6 +100,12 @@ enum Verb {
         #[arg(long, value_name = "SERIAL")]
         from: Option<u32>,
     },
+    /// Explain why a name answers as it does, for one type such as SRV or all that it has
+    Lookup {
+        name: String,
+        #[arg(value_name = "TYPE")]
+        rtype: Option<TypeName>,
+    },
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
@@ -102,7 +115,18 @@ enum Verb {
         /// End by itself after a time such as 20s, and fail if the region did not follow
         #[arg(long = "for", value_name = "DURATION", value_parser = read_duration)]
         limit: Option<Duration>,
+        /// Be the primary of one such datacenter instead, for servers elsewhere: the name of its zone
+        #[arg(long, value_name = "ZONE", value_parser = read_name, requires = "listen")]
+        primary: Option<Name>,
+        /// Where that primary listens
+        #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
+        listen: Option<SocketAddr>,
+        /// Whom that primary tells of changes; may be repeated
+        #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
+        notify: Vec<SocketAddr>,
     },
+    /// Register a service in ZooKeeper as Registrar does, with its configuration file
+    Register(RegisterOptions),
     /// Print the version
     Version,
 }
@@ -112,11 +136,16 @@ fn read_duration(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "write a number and ms, s, m, h or d, such as 20s".to_string())
 }
 
+/// Reads the name of a zone.
+fn read_name(text: &str) -> Result<Name, String> {
+    Name::parse(text).map_err(|error| error.to_string())
+}
+
 /// Carries out a command line; `run` and `demo` do what those verbs ask for.
 pub fn run_main(
     arguments: impl IntoIterator<Item = OsString>,
     run: impl FnOnce(Config) -> ExitCode,
-    demo: impl FnOnce(Option<Duration>) -> ExitCode,
+    demo: impl FnOnce(Play) -> ExitCode,
 ) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -138,7 +167,11 @@ pub fn run_main(
             };
         }
         Verb::Check => return check::check(&config_path(), arguments.json),
-        Verb::Demo { limit } => return demo(limit),
+        Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify } => {
+            return demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit }));
+        }
+        Verb::Demo { limit, .. } => return demo(Play::Whole(limit)),
+        Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => Request::Reload,
@@ -147,6 +180,7 @@ pub fn run_main(
         Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, from } => Request::Diff { zone, from },
+        Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };

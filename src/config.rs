@@ -1,7 +1,7 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones` and `regions` know the sections.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees` and `regions` know the sections.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -13,21 +13,24 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
-mod error;
+pub(crate) mod error;
 mod json;
 mod keys;
 mod peers;
 mod plan;
-mod read;
+pub(crate) mod read;
 mod regions;
 pub mod schema;
 mod secondaries;
+mod secret;
 mod server;
-mod tree;
+pub(crate) mod tree;
+mod trees;
 mod units;
 mod zones;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use plan::describe_pattern;
 pub use server::DEFAULT_SOCKET;
 pub use units::{format_duration, format_size, parse_duration, parse_size};
 
@@ -37,6 +40,7 @@ use crate::name::Name;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
+use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
@@ -50,6 +54,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trees::Surroundings;
 
 /// Everything a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +68,10 @@ pub struct Config {
     pub hold_down: Duration,
     /// All TSIG keys.
     pub keys: Keyring,
-    /// In file order; never empty.
+    /// Zones from primaries, in file order.
     pub zones: Vec<ZonePlan>,
+    /// Trees of ZooKeeper's, in file order; there is a zone or a tree.
+    pub trees: Vec<TreePlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
@@ -122,18 +129,7 @@ pub enum LogFormat {
 impl Config {
     /// Reads a file, and makes sure that the files it names can be read.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
-        let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
-        let bytes = fs::read(path)
-            .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => {
-                let valid = error.utf8_error().valid_up_to();
-                let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-                let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
-                return Err(ConfigErrors(vec![Source::new(path, &text).error(valid, message)]));
-            }
-        };
+        let text = read_text(path)?;
         Config::build(path, &text, true)
     }
 
@@ -157,6 +153,11 @@ impl Config {
     /// Where a listen address comes from: its position, or the file for a default.
     pub fn place_of(&self, address: SocketAddr) -> String {
         self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
+    }
+
+    /// The names of all zones that come from elsewhere, from primaries or from a tree.
+    pub fn source_zones(&self) -> impl Iterator<Item = &Name> {
+        self.zones.iter().map(|plan| &plan.zone).chain(self.trees.iter().flat_map(TreePlan::all_zones))
     }
 
     /// The plan as people read it.
@@ -185,7 +186,8 @@ impl Config {
         let transfer = zones::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, check_files);
         let mut out = Secondaries::read(&mut reader, &root, &keys);
-        let (zones, zones_at) = zones::read_zones(&mut reader, &root, &transfer, &keys, &mut out);
+        let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };
+        let (zones, trees, zones_at) = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
         let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, .. } = out;
@@ -209,6 +211,7 @@ impl Config {
             hold_down: server.hold_down,
             keys,
             zones,
+            trees,
             regions,
             audit: transfer.audit,
             outgoing,
@@ -224,6 +227,19 @@ impl Config {
             secret_files,
         })
     }
+}
+
+/// The text of a file, whatever it says.
+pub(crate) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
+    let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
+    let bytes = fs::read(path)
+        .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+        let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
+        ConfigErrors(vec![Source::new(path, &text).error(valid, message)])
+    })
 }
 
 /// The control socket that a file names, which may be wrong in other places: the way to a server that runs while its

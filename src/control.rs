@@ -60,6 +60,12 @@ pub enum Request {
         #[serde(default)]
         from: Option<u32>,
     },
+    /// Why a name answers as it does, for one type or all.
+    Lookup {
+        name: String,
+        #[serde(default, rename = "type")]
+        rtype: Option<String>,
+    },
     /// Announce all zones, or one, to their secondaries now.
     Notify { zone: Option<String> },
     /// End the server.
@@ -326,6 +332,7 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Status { .. }
         | Request::Dump { .. }
         | Request::Diff { .. }
+        | Request::Lookup { .. }
         | Request::Notify { .. }
         | Request::Stop => Duration::from_secs(60),
     }

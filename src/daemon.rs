@@ -9,8 +9,10 @@
 mod changes;
 mod diff;
 mod listeners;
+mod lookup;
 mod outward;
 mod restore;
+mod sources;
 mod status;
 
 use crate::access::{Access, Prefix, Rule};
@@ -27,12 +29,14 @@ use crate::serial::Serial;
 use crate::serve::notify::{Announcers, Reception};
 use crate::serve::respond::Responder;
 use crate::serve::udp::DRAIN;
+use crate::source::zookeeper::TreePlan;
 use crate::source::{Wake, WakeKind};
 use crate::state::{Restored, StateError, Store};
-use crate::transfer::{self, Source};
+use crate::transfer;
 use changes::ReloadChanges;
 use listeners::Listeners;
 use restore::{open_store, restore_zones};
+use sources::Sources;
 use status::{About, CatalogReport, Report, StateReport};
 use std::collections::HashMap;
 use std::io;
@@ -40,7 +44,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -57,9 +61,6 @@ pub enum RunError {
     #[error("cannot start: {0}")]
     Start(String),
 }
-
-/// The sources by zone, which the audit reaches from its own task.
-type Sources = Arc<Mutex<HashMap<Name, Source>>>;
 
 /// A running server.
 pub struct Daemon {
@@ -171,7 +172,7 @@ impl Daemon {
             changed,
         };
         daemon.replace_sources();
-        let (zones, regions) = (daemon.config.zones.len(), daemon.config.regions.len());
+        let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
         tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, addresses = ?daemon.addresses(), "started");
         Ok(daemon)
     }
@@ -200,7 +201,7 @@ impl Daemon {
                 () = &mut end => break None,
                 Some(()) = hung_up => drop(self.reload().await),
                 Some(zone) = self.changed.recv() => {
-                    if let Some(source) = self.lock_sources().get(&zone) {
+                    if let Some(source) = self.sources.lock().get(&zone) {
                         source.wake(Wake { kind: WakeKind::Announced, done: None });
                     }
                 }
@@ -217,7 +218,7 @@ impl Daemon {
             let _ = reply.send(Reply { ok: true, text: "stopping\n".into(), data: serde_json::Value::Null });
         }
         self.schedule.stop();
-        self.lock_sources().clear();
+        self.sources.lock().clear();
         tokio::task::block_in_place(|| drop(self.listeners));
         // Connections are answered a little longer; none is worth more than that.
         let all_closed = async {
@@ -230,34 +231,9 @@ impl Daemon {
         self.control.end_with_process().await;
     }
 
-    /// The sources, for a moment.
-    fn lock_sources(&self) -> std::sync::MutexGuard<'_, HashMap<Name, Source>> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts the sources of the configuration; those whose plan is the same go on as they are.
     fn replace_sources(&self) {
-        let mut sources = self.lock_sources();
-        let mut old = std::mem::take(&mut *sources);
-        for plan in &self.config.zones {
-            let previous = old.remove(&plan.zone);
-            let was_there = previous.is_some();
-            // The old source is gone before its series are, so that it cannot bring them back.
-            let source = previous.filter(|source| source.plan() == plan).unwrap_or_else(|| {
-                if was_there {
-                    let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
-                    self.metrics.keep_primaries(&plan.zone.to_string(), &primaries);
-                }
-                let (updates, publisher) = (self.keeper.updates.clone(), self.publisher.clone());
-                transfer::start(plan.clone(), updates, publisher, self.metrics.clone())
-            });
-            sources.insert(plan.zone.clone(), source);
-        }
-        for (zone, source) in old {
-            drop(source);
-            // Until now it could still count attempts for a zone that the keeper had forgotten already.
-            self.metrics.forget(&zone.to_string());
-        }
+        self.sources.replace(&self.config, &self.keeper, &self.publisher, &self.metrics);
     }
 
     //--- Reload ---
@@ -309,11 +285,7 @@ impl Daemon {
         let plan = publish_plan(&self.keeper, &config, restored).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.config, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
-        changes.primaries_changed = {
-            let sources = self.lock_sources();
-            let changed = |plan: &&transfer::ZonePlan| sources.get(&plan.zone).is_some_and(|old| old.plan() != *plan);
-            config.zones.iter().filter(changed).map(|plan| plan.zone.clone()).collect()
-        };
+        changes.primaries_changed = self.sources.changed(&config);
         std::mem::swap(&mut self.config, &mut config);
         self.notify.set_announcers(announcers(&self.config));
         self.notifier.set_targets(self.config.targets.clone());
@@ -341,6 +313,7 @@ impl Daemon {
             Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
             Request::Dump { zone } => Box::pin(self.dump(zone)),
             Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
+            Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
             Request::Notify { zone } => {
                 let reply = self.notify_secondaries(zone.as_deref());
                 Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
@@ -357,7 +330,7 @@ impl Daemon {
     /// Shows all zones, or everything about one.
     fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
         let commands = self.keeper.commands.clone();
-        let sources = self.lock_sources().iter().map(|(name, source)| (name.clone(), source.status())).collect();
+        let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
         let name = only.as_deref().map(Name::parse).transpose();
         let published = self.publisher.load();
         let outward = match &name {
@@ -420,10 +393,10 @@ impl Daemon {
             (_, Some(region)) if kind == WakeKind::Refresh => region.members.clone(),
             (Some(name), Some(_)) => return Err(format!("{name} is a region; name one of its member zones")),
             (Some(name), None) => vec![name.clone()],
-            (None, _) => self.config.zones.iter().map(|plan| plan.zone.clone()).collect(),
+            (None, _) => self.sources.main_zones(),
         };
         names.sort_by(Name::canonical_cmp);
-        let sources = self.lock_sources();
+        let sources = self.sources.lock();
         let wake = |name: Name| {
             let source = sources.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
             let (done, result) = oneshot::channel();
@@ -536,16 +509,21 @@ async fn publish_plan(
     };
     let lifetime =
         |plan: &transfer::ZonePlan| Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max };
-    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan))).collect();
+    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan)));
+    // Zones of a tree live as long as they are told to, whatever bounds there are for those of others.
+    let stale = |plan: &TreePlan| Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale };
+    let trees = config.trees.iter().flat_map(|plan| plan.all_zones().map(move |zone| (zone.clone(), stale(plan))));
+    let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
     let (done, changes) = oneshot::channel();
     let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
     let plan = Plan {
         identity,
         keys: Arc::new(config.keys.clone()),
-        zones,
+        zones: zones.chain(trees).collect(),
         regions: config.regions.clone(),
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
+        refusing: refusing.cloned().collect(),
         history: config.history,
         hold_down: config.hold_down,
         restored,
@@ -568,13 +546,12 @@ async fn start_schedule(config: &Config, sources: &Sources) -> Result<Schedule, 
         let next = expression.as_deref().and_then(schedule::next_run);
         let pause = next.and_then(|next| next.duration_since(SystemTime::now()).ok()).unwrap_or_default();
         let spread = (pause / 10).min(AUDIT_SPREAD);
-        let zones: Vec<Name> = sources.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
-        for zone in zones {
+        for zone in sources.main_zones() {
             let sources = sources.clone();
             let delay = spread.mul_f64(part_of(&server, &zone));
             runtime.spawn(async move {
                 tokio::time::sleep(delay).await;
-                if let Some(source) = sources.lock().unwrap_or_else(PoisonError::into_inner).get(&zone) {
+                if let Some(source) = sources.lock().get(&zone) {
                     source.wake(Wake { kind: WakeKind::Audit, done: None });
                 }
             });

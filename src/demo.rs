@@ -5,11 +5,13 @@
 //! does, quirks included. Tests use both as the upstream they would otherwise lack, and have its database fail.
 //!
 //! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, and shows
-//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed.
+//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of the
+//! three can also run by itself, for a server in another process or on another machine.
 //!
 //! Nothing below this layer knows of it. Cost: O(records) for every change of a model, since zones are replaced
 //! whole.
 
+mod alone;
 pub mod answer;
 mod client;
 pub mod clock;
@@ -28,6 +30,8 @@ pub mod zone;
 
 #[cfg(test)]
 mod oracle;
+
+pub use alone::PrimaryPlan;
 
 use crate::config::{Config, ConfigErrors};
 use crate::daemon::{self, Daemon, RunError};
@@ -80,10 +84,22 @@ struct Ports {
     metrics: SocketAddr,
 }
 
+/// What to show.
+#[derive(Clone, Debug)]
+pub enum Play {
+    /// All datacenters and their server, for as long as this.
+    Whole(Option<Duration>),
+    /// One datacenter alone.
+    Primary(PrimaryPlan),
+}
+
 /// Shows the demonstration until Ctrl-C, or until the time is over; fails if the region did not follow the changes.
-pub fn run(limit: Option<Duration>) -> ExitCode {
+pub fn run(play: Play) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let result = runtime.map_err(DemoError::Start).and_then(|runtime| runtime.block_on(show(limit)));
+    let result = runtime.map_err(DemoError::Start).and_then(|runtime| match play {
+        Play::Whole(limit) => runtime.block_on(show(limit)),
+        Play::Primary(plan) => runtime.block_on(alone::play(plan)).map(|()| true),
+    });
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -104,7 +120,8 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
     let mut view = View::open();
     let mut sites = Vec::new();
     for number in 1..=SITES as u8 {
-        sites.push(Site::start(Name::parse(&format!("{REGION}-{number}.{DOMAIN}"))?, number - 1).await?);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        sites.push(Site::start(Name::parse(&format!("{REGION}-{number}.{DOMAIN}"))?, number - 1, address).await?);
     }
     let (daemon, text, ports) = start_daemon(&folder, &sites, log).await?;
     let output = StageError::Output;

@@ -11,7 +11,8 @@
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
-//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` to operators.
+//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` and `view` to
+//! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -20,22 +21,24 @@ mod gauges;
 mod plan;
 mod regions;
 mod status;
+mod view;
 
 pub use plan::{Lifetime, Plan, PlanChanges};
 pub use status::{MemberStatus, RegionStatus, Snapshot, ZoneStatus};
+pub use view::{MemberView, RegionView, View};
 
 use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Region, RegionPlan};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
-use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State};
+use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::serial::Serial;
 use crate::source::{Change, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::tsig::Keyring;
 use crate::zone::{Delta, History, HistoryLimits, Loaded, Zone};
 use regions::{KeptRegion, Touched};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot};
@@ -59,6 +62,8 @@ pub enum Command {
     /// Another set of zones and regions; answered when it is published.
     Plan(Box<Plan>, oneshot::Sender<PlanChanges>),
     Status(oneshot::Sender<Snapshot>),
+    /// What is published and what it is made of, at one moment.
+    View(oneshot::Sender<View>),
 }
 
 /// A source zone.
@@ -95,6 +100,8 @@ pub struct Keeper {
     identity: Identity,
     keys: Arc<Keyring>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
+    /// Zones that refuse names which they do not hold.
+    refusing: HashSet<Name>,
     history: HistoryLimits,
     hold_down: Duration,
     sources: HashMap<Name, SourceZone>,
@@ -167,6 +174,7 @@ impl Keeper {
             identity: Identity::default(),
             keys: Arc::default(),
             outgoing: HashMap::new(),
+            refusing: HashSet::new(),
             history: HistoryLimits::default(),
             hold_down: Duration::ZERO,
             sources: HashMap::new(),
@@ -216,11 +224,12 @@ impl Keeper {
         let started = Instant::now();
         let mut touched = HashMap::new();
         let mut plans = Vec::new();
-        let mut statuses = Vec::new();
+        let (mut statuses, mut views) = (Vec::new(), Vec::new());
         for command in commands {
             match command {
                 Command::Plan(plan, done) => plans.push((self.take_plan(*plan), done)),
                 Command::Status(reply) => statuses.push(reply),
+                Command::View(reply) => views.push(reply),
             }
         }
         let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched));
@@ -238,6 +247,7 @@ impl Keeper {
         waiting.into_iter().for_each(|done| _ = done.send(()));
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         statuses.into_iter().for_each(|reply| _ = reply.send(self.snapshot(started)));
+        views.into_iter().for_each(|reply| _ = reply.send(self.view(started)));
         if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
             self.show(started);
             self.shown = Some(started);
@@ -306,7 +316,7 @@ impl Keeper {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
-        (self.history, self.hold_down) = (plan.history, plan.hold_down);
+        (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {
             let source = match old_sources.remove(&name) {
@@ -420,7 +430,7 @@ impl Keeper {
             if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
                 source.state = State::Expired;
                 touched.insert(name.clone(), Touched::Everything);
-                tracing::error!(zone = %name, "zone has expired; its primaries have not answered for too long");
+                tracing::error!(zone = %name, "zone has expired; its source has not answered for too long");
             }
         }
     }
@@ -443,7 +453,8 @@ impl Keeper {
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
             let (zone, history) = (zone.cloned(), history.clone());
-            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin) })
+            let unknown = if self.refusing.contains(origin) { Unknown::Refused } else { Unknown::NxDomain };
+            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin), unknown })
         };
         let sources = self.sources.iter();
         let sources =

@@ -18,12 +18,15 @@
 //! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
 //! it, [`tsig`] signs messages and checks signatures.
 //!
+//! **Discovery.** [`discovery`] mirrors the nodes that Registrar writes into ZooKeeper and makes zones of them, as pure
+//! functions of the tree.
+//!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
 //! zone.
 //!
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
-//! changed, with the same result.
+//! changed, with the same result; and tells of any name which member gave what.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
 //! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
@@ -32,13 +35,15 @@
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
-//! zone that polls its primaries and transfers it. They meet only in messages.
+//! zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's, which mirrors
+//! it and feeds the zones that are made of it. They meet only in messages.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, and stops it. [`demo`] runs it
-//! beside primaries that exist only in the process. [`cli`] is the command line.
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names, and stops it.
+//! [`registrar`] is another program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries
+//! that exist only in the process. [`cli`] is the command line.
 
 pub mod access;
 pub mod catalog;
@@ -47,6 +52,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod demo;
+pub mod discovery;
 pub mod keeper;
 pub mod log;
 pub mod merge;
@@ -54,6 +60,7 @@ pub mod metrics;
 pub mod name;
 pub mod notify;
 pub mod publish;
+pub mod registrar;
 pub mod rewrite;
 pub mod rr;
 pub mod schedule;

@@ -14,8 +14,14 @@ use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-/// Libraries whose ordinary lines no operator wants.
-const QUIET: [&str; 3] = ["hickory_server", "hickory_net", "tokio_cron_scheduler"];
+/// Libraries whose ordinary lines no operator wants, and what is left of them. That of ZooKeeper warns of what we tell in our
+/// own words.
+const QUIET: [(&str, &str); 4] = [
+    ("hickory_server", "warn"),
+    ("hickory_net", "warn"),
+    ("tokio_cron_scheduler", "warn"),
+    ("zookeeper_client", "error"),
+];
 
 /// Why logging cannot be set up or changed.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +78,7 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
     let mut text = String::new();
     // A level below warnings already says less.
     if !matches!(filter, "off" | "error") {
-        QUIET.iter().for_each(|library| text.push_str(&format!("{library}=warn,")));
+        QUIET.iter().for_each(|(library, level)| text.push_str(&format!("{library}={level},")));
     }
     text.push_str(filter);
     EnvFilter::builder().parse(text).map_err(|error| LogError::Filter(filter.to_string(), error))

@@ -14,17 +14,20 @@
 //! Cost: O(changed names × members); a full merge O(all names × members). Nodes with one contributor share its RRsets.
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
+mod apex;
 mod full;
 mod plan;
+mod trace;
 
 pub use crate::rewrite::RdataNames;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
+pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
 
 use crate::name::{self, Name, NameBuf};
 use crate::rewrite::Move;
 use crate::rr::{self, RRset, Set, rtype};
 use crate::serial::{self, Serial};
-use crate::zone::{Editor, Node, RRsets, Soa, Zone};
+use crate::zone::{Editor, Node, RRsets, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -284,7 +287,7 @@ impl Region {
         self.drift = drift;
         let beside: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
         let zone = editor.finish_beside(&beside).expect("the apex of a region has one SOA");
-        self.servers_without_address = servers_without_address(&zone);
+        self.servers_without_address = apex::servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
     }
@@ -450,8 +453,14 @@ impl Region {
             return None;
         }
         let way = Move { from, to: &self.plan.origin, policy: self.plan.rdata_names };
-        let stays =
-            |rrset: Set<'_>| !is_dropped(rrset.rtype, false) && rrset.rtype != rtype::DNAME && way.leaves(name, rrset);
+        let stays = |rrset: Set<'_>| {
+            let settled = match rrset.rtype {
+                rtype::DNAME => false,
+                rtype::PLACEHOLDER => node.rrsets().count() == 1,
+                rtype => !is_dropped(rtype, false),
+            };
+            settled && way.leaves(name, rrset)
+        };
         node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
     }
 
@@ -479,6 +488,10 @@ impl Region {
             if contributes && merged.spelled.is_none() {
                 merged.spelled = node.spelled.and_then(|spelled| way.spelling(spelled));
             }
+        }
+        if parts.len() > 1 {
+            // It stands for a name that nobody has anything to say about.
+            parts.remove(&rtype::PLACEHOLDER);
         }
         self.settle(&nodes, name, &mut parts, &mut merged);
         let mut rrsets = Vec::with_capacity(parts.len());
@@ -552,69 +565,6 @@ impl Region {
         }
         Some(Arc::new(united))
     }
-
-    //--- Apex ---
-
-    /// The RRsets of the apex: what the members have there, our NS set and our SOA.
-    fn apex_rrsets(&mut self, members: &Members, merged: &[Arc<RRset>], serial: Serial) -> RRsets {
-        let servers = self.name_servers(members);
-        let zones = || members.iter().flatten();
-        let smallest = |of: &dyn Fn(&Zone) -> u32| zones().map(|zone| of(zone)).min().unwrap_or(0);
-        let plan = &self.plan;
-        let member_minimum = smallest(&|zone| zone.soa.minimum);
-        let soa = Soa {
-            serial,
-            refresh: plan.soa.refresh.unwrap_or_else(|| smallest(&|zone| zone.soa.refresh)),
-            retry: plan.soa.retry.unwrap_or_else(|| smallest(&|zone| zone.soa.retry)),
-            expire: plan.soa.expire.unwrap_or_else(|| smallest(&|zone| zone.soa.expire)),
-            minimum: plan.soa.minimum.map_or(member_minimum, |minimum| minimum.min(member_minimum)),
-        };
-        let ttl = plan.soa.ttl.unwrap_or_else(|| smallest(&|zone| zone.soa_rrset().ttl));
-        let mname = match (&plan.mname, &plan.ns) {
-            (Some(mname), _) => mname,
-            (None, NsPolicy::Listed(listed)) => listed.first().unwrap_or(&plan.server_name),
-            (None, _) => &plan.server_name,
-        };
-        let member_rname = zones().next().and_then(|zone| {
-            let rdata = zone.soa_rrset().rdatas().next()?;
-            let (_, rname) = NameBuf::read_plain(rdata, 0).ok()?;
-            NameBuf::read_plain(rdata, rname).ok().map(|(name, _)| name)
-        });
-        let rname = match (&plan.rname, &member_rname) {
-            (Some(rname), _) => rname.as_wire(),
-            (None, Some(rname)) => rname.as_wire(),
-            (None, None) => mname.as_wire(),
-        };
-        let soa = RRset::build(rtype::SOA, ttl, vec![soa.to_rdata(mname.as_wire(), rname)]);
-        let ns = RRset::build(rtype::NS, plan.ns_ttl, servers.iter().map(Name::as_wire).collect());
-        let mut rrsets: Vec<_> = merged.iter().cloned().chain([soa, ns].into_iter().flatten().map(Arc::new)).collect();
-        rrsets.sort_by_key(|rrset| rrset.rtype);
-        rrsets.into()
-    }
-
-    /// The names of the region's NS set.
-    fn name_servers(&mut self, members: &Members) -> Vec<Name> {
-        self.ns_fallback = false;
-        let listed = |zone: &Arc<Zone>| -> Vec<Name> {
-            let rdatas = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
-            rdatas.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name()).collect()
-        };
-        let mut sets = members.iter().flatten().map(listed);
-        let chosen: Vec<Name> = match &self.plan.ns {
-            NsPolicy::Listed(names) => names.clone(),
-            NsPolicy::Union => sets.flatten().collect(),
-            NsPolicy::Intersection => {
-                let mut common = sets.next().unwrap_or_default();
-                sets.for_each(|set| common.retain(|name| set.contains(name)));
-                common
-            }
-        };
-        if chosen.is_empty() {
-            self.ns_fallback = true;
-            return vec![self.plan.server_name.clone()];
-        }
-        chosen
-    }
 }
 
 /// Whether two lists name the same versions of the same members.
@@ -625,17 +575,6 @@ fn is_same(some: &[Option<Weak<Zone>>], others: &[Option<Weak<Zone>>]) -> bool {
             (Some(one), Some(other)) => one.ptr_eq(other),
             (one, other) => one.is_none() && other.is_none(),
         })
-}
-
-/// The names of a zone's NS set that lie within the zone and have no address in it.
-fn servers_without_address(zone: &Zone) -> Vec<Name> {
-    let servers = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
-    let names = servers.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name());
-    let has_address = |name: &Name| {
-        let node = zone.get(name.as_wire());
-        node.is_some_and(|node| node.get(rtype::A).or(node.get(rtype::AAAA)).is_some())
-    };
-    names.filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
 }
 
 /// The outcome for one name.

@@ -6,10 +6,11 @@
 //! Cost: a query adds to two or three counters of its own thread; a scrape is O(series + threads).
 
 use prometheus::core::{Collector, Desc, MetricVec, MetricVecBuilder};
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,9 +152,24 @@ impl Collector for QueryCollector {
 
 //--- Metrics ---
 
+/// What comes before the name of every family.
+const PREFIX: &str = "aggregator";
+
+/// What there is to know of a family before it has a series; `docs/metrics.md` is written from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// As in a scrape.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    pub help: String,
+    pub labels: Vec<String>,
+}
+
 /// All metric families of the program.
 pub struct Metrics {
     registry: Registry,
+    families: Vec<Family>,
     queries: QueryCollector,
     pub tcp_connections: IntGauge,
     pub tcp_rejected: IntCounterVec,
@@ -188,16 +204,38 @@ pub struct Metrics {
     pub state_healthy: IntGauge,
     pub reloads: IntCounterVec,
     pub config_loaded: IntGauge,
+    pub zookeeper_session: IntGaugeVec,
+    pub zookeeper_nodes: IntGaugeVec,
+    pub zookeeper_broken_payloads: IntGaugeVec,
+    pub zookeeper_last_contact: IntGaugeVec,
+    pub zookeeper_events: IntCounterVec,
+    pub zookeeper_reads: IntCounterVec,
+    pub zookeeper_losses: IntCounterVec,
 }
 
-/// Creates families and registers them.
-struct Maker(Registry);
+/// Creates families, registers them, and notes what they are.
+struct Maker {
+    registry: Registry,
+    families: RefCell<Vec<Family>>,
+}
 
 impl Maker {
     /// Registers a family.
     fn add<C: Collector + Clone + 'static>(&self, family: prometheus::Result<C>) -> C {
         let family = family.expect("metric names and labels are valid");
-        self.0.register(Box::new(family.clone())).expect("metric names are unique");
+        self.registry.register(Box::new(family.clone())).expect("metric names are unique");
+        // What is collected has the kind even without a series.
+        let described = family.desc().into_iter().zip(family.collect()).map(|(description, collected)| Family {
+            name: format!("{PREFIX}_{}", description.fq_name),
+            kind: match collected.get_field_type() {
+                MetricType::COUNTER => "counter",
+                MetricType::HISTOGRAM => "histogram",
+                _ => "gauge",
+            },
+            help: description.help.clone(),
+            labels: description.variable_labels.clone(),
+        });
+        self.families.borrow_mut().extend(described);
         family
     }
 
@@ -215,9 +253,8 @@ impl Maker {
 impl Metrics {
     /// Creates and registers every family.
     pub fn new() -> Metrics {
-        let prefix = Some("aggregator".to_owned());
-        let registry = Registry::new_custom(prefix, None).expect("the prefix is a valid name");
-        let make = Maker(registry.clone());
+        let registry = Registry::new_custom(Some(PREFIX.to_owned()), None).expect("the prefix is a valid name");
+        let make = Maker { registry: registry.clone(), families: RefCell::default() };
         let primary = ["zone", "primary", "kind"];
         let seconds = vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
         let transfers = HistogramOpts::new(
@@ -237,7 +274,11 @@ impl Metrics {
         let build = make.gauges("build_info", "Always 1; the labels tell what was built.", &["version", "commit"]);
         let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
-        Metrics {
+        let started: Gauge = make
+            .add(Gauge::new("started_timestamp_seconds", "When the program was started, Unix time with fractions."));
+        // Two starts within a second are two values, so that restarts can be counted.
+        started.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
+        let mut metrics = Metrics {
             queries,
             tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP connections from clients.")),
             tcp_rejected: make.counters(
@@ -269,7 +310,7 @@ impl Metrics {
             ),
             transfer_held: make.gauges(
                 "transfer_held",
-                "1 while a transferred version waits for confirmation because the zone has shrunk sharply.",
+                "1 while a transferred version, or a tree, waits for confirmation because it has shrunk sharply.",
                 &["zone"],
             ),
             transfer_anomalies: make.counters(
@@ -361,8 +402,43 @@ impl Metrics {
                 "config_loaded_timestamp_seconds",
                 "When the running configuration was loaded, Unix time.",
             )),
+            zookeeper_session: make.gauges(
+                "zookeeper_session",
+                "1 for the state of the session that feeds the zone: live, reading the tree, or disconnected.",
+                &["zone", "state"],
+            ),
+            zookeeper_nodes: make.gauges("zookeeper_nodes", "Nodes of the zone's tree.", &["zone"]),
+            zookeeper_broken_payloads: make.gauges(
+                "zookeeper_broken_payloads",
+                "Nodes of the zone's tree whose payload makes no records.",
+                &["zone"],
+            ),
+            zookeeper_last_contact: make.gauges(
+                "zookeeper_last_contact_timestamp_seconds",
+                "When ZooKeeper last answered, Unix time.",
+                &["zone"],
+            ),
+            zookeeper_events: make.counters(
+                "zookeeper_events_total",
+                "Changes of the zone's tree that ZooKeeper told of.",
+                &["zone"],
+            ),
+            zookeeper_reads: make.counters("zookeeper_reads_total", "Times that the whole tree was read.", &["zone"]),
+            zookeeper_losses: make.counters(
+                "zookeeper_session_losses_total",
+                "Sessions that broke, by reason.",
+                &["zone", "reason"],
+            ),
             registry,
-        }
+            families: Vec::new(),
+        };
+        metrics.families = make.families.take();
+        metrics
+    }
+
+    /// Every family that there can be, whether it has a series or not, in the order in which they were made.
+    pub fn families(&self) -> &[Family] {
+        &self.families
     }
 
     /// A counter block for one query thread.
@@ -395,6 +471,7 @@ impl Metrics {
         ] {
             forget_in(family, zone, |_| true);
         }
+        self.forget_tree(zone);
         forget_in(&self.transfer_duration, zone, |_| true);
         for family in [
             &self.transfer_success,
@@ -411,6 +488,21 @@ impl Metrics {
             &self.region_members,
             &self.region_conflicts,
             &self.region_ns_fallback,
+        ] {
+            forget_in(family, zone, |_| true);
+        }
+    }
+
+    /// Removes the series of the tree that a zone no longer comes from.
+    pub fn forget_tree(&self, zone: &str) {
+        for family in [&self.zookeeper_events, &self.zookeeper_reads, &self.zookeeper_losses] {
+            forget_in(family, zone, |_| true);
+        }
+        for family in [
+            &self.zookeeper_session,
+            &self.zookeeper_nodes,
+            &self.zookeeper_broken_payloads,
+            &self.zookeeper_last_contact,
         ] {
             forget_in(family, zone, |_| true);
         }

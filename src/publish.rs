@@ -64,6 +64,16 @@ pub struct Outgoing {
     pub ixfr: bool,
 }
 
+/// How a zone answers for names that it does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unknown {
+    /// NXDOMAIN with the zone's SOA.
+    #[default]
+    NxDomain,
+    /// REFUSED, as Binder does, so that resolvers try their next server (contract `binder.md` section 2).
+    Refused,
+}
+
 /// One zone as clients see it.
 #[derive(Clone)]
 pub struct Served {
@@ -74,12 +84,20 @@ pub struct Served {
     /// The way from older versions to the data.
     pub history: History,
     pub outgoing: Arc<Outgoing>,
+    pub unknown: Unknown,
 }
 
 impl Served {
     /// A zone without a past, which nobody may transfer.
     pub fn new(origin: Name, state: State, zone: Option<Arc<Zone>>) -> Served {
-        Served { origin, state, zone, history: History::default(), outgoing: Arc::default() }
+        Served {
+            origin,
+            state,
+            zone,
+            history: History::default(),
+            outgoing: Arc::default(),
+            unknown: Unknown::default(),
+        }
     }
 
     /// The data, when it may be answered from.

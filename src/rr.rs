@@ -45,6 +45,9 @@ pub mod rtype {
     pub const MAILB: u16 = 253;
     pub const MAILA: u16 = 254;
     pub const ANY: u16 = 255;
+    /// Of the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is empty;
+    /// or what it should have cannot be known, for the reason in the RDATA.
+    pub const PLACEHOLDER: u16 = 65_440;
 }
 
 /// Class IN.
@@ -320,9 +323,29 @@ const MNEMONICS: &[(u16, &str)] = &[
     (257, "CAA"),
 ];
 
+/// Text that names no type.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no record type: {0}; write A, SRV or TYPE65280")]
+pub struct UnknownType(String);
+
 /// A type code that prints as its mnemonic.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeName(pub u16);
+
+impl std::str::FromStr for TypeName {
+    type Err = UnknownType;
+
+    /// Reads a mnemonic in any case, or TYPEn.
+    fn from_str(text: &str) -> Result<TypeName, UnknownType> {
+        let known = MNEMONICS.iter().find(|(_, name)| name.eq_ignore_ascii_case(text)).map(|(code, _)| *code);
+        let number = || {
+            let (word, digits) = text.split_at_checked(4)?;
+            let plain = word.eq_ignore_ascii_case("TYPE") && digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| plain)
+        };
+        known.or_else(number).map(TypeName).ok_or_else(|| UnknownType(text.to_owned()))
+    }
+}
 
 impl fmt::Display for TypeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -460,5 +483,17 @@ mod tests {
         assert_eq!(RdataText(257, &[0, 0xab]).to_string(), "\\# 2 00ab");
         assert_eq!(TypeName(65280).to_string(), "TYPE65280");
         assert_eq!(RdataText(16, b"\x03a\"\x07").to_string(), "\"a\\\"\\007\"");
+    }
+
+    #[test]
+    fn types_are_read_as_they_are_printed() {
+        for rtype in [1, 33, 255, 257, 65280] {
+            assert_eq!(TypeName(rtype).to_string().parse(), Ok(TypeName(rtype)));
+        }
+        assert_eq!("srv".parse(), Ok(TypeName(rtype::SRV)));
+        assert_eq!("type1".parse(), Ok(TypeName(1)));
+        for wrong in ["", "TYPE", "TYPE65536", "TYPE-1", "TYPE+1", "B", "äöü"] {
+            assert_eq!(wrong.parse::<TypeName>(), Err(UnknownType(wrong.into())), "{wrong}");
+        }
     }
 }

@@ -3,6 +3,12 @@
 //! A source is a task that owns one zone's way in: it sends [`Update`] and is told to act by [`Wake`]. Sources know
 //! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources. There is no
 //! trait: what a source is, these two types say.
+//!
+//! Parts: `requests` the wakes that wait for a task; `zookeeper` the source that mirrors a tree of ZooKeeper's. The other
+//! source is `transfer`.
+
+pub mod requests;
+pub mod zookeeper;
 
 use crate::name::Name;
 use crate::zone::{Loaded, Zone};

@@ -33,25 +33,20 @@ pub mod wire;
 
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
-pub use status::Status;
+pub use status::{PrimaryStatus, Status};
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
-use crate::source::{Update, Wake, WakeKind};
+use crate::source::requests::Inbox;
+use crate::source::{Update, Wake};
 use refresh::Task;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-
-/// Requests that may wait for an answer at a time; more are turned away.
-const MOST_WAITING: usize = 64;
 
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
-
-/// The answer to whoever sent a wake.
-type Answer = oneshot::Sender<Result<String, String>>;
 
 /// The handle of one zone's task, which ends when this is dropped.
 pub struct Source {
@@ -67,8 +62,7 @@ pub fn start(
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
 ) -> Source {
-    let shared =
-        Arc::new(Shared { requests: Mutex::default(), bell: Notify::new(), status: Mutex::new(Status::new(&plan)) });
+    let shared = Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)) });
     let again = {
         let (plan, shared) = (plan.clone(), shared.clone());
         move || Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone())
@@ -97,25 +91,7 @@ async fn keep_running(task: impl Fn() -> Task) {
 impl Source {
     /// Asks the task to act; requests that wait together are answered together.
     pub fn wake(&self, wake: Wake) {
-        let mut requests = self.shared.requests();
-        if let Some(done) = wake.done {
-            let refusal = if requests.ended {
-                Some("the zone's task has ended")
-            } else if requests.answers.len() >= MOST_WAITING {
-                Some("too many requests for this zone are waiting")
-            } else {
-                None
-            };
-            if let Some(refusal) = refusal {
-                // Whoever asked may have gone.
-                let _ = done.send(Err(refusal.to_owned()));
-                return;
-            }
-            requests.answers.push(done);
-        }
-        requests.kind = Some(stronger(requests.kind, wake.kind));
-        drop(requests);
-        self.shared.bell.notify_one();
+        self.shared.inbox.push(wake);
     }
 
     /// What is known of the zone's way in.
@@ -137,39 +113,13 @@ impl Drop for Source {
 
 /// What the handle and the task both see. Locks are held for moments only.
 struct Shared {
-    requests: Mutex<Requests>,
-    bell: Notify,
+    inbox: Inbox,
     status: Mutex<Status>,
 }
 
 impl Shared {
-    /// The waiting requests, for a moment.
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The status, for a moment.
     fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Requests that wait for the task.
-#[derive(Default)]
-struct Requests {
-    kind: Option<WakeKind>,
-    answers: Vec<Answer>,
-    ended: bool,
-}
-
-/// The stronger of two requests, which does what the weaker asks for, too.
-fn stronger(waiting: Option<WakeKind>, new: WakeKind) -> WakeKind {
-    let reach = |kind: WakeKind| match kind {
-        WakeKind::Announced => 0,
-        WakeKind::Refresh => 1,
-        WakeKind::Audit => 2,
-        WakeKind::Retransfer { accept: false } => 3,
-        WakeKind::Retransfer { accept: true } => 4,
-    };
-    waiting.filter(|kind| reach(*kind) >= reach(new)).unwrap_or(new)
 }

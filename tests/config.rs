@@ -549,6 +549,8 @@ fn the_example_shows_every_key() {
             "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
             "[keys.\"NAME\"]" => example["keys"].get("transfer.example.com"),
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
+            "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
+            "[zones.\"NAME\"] tls" => example["zones"]["emy-10.example.com"].get("tls"),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
             "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
             "notify" => example["secondaries"]["notify"].get(1),
@@ -568,6 +570,7 @@ fn the_defaults_of_the_schema_are_true() {
     let server = "[server]\nname = \"ns.example\"\n";
     let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
     let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
+    let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
     let mut spelled = ZONE.to_string();
     let mut count = 0;
     for table in [
@@ -581,11 +584,13 @@ fn the_defaults_of_the_schema_are_true() {
         schema::LOG,
         schema::KEY,
         schema::ZONE,
+        schema::TREE,
     ] {
         spelled.push_str(match table.path {
             "[server]" => server,
             "[keys.\"NAME\"]" => key,
             "[zones.\"NAME\"]" => zone,
+            "[zones.\"NAME\"] with zookeeper" => tree,
             "[aggregations.\"NAME\"]" => region,
             path => path,
         });
@@ -596,13 +601,12 @@ fn the_defaults_of_the_schema_are_true() {
         }
     }
     assert!(count > 30, "{count} defaults");
-    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}")), parse(&spelled));
-    assert_eq!((plain.zones, plain.regions), (spelled.zones, spelled.regions));
+    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}{tree}")), parse(&spelled));
+    assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
-    assert_eq!((plain.control, plain.log), (spelled.control, spelled.log));
+    assert_eq!((plain.control, plain.log, plain.history), (spelled.control, spelled.log, spelled.history));
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));
     assert_eq!((plain.keys, plain.outgoing, plain.targets), (spelled.keys, spelled.outgoing, spelled.targets));
-    assert_eq!(plain.history, spelled.history);
 }
 
 //--- Arbitrary damage ---

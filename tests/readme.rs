@@ -3,7 +3,7 @@
 mod harness;
 
 use aggregator::config::Config;
-use harness::{Folder, program_path};
+use harness::{Folder, program_path, run_verb};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,6 +54,17 @@ fn our_own_configurations_load() {
         let config = Config::parse(Path::new("README.md"), &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
         assert_eq!(config.warnings, Vec::<String>::new(), "{text}");
     }
+}
+
+#[test]
+fn the_agent_takes_its_configuration() {
+    let folder = Folder::new();
+    let file = block_in(&folder, "json", &[]);
+    let output = run_verb(&["register", "--dry-run", "--hostname", "a2674d3b"], &file);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let [service, host] = output.stdout.lines().collect::<Vec<_>>()[..] else { panic!("{}", output.stdout) };
+    assert!(service.starts_with("persistent /com/example/emy-10/authcache {\"type\":\"service\","), "{service}");
+    assert!(host.starts_with("ephemeral  /com/example/emy-10/authcache/a2674d3b {\"type\":\"redis_host\","), "{host}");
 }
 
 #[test]

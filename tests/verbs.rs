@@ -1,11 +1,11 @@
-//! What operators see of changes: `diff`, `notify`, and the serials that `status` shows.
+//! What operators see of changes and of names: `diff`, `notify`, `lookup`, and the serials that `status` shows.
 
 mod harness;
 
 use aggregator::demo::instances::Datacenter;
 use aggregator::demo::primary::Primary;
 use aggregator::name::Name;
-use harness::{Aggregator, Folder, Output, Settings, wait_until};
+use harness::{Aggregator, Dname, Folder, Output, Settings, rtype, wait_until};
 use serde_json::Value;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime};
@@ -169,4 +169,59 @@ async fn notify_tells_secondaries_and_status_what_they_said() {
     assert_eq!((refused.code, refused.stderr), (1, reason));
     let unknown = scene.daemon.verb(&["notify", "other.example"]);
     assert_eq!((unknown.code, unknown.stderr.as_str()), (1, "zone other.example. is not configured\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookup_tells_where_every_record_of_a_region_comes_from() {
+    let mut scene = Scene::new().await;
+    scene.change().await;
+    let (daemon, serial) = (&scene.daemon, scene.site.serial());
+    let served = |zone: &str| daemon.dump(&Dname::parse(zone)).expect("a zone that is served");
+    let mut owners: Vec<Dname> = served(REGION).iter().map(|record| record.owner.clone()).collect();
+    owners.sort();
+    owners.dedup();
+    let (region, zone) = (Dname::parse(REGION), Dname::parse(ZONE));
+    for owner in owners.iter().step_by(owners.len().div_ceil(12)) {
+        let output = text(daemon.verb(&["lookup", &owner.to_string(), "--json"]));
+        let told: Value = serde_json::from_str(&output).unwrap();
+        let step = &told["steps"][0];
+        let count = served(REGION).iter().filter(|record| record.owner == *owner).count();
+        assert_eq!(step["records"].as_array().unwrap().len(), count, "{owner} {told:#}");
+        let there = owner.with_suffix(&region, &zone).unwrap();
+        for record in step["records"].as_array().unwrap() {
+            if matches!(record["type"].as_str(), Some("SOA" | "NS")) {
+                continue;
+            }
+            let from = &record["from"][0];
+            assert_eq!((&from["zone"], &from["serial"]), (&format!("{ZONE}.").into(), &serial.0.into()), "{told:#}");
+            assert_eq!(from["owner"], there.to_string(), "{told:#}");
+            let has =
+                |known: &harness::Record| known.owner == there && known.ttl == record["ttl"].as_u64().unwrap() as u32;
+            assert!(served(ZONE).iter().any(has), "{record:#}");
+        }
+    }
+    let found = served(REGION).into_iter().find(|record| record.rtype == rtype::SRV).expect("a service");
+    let told = text(daemon.verb(&["lookup", &found.owner.to_string(), "srv"]));
+    let there = found.owner.with_suffix(&region, &zone).unwrap();
+    for line in [
+        format!("{}\n  NOERROR: ", found.owner),
+        format!("  region {REGION}.: ok, serial {serial}\n  {} SRV ", found.ttl),
+        format!("      {ZONE}. serial {serial}: {there}\n"),
+        format!("  members\n    {ZONE}. ok, serial {serial}, refreshed "),
+        format!("      primary {}: serial {serial}, ", scene.primary.address()),
+    ] {
+        assert!(told.contains(&line), "{line} in\n{told}");
+    }
+    let told = text(daemon.verb(&["lookup", &there.to_string()]));
+    assert!(told.contains(&format!("  regions\n    {REGION}.: {}, ", found.owner)), "{told}");
+    let told = text(daemon.verb(&["lookup", &format!("no.such.{ZONE}")]));
+    assert!(told.contains("  NXDOMAIN: ") && told.contains("has no such name; the closest above it is "), "{told}");
+    assert!(text(daemon.verb(&["lookup", "example.org"])).contains("  REFUSED: no zone here holds the name\n"));
+    let refused = daemon.verb(&["lookup", ZONE, "AXFR"]);
+    assert_eq!(
+        (refused.code, refused.stderr.as_str()),
+        (1, "AXFR is no type of records; name one such as A, or none\n")
+    );
+    let wrong = daemon.verb(&["lookup", "a..b"]);
+    assert_eq!((wrong.code, wrong.stderr.as_str()), (1, "no domain name: empty label\n"));
 }

@@ -1,4 +1,4 @@
-//! Our program as it is measured: the release build, with a region of all datacenters.
+//! Our program as it is measured: the release build, with a region of all datacenters or with a tree of ZooKeeper's.
 //!
 //! Cost: starting is part of what `restart` measures.
 
@@ -22,10 +22,10 @@ pub struct Daemon {
 
 impl Daemon {
     /// Writes the configuration and starts the daemon; nothing is loaded yet.
-    pub fn start(folder: &Folder, program: &Path, region: &str, members: &[Datacenter], primary: SocketAddr) -> Daemon {
+    pub fn start(folder: &Folder, program: &Path, plan: &str) -> Daemon {
         let home = folder.subfolder("aggregator");
         let mut port = Port::reserve();
-        write_file(&home.join("aggregator.toml"), &configuration(port.address(), region, members, primary));
+        write_file(&home.join("aggregator.toml"), &configuration(port.address(), plan));
         let address = port.release();
         let mut daemon = Daemon { program: program.to_path_buf(), home, address, process: None };
         daemon.start_again();
@@ -48,6 +48,14 @@ impl Daemon {
         log.lines().filter(|line| line.contains("zone transferred") && line.contains("kind=\"ixfr\"")).count()
     }
 
+    /// How long the newest transfer waited for the primary's answers, by the log.
+    pub fn waited(&self) -> Option<Duration> {
+        let log = self.process.as_ref().map(Process::log_text).unwrap_or_default();
+        let line = log.lines().rev().find(|line| line.contains("zone transferred"))?;
+        let number = line.split("waited_us=").nth(1)?.split_whitespace().next()?;
+        number.parse().ok().map(Duration::from_micros)
+    }
+
     /// Starts the process with the configuration that is there.
     pub fn start_again(&mut self) {
         let mut command = Command::new(&self.program);
@@ -62,14 +70,21 @@ impl Daemon {
     }
 }
 
-/// Changes come by NOTIFY alone: no poll, no audit falls into a measurement.
-fn configuration(address: SocketAddr, region: &str, members: &[Datacenter], primary: SocketAddr) -> String {
+/// A region of datacenters. Changes come by NOTIFY alone: no poll, no audit falls into a measurement.
+pub fn plan_region(region: &str, members: &[Datacenter], primary: SocketAddr) -> String {
     let zones: String = members.iter().map(|member| format!("\"{}\" = \"{primary}\"\n", member.zone)).collect();
     let members: Vec<String> = members.iter().map(|member| format!("\"{}\"", member.zone)).collect();
     let members = members.join(", ");
     format!(
-        "[server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n\n[zones]\n{zones}\n[aggregations]\n\
-         \"{region}\" = [{members}]\n\n[transfer]\nrefresh_min = \"1d\"\naudit = \"never\"\n\n\
-         [state]\nfolder = \"state\"\n\n[metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n"
+        "[zones]\n{zones}\n[aggregations]\n\"{region}\" = [{members}]\n\n\
+         [transfer]\nrefresh_min = \"1d\"\naudit = \"never\"\n"
+    )
+}
+
+/// The whole configuration around a plan.
+fn configuration(address: SocketAddr, plan: &str) -> String {
+    format!(
+        "[server]\nname = \"ns1.example.com\"\nlisten = [\"{address}\"]\n\n[state]\nfolder = \"state\"\n\n\
+         [metrics]\nlisten = []\n\n[control]\nsocket = \"control\"\n\n{plan}"
     )
 }

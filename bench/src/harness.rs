@@ -14,8 +14,14 @@ mod ports;
 mod process;
 #[path = "../../tests/harness/wait.rs"]
 mod wait;
+#[path = "../../tests/harness/znodes.rs"]
+mod znodes;
+#[path = "../../tests/harness/zookeeper.rs"]
+mod zookeeper;
 
 pub use folder::{Folder, write_file};
 pub use ports::Port;
 pub use process::Process;
 pub use wait::wait_until;
+pub use znodes::Znodes;
+pub use zookeeper::ZooKeeper;

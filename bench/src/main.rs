@@ -4,9 +4,10 @@
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
 //! `generate` makes zones, `primary` serves them with NSD, `daemon` and `pipeline` are what is compared, `scene` holds all
-//! of one size; `change` and `restart` measure; `probe`, `memory`, `quiet` look; `table` prints.
+//! of one size; `change` and `restart` measure; `tree` does all of that with a tree of ZooKeeper's; `probe`, `memory`,
+//! `quiet` look; `table` prints.
 //!
-//! Cost: about ten minutes on two processors, and 3 GB of memory.
+//! Cost: about fifteen minutes on two processors, and 3 GB of memory.
 
 mod change;
 mod daemon;
@@ -21,6 +22,7 @@ mod quiet;
 mod restart;
 mod scene;
 mod table;
+mod tree;
 
 use options::Options;
 use scene::{RECORDS_OF_OTHERS, Scene};
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 use table::thousands;
 
 /// What must be installed.
-const PROGRAMS: [&str; 6] = ["nsd", "named", "rndc", "rndc-confgen", "dig", "sed"];
+const PROGRAMS: [&str; 7] = ["nsd", "named", "rndc", "rndc-confgen", "dig", "sed", "java"];
 
 /// Reads the options, measures, prints.
 fn main() -> ExitCode {
@@ -44,13 +46,24 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.regions {
+        measure_regions(&options);
+    }
+    if options.tree {
+        tree::measure(&options);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Measures datacenters and their regions in all sizes, beside BIND, and prints the tables.
+fn measure_regions(options: &Options) {
     let (mut times, mut memory, mut restarts) = (change::times_table(), change::memory_table(), restart::table());
     for records in &options.records {
         eprintln!("{} records: starting the servers", thousands(*records));
         let mut scene = Scene::start(&options.program, *records);
-        change::measure(&mut scene, &options, &mut times, &mut memory);
+        change::measure(&mut scene, options, &mut times, &mut memory);
         if options.restart {
-            restart::measure(&mut scene, &options, &mut restarts);
+            restart::measure(&mut scene, options, &mut restarts);
         }
     }
     println!("{} The two others have {} each.\n\n{times}", change::caption(), thousands(RECORDS_OF_OTHERS));
@@ -58,7 +71,6 @@ fn main() -> ExitCode {
     if options.restart {
         println!("From the start of the program to the first answer, no primary there:\n\n{restarts}");
     }
-    ExitCode::SUCCESS
 }
 
 /// Demands the programs that are measured, found absolutely, because servers are started in folders of their own.

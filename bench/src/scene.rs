@@ -4,7 +4,7 @@
 //!
 //! Cost: starting loads everything once; memory for three zones in NSD, in us, and in BIND.
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, plan_region};
 use crate::generate::Datacenter;
 use crate::harness::Folder;
 use crate::pipeline::Pipeline;
@@ -47,7 +47,7 @@ impl Scene {
             .map(|(index, records)| Datacenter::new(&format!("us-west-{}.cns.example.com", index + 1), index, records))
             .collect();
         let primary = Primary::start(&folder, &datacenters);
-        let daemon = Daemon::start(&folder, program, REGION, &datacenters, primary.address());
+        let daemon = Daemon::start(&folder, program, &plan_region(REGION, &datacenters, primary.address()));
         let pipeline = Pipeline::start(&folder, REGION, &datacenters, primary.address());
         let probes = [Probe::new(daemon.address()), Probe::new(pipeline.address())];
         let mut scene = Scene { datacenters, primary: Some(primary), daemon, pipeline, probes, _folder: folder };

@@ -16,6 +16,17 @@ impl Figures {
         self.0.sort_unstable();
     }
 
+    /// The smallest value that so many of a hundred values do not exceed.
+    pub fn percentile(&self, percent: usize) -> Option<Duration> {
+        let rank = (self.0.len() * percent).div_ceil(100);
+        self.0.get(rank.checked_sub(1)?).copied()
+    }
+
+    /// The percentiles that tables of many values show: half of them, 99 of 100, all.
+    pub fn spread(&self) -> [String; 3] {
+        [50, 99, 100].map(|percent| self.percentile(percent).map_or("–".into(), |time| milliseconds(time) + " ms"))
+    }
+
     /// The value in the middle, or half way between the two there.
     pub fn median(&self) -> Option<Duration> {
         let (upper, lower) = (self.0.get(self.0.len() / 2)?, self.0.get(self.0.len().checked_sub(1)? / 2)?);
@@ -95,6 +106,8 @@ mod tests {
         assert_eq!(figures.to_string(), "**5.00 ms** (0.00 … 30.1; 3)");
         figures.push(Duration::from_millis(1500));
         assert_eq!(figures.to_string(), "**17.6 ms** (0.00 … 1500; 4)");
+        assert_eq!(figures.spread(), ["5.00 ms", "1500 ms", "1500 ms"]);
+        assert_eq!(Figures::default().spread(), ["–"; 3]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
 use crate::merge::{NsPolicy, RegionPlan};
 use crate::name::Name;
+use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Key;
 use serde_json::{Value, json};
@@ -47,6 +48,7 @@ pub fn describe_plan(config: &Config) -> Value {
             },
         },
         "zones": config.zones.iter().map(|zone| describe_zone(config, zone)).collect::<Vec<_>>(),
+        "trees": config.trees.iter().map(|tree| describe_tree(config, tree)).collect::<Vec<_>>(),
         "aggregations": config.regions.iter().map(|region| describe_region(config, region)).collect::<Vec<_>>(),
         "catalog": config.catalog.as_ref().map(|catalog| json!({
             "zone": catalog.origin,
@@ -85,6 +87,38 @@ fn describe_zone(config: &Config, zone: &ZonePlan) -> Value {
         "max_messages": limits.max_messages,
         "shrink_share": limits.shrink_share,
         "confirm_after": seconds(limits.confirm_after),
+    })
+}
+
+/// Describes one tree.
+fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
+    let (zones, soa) = (&tree.zones, &tree.zones.soa);
+    json!({
+        "zone": tree.zone(),
+        "zookeeper": tree.members.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "domain": tree.domain,
+        "path": tree.path,
+        "session_timeout": seconds(tree.session_timeout),
+        "connect_timeout": seconds(tree.connect_timeout),
+        "serve_stale": seconds(tree.serve_stale),
+        "reverse": zones.reverse,
+        "binder_compat": tree.binder_compat,
+        "watches": tree.watches,
+        "digest": tree.digest.as_ref().map(|digest| &digest.file),
+        "tls": tree.tls.as_ref().map(|tls| json!({
+            "ca": tls.ca_file,
+            "certificate": tls.identity.as_ref().map(|own| &own.certificate_file),
+            "key": tls.identity.as_ref().map(|own| &own.key_file),
+        })),
+        "ns": zones.ns,
+        "ns_ttl": zones.ns_ttl,
+        "mname": soa.mname,
+        "rname": soa.rname,
+        "soa_ttl": soa.ttl,
+        "serial_offset": zones.serial_offset,
+        "shrink_share": tree.shrink_share,
+        "confirm_after": seconds(tree.confirm_after),
+        "secondaries": describe_secondaries(config, tree.zone()),
     })
 }
 

@@ -10,26 +10,18 @@
 
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
+use crate::config::secret::{SecretError, read_secret_file};
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::zones::{report_twice, report_unquoted, unquoted_names};
 use crate::name::Name;
 use crate::tsig::{Algorithm, Key, Keyring};
 use data_encoding::BASE64;
 use std::cell::Cell;
-use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// More octets than any secret in base64 needs.
-const MAX_SECRET_FILE_BYTES: u64 = 4096;
-
 /// Secrets below this many octets can be guessed with effort, whatever the algorithm.
 const SHORT_SECRET_BYTES: usize = 16;
-
-/// Others may neither read nor write, the group may not write.
-const FORBIDDEN_MODE: u32 = 0o026;
 
 /// A key that the file declares.
 struct Declared {
@@ -201,82 +193,49 @@ fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool)
 
 //--- Secrets ---
 
-/// Why a file gives no secret; nothing of its contents is told.
+/// Why a file gives no secret of a key; nothing of its contents is told.
 #[derive(Debug, thiserror::Error)]
-enum SecretError {
-    #[error("cannot be read: {0}; write the path of a file that holds the secret in base64")]
-    Read(#[from] io::Error),
-    #[error("is no plain file; write the path of a file that holds the secret in base64")]
-    NoFile,
-    #[error("can be read or changed by strangers (mode {mode:03o}); run chmod {wanted:03o} {path}")]
-    Open { mode: u32, wanted: u32, path: String },
+enum KeyFileError {
+    #[error("{0}")]
+    File(#[from] SecretError),
     #[error(
         "is no base64 text; write nothing into it but the text that a tool such as tsig-keygen shows as the secret"
     )]
     Encoding,
 }
 
-/// Reads a secret, when nobody else can.
-fn read_secret(path: &Path) -> Result<Vec<u8>, SecretError> {
-    // A named pipe would wait for its other end.
-    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    // Asked of what is open, so that nobody can put another file in its place.
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(SecretError::NoFile);
-    }
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & FORBIDDEN_MODE != 0 {
-        let wanted = if mode & 0o040 == 0 { 0o600 } else { 0o640 };
-        return Err(SecretError::Open { mode, wanted, path: path.display().to_string() });
-    }
-    let mut text = Vec::new();
-    file.take(MAX_SECRET_FILE_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_SECRET_FILE_BYTES {
-        return Err(SecretError::Encoding);
-    }
+/// Reads the secret of a key, when nobody else can.
+fn read_secret(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    let mut text = read_secret_file(path)?;
     text.retain(|byte| !byte.is_ascii_whitespace());
     match BASE64.decode(&text) {
         Ok(secret) if !secret.is_empty() => Ok(secret),
-        _ => Err(SecretError::Encoding),
+        _ => Err(KeyFileError::Encoding),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
-    /// What a file with these contents and mode gives.
-    fn read(contents: &str, mode: u32) -> Result<Vec<u8>, String> {
+    /// What a file with these contents gives.
+    fn read(contents: &str) -> Result<Vec<u8>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");
         fs::write(&path, contents).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let home = folder.path().display().to_string();
-        read_secret(&path).map_err(|error| error.to_string().replace(&home, ""))
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        read_secret(&path).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_secret_is_base64_in_a_file_of_its_own() {
-        assert_eq!(read("c2VjcmV0\n", 0o600), Ok(b"secret".to_vec()));
-        assert_eq!(read("  c2Vj\r\ncmV0 ", 0o440), Ok(b"secret".to_vec()));
-        for wrong in ["", "\n", "c2VjcmV0!", "c2VjcmV", "secret \"c2VjcmV0\";", &"c2Vj".repeat(1025)] {
-            assert!(read(wrong, 0o600).unwrap_err().starts_with("is no base64 text; write"), "{wrong}");
+        assert_eq!(read("c2VjcmV0\n"), Ok(b"secret".to_vec()));
+        assert_eq!(read("  c2Vj\r\ncmV0 "), Ok(b"secret".to_vec()));
+        for wrong in ["", "\n", "c2VjcmV0!", "c2VjcmV", "secret \"c2VjcmV0\";"] {
+            assert!(read(wrong).unwrap_err().starts_with("is no base64 text; write"), "{wrong}");
         }
-        let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(read_secret(folder.path()), Err(SecretError::NoFile)));
-        assert!(matches!(read_secret(&folder.path().join("none")), Err(SecretError::Read(_))));
-    }
-
-    #[test]
-    fn strangers_may_neither_read_nor_write() {
-        for (mode, wanted) in [(0o644, "640"), (0o604, "600"), (0o602, "600"), (0o620, "600"), (0o660, "640")] {
-            let error = read("c2VjcmV0", mode).unwrap_err();
-            let expected = format!("can be read or changed by strangers (mode {mode:03o}); run chmod {wanted} /k");
-            assert_eq!(error, expected);
-        }
-        for mode in [0o600, 0o400, 0o640, 0o440, 0o700] {
-            assert!(read("c2VjcmV0", mode).is_ok(), "{mode:o}");
-        }
+        assert!(read(&"c2Vj".repeat(1025)).unwrap_err().starts_with("is longer than any secret"));
     }
 }

@@ -8,6 +8,7 @@ use crate::config::units::{format_duration, format_size};
 use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::name::Name;
 use crate::notify::Target;
+use crate::source::zookeeper::TreePlan;
 use crate::transfer::{TimerBounds, ZonePlan};
 use crate::tsig::Key;
 use std::fmt::{self, Write};
@@ -28,6 +29,10 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     for zone in &config.zones {
         write_zone(zone, out)?;
         write_secondaries(config, &zone.zone, out)?;
+    }
+    for tree in &config.trees {
+        write_tree(tree, out)?;
+        write_secondaries(config, tree.zone(), out)?;
     }
     if !config.regions.is_empty() {
         writeln!(out, "\naggregations")?;
@@ -62,15 +67,20 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     for warning in &config.warnings {
         writeln!(out, "  {warning}")?;
     }
+    let trees = config.trees.iter().flat_map(TreePlan::all_zones).count();
     let (zones, regions) = (config.zones.len(), config.regions.len());
-    writeln!(out, "\n{}", totals(zones, regions, config.catalog.is_some(), config.warnings.len()))
+    writeln!(out, "\n{}", totals(zones, trees, regions, config.catalog.is_some(), config.warnings.len()))
 }
 
 /// The last line.
-fn totals(zones: usize, regions: usize, catalog: bool, warnings: usize) -> String {
+fn totals(zones: usize, trees: usize, regions: usize, catalog: bool, warnings: usize) -> String {
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let all = zones + regions + usize::from(catalog);
-    let mut line = format!("{}, {}", counted(zones, "DC zone"), counted(regions, "region"));
+    let all = zones + trees + regions + usize::from(catalog);
+    let mut line = counted(zones, "DC zone");
+    if trees > 0 {
+        line.push_str(&format!(", {} from ZooKeeper", counted(trees, "zone")));
+    }
+    line.push_str(&format!(", {}", counted(regions, "region")));
     line.push_str(if catalog { ", 1 catalog" } else { "" });
     line.push_str(&format!(", {}", counted(all, "zone")));
     if warnings > 0 {
@@ -114,6 +124,34 @@ fn write_zone(zone: &ZonePlan, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "    NOTIFY also from {}", join(&zone.notify_from))?;
     }
     writeln!(out, "    {}", describe_timers(&zone.timers))
+}
+
+/// Writes one tree and its zones.
+fn write_tree(tree: &TreePlan, out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "  {}", tree.zone())?;
+    let (members, timeout) = (join(&tree.members), format_duration(tree.session_timeout));
+    writeln!(out, "    ZooKeeper {members}, sessions of {timeout}, watches {}", tree.watches.label())?;
+    writeln!(out, "    tree {} of domain {}", tree.path, tree.domain)?;
+    if let Some(tls) = &tree.tls {
+        let own = tls.identity.as_ref().map(|own| format!(", our certificate {}", own.certificate_file.display()));
+        writeln!(out, "    TLS, certificates signed with {}{}", tls.ca_file.display(), own.unwrap_or_default())?;
+    }
+    if let Some(digest) = &tree.digest {
+        writeln!(out, "    user and password in {}", digest.file.display())?;
+    }
+    if !tree.zones.reverse.is_empty() {
+        writeln!(out, "    reverse zones {}", join(&tree.zones.reverse))?;
+    }
+    let (zones, soa) = (&tree.zones, &tree.zones.soa);
+    writeln!(out, "    name servers {}, TTL {}", join(&zones.ns), zones.ns_ttl)?;
+    writeln!(out, "    SOA primary {}, contact {}, TTL {}", soa.mname, soa.rname, soa.ttl)?;
+    if zones.serial_offset != 0 {
+        writeln!(out, "    serial offset {}", zones.serial_offset)?;
+    }
+    if tree.binder_compat {
+        writeln!(out, "    unknown names are refused, as Binder does")?;
+    }
+    writeln!(out, "    served for {} without a session", format_duration(tree.serve_stale))
 }
 
 /// Another server: its address, where we come from, what we sign with.
@@ -233,9 +271,10 @@ mod tests {
 
     #[test]
     fn totals_agree_in_number() {
-        assert_eq!(totals(6, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
-        assert_eq!(totals(1, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
-        assert_eq!(totals(1, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
-        assert_eq!(totals(1, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
+        assert_eq!(totals(6, 0, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
+        assert_eq!(totals(1, 0, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
+        assert_eq!(totals(1, 0, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
+        assert_eq!(totals(1, 0, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
+        assert_eq!(totals(0, 2, 0, false, 0), "0 DC zones, 2 zones from ZooKeeper, 0 regions, 2 zones");
     }
 }

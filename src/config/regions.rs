@@ -17,7 +17,7 @@ use crate::name::Name;
 use std::time::Duration;
 
 /// What stands for this server's own name in `mname`.
-const SELF: &str = "self";
+pub const SELF: &str = "self";
 
 /// Reads `[aggregations]` in file order.
 pub fn read_regions(

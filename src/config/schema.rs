@@ -123,6 +123,54 @@ pub const ZONE: Table = Table {
     ],
 };
 
+/// A zone that comes from a tree of ZooKeeper's
+pub const TREE: Table = Table {
+    path: "[zones.\"NAME\"] with zookeeper",
+    help: "A zone that Registrar fills, by way of ZooKeeper, and its reverse zones",
+    keys: &[
+        key("zookeeper", "addresses or host names", "", "members of the ensemble; port 2181 when none is written"),
+        key("domain", "domain name", "", "domain of the tree; default: the zone's own name"),
+        key("chroot", "path", r#""/""#, "node below which the tree begins"),
+        key("session_timeout", "1s to 10m", r#""30s""#, "how long the ensemble keeps a session without contact"),
+        key("serve_stale", "duration", r#""14d""#, "how long the last tree is served without a session"),
+        key("reverse", "names and prefixes", "", "reverse zones; default: none, or all with binder_compat"),
+        key("binder_compat", "true or false", "false", "whether unknown names are refused, as Binder does"),
+        key(
+            "watches",
+            "\"auto\", \"recursive\" or \"each\"",
+            r#""auto""#,
+            "one watch for the tree, or two for each node",
+        ),
+        key("digest", "path", "", "file with user:password, which others must not be able to read"),
+        key("tls", "table", "", "TLS to the ensemble; default: off"),
+        key("ns", "names", "", "name servers of the zone and its reverse zones; default: this server"),
+        key("ns_ttl", "seconds or duration", "3600", "TTL of the NS records"),
+        key("mname", "domain name or \"self\"", r#""self""#, "primary in the SOA"),
+        key("rname", "mail address", "", "contact in the SOA; default: hostmaster at the zone"),
+        key("soa_ttl", "seconds or duration", "30", "TTL of the SOA, and of answers that a name is not there"),
+        key("serial_offset", "0 to 4294967295", "0", "added to the serial that follows from the tree"),
+        key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
+        key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
+        key(
+            "ixfr_out",
+            "\"auto\", true or false",
+            r#""auto""#,
+            "whether secondaries get differences; auto: unless replicas share the mname",
+        ),
+    ],
+};
+
+/// `tls` of such a zone
+pub const TREE_TLS: Table = Table {
+    path: "[zones.\"NAME\"] tls",
+    help: "TLS to the ensemble",
+    keys: &[
+        key("ca", "path", "", "PEM file with the certificates that the ensemble's are signed with"),
+        key("certificate", "path", "", "PEM file with our own certificate chain; default: none"),
+        key("key", "path", "", "PEM file with its private key, which others must not be able to read"),
+    ],
+};
+
 /// A primary in table form
 pub const PRIMARY: Table = Table {
     path: "primaries",
@@ -256,12 +304,14 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 15] = [
+pub const TABLES: [&Table; 17] = [
     &ROOT,
     &SERVER,
     &TLS,
     &KEY,
     &ZONE,
+    &TREE,
+    &TREE_TLS,
     &PRIMARY,
     &AGGREGATION,
     &TRANSFER,

@@ -223,7 +223,7 @@ fn read_ixfr_out(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Opti
 //--- Prefixes ---
 
 /// Reads an address prefix.
-fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Prefix> {
+pub fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Prefix> {
     let wanted = "a prefix such as \"192.0.2.0/24\", \"192.0.2.1\" or \"2001:db8::/32\"";
     let text = reader.text(key, node, wanted)?;
     if let Some(address) = text.split('/').next().and_then(|address| address.parse().ok())

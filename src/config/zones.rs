@@ -1,4 +1,5 @@
-//! The sections about zones from primaries: `[zones]` and `[transfer]`.
+//! The sections about zones and where they come from: `[zones]` and `[transfer]`. Zones that come from ZooKeeper are read in
+//! `trees`.
 //!
 //! Invariants: every zone has a primary; no zone is planned twice, whatever the case and final dot of its name; the
 //! lower bound of a timer is never above the upper one.
@@ -13,8 +14,10 @@ use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
+use crate::config::trees::{Surroundings, is_tree, read_tree};
 use crate::config::units::format_duration;
 use crate::name::Name;
+use crate::source::zookeeper::TreePlan;
 use crate::transfer::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -146,29 +149,30 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
 
 //--- [zones] ---
 
-/// Reads `[zones]` in file order.
+/// Reads `[zones]` in file order: zones from primaries, and those from ZooKeeper.
 pub fn read_zones(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
-    transfer: &TransferSection,
+    around: &Surroundings<'_>,
     keys: &Keys,
     secondaries: &mut Secondaries<'_>,
-) -> (Vec<ZonePlan>, Declared) {
-    let mut plans = Vec::new();
+) -> (Vec<ZonePlan>, Vec<TreePlan>, Declared) {
+    let (mut plans, mut drafts, mut trees) = (Vec::new(), Vec::new(), Vec::new());
     let mut declared = Declared::new();
     if root.lacks("zones") {
         reader.error(0, format!("no zones; {NO_ZONES_ADVICE}"));
     }
-    let Some(section) = root.entry("zones") else { return (plans, declared) };
+    let Some(section) = root.entry("zones") else { return (plans, trees, declared) };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("zones", &section.node, "a table of zone names and addresses");
-        return (plans, declared);
+        return (plans, trees, declared);
     };
     if entries.is_empty() {
         reader.error(section.key_at, format!("[zones] is empty; {NO_ZONES_ADVICE}"));
     }
     for entry in entries {
-        if let Some(names) = unquoted_names(entry, &schema::ZONE) {
+        let is_tree = is_tree(entry);
+        if let Some(names) = unquoted_names(entry, &schema::ZONE).filter(|_| !is_tree) {
             report_unquoted(reader, entry, &names);
             declared.extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
             continue;
@@ -179,9 +183,18 @@ pub fn read_zones(
             continue;
         }
         declared.insert(zone.clone(), entry.key_at);
-        plans.extend(read_zone(reader, zone, entry, transfer, keys, secondaries));
+        if is_tree {
+            drafts.extend(read_tree(reader, zone, entry, around));
+        } else {
+            plans.extend(read_zone(reader, zone, entry, around.transfer, keys, secondaries));
+        }
     }
-    (plans, declared)
+    // A reverse zone may be the name of a zone further down.
+    for draft in drafts {
+        let tree = draft.admit(reader, &mut declared, &trees, secondaries);
+        trees.extend(tree);
+    }
+    (plans, trees, declared)
 }
 
 /// What to write into a file without zones.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 pub struct ReloadChanges {
     #[serde(flatten)]
     pub plan: PlanChanges,
+    /// Zones that come from elsewhere, or in another way.
     pub primaries_changed: Vec<Name>,
     /// Zones that others may transfer now, or in other ways, or no more; new and removed zones are told elsewhere.
     access_changed: Vec<Name>,

@@ -31,8 +31,7 @@ pub fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<
 /// Reads what an earlier run left of the zones that are not served yet, several at a time.
 pub fn restore_zones(store: Option<&Store>, config: &Config, published: &Published) -> HashMap<Name, Restored> {
     let Some(store) = store else { return HashMap::new() };
-    let wanted: Vec<&Name> =
-        config.zones.iter().map(|plan| &plan.zone).filter(|zone| published.get(zone).is_none()).collect();
+    let wanted: Vec<&Name> = config.source_zones().filter(|zone| published.get(zone).is_none()).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut restored = Vec::new();

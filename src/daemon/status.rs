@@ -2,12 +2,15 @@
 
 use crate::config::format_size;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
+use crate::daemon::sources::SourceStatus;
 use crate::keeper::{RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
+use crate::source::zookeeper::TreeStatus;
+use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
-use crate::transfer::Status as SourceStatus;
+use crate::transfer;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -224,6 +227,14 @@ impl Report {
 
 /// What an operator should know of a zone's way in, in a few words.
 fn remarks(source: &SourceStatus) -> String {
+    match source {
+        SourceStatus::Primaries(source) => transfer_remarks(source),
+        SourceStatus::Tree(source) => tree_remarks(source),
+    }
+}
+
+/// What is to be known of transfers.
+fn transfer_remarks(source: &transfer::Status) -> String {
     let mut remarks = Vec::new();
     if let Some(held) = &source.held {
         remarks.push(format!("serial {} held back: {} of {} names", held.serial, held.names, held.served_names));
@@ -238,6 +249,24 @@ fn remarks(source: &SourceStatus) -> String {
     remarks.join("; ")
 }
 
+/// What is to be known of a tree.
+fn tree_remarks(source: &TreeStatus) -> String {
+    let mut remarks = Vec::new();
+    remarks.extend(source.held.as_ref().map(|held| held.describe()));
+    match (source.session, &source.error) {
+        (Session::Live, _) => {}
+        (session, None) => remarks.push(format!("ZooKeeper: {}", session.label())),
+        (session, Some(error)) => remarks.push(format!("ZooKeeper: {}: {error}", session.label())),
+    }
+    if source.broken > 0 {
+        remarks.push(format!("{} faulty payloads", source.broken));
+    }
+    if source.closed > 0 {
+        remarks.push(format!("{} nodes may not be read", source.closed));
+    }
+    remarks.join("; ")
+}
+
 /// Writes everything about a source zone.
 fn write_zone(text: &mut String, report: &ZoneReport) {
     let kept = &report.kept;
@@ -248,14 +277,16 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
         let (refreshed, expires) = (format_seconds(refreshed), format_seconds(expires));
         _ = writeln!(text, "  refreshed {refreshed} ago, expires in {expires}");
     }
-    if let Some(source) = &report.source {
-        write_source(text, report, source);
+    match &report.source {
+        Some(SourceStatus::Primaries(source)) => write_transfers(text, report, source),
+        Some(SourceStatus::Tree(source)) => write_tree(text, report, source),
+        None => {}
     }
     write_outward(text, &report.outward);
 }
 
-/// Writes what is known of a zone's way in.
-fn write_source(text: &mut String, report: &ZoneReport, source: &SourceStatus) {
+/// Writes what is known of a zone's primaries.
+fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
     let at_primary = serial(newest(source.primaries.iter().filter_map(|primary| primary.announced)));
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {at_primary} at the primary, {notified} told to secondaries");
@@ -267,12 +298,49 @@ fn write_source(text: &mut String, report: &ZoneReport, source: &SourceStatus) {
         let announced = serial(primary.announced);
         _ = writeln!(text, "  primary {}: serial {announced}, {}", primary.address, primary.result);
     }
-    let remarks = remarks(source);
+    let remarks = transfer_remarks(source);
     if !remarks.is_empty() {
         _ = writeln!(text, "  {remarks}");
     }
     if let Some(counts) = describe_counts(report.outward.received) {
         _ = writeln!(text, "  transfers from primaries: {counts}");
+    }
+}
+
+/// Writes what is known of the tree that a zone comes from.
+fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
+    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
+    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
+    let ago = |at: Option<i64>| {
+        let seconds = |at: i64| (crate::metrics::unix_seconds(SystemTime::now()) - at).max(0).cast_unsigned();
+        at.map_or("never".to_owned(), |at| format_seconds(seconds(at)) + " ago")
+    };
+    let member = source.member.as_deref().unwrap_or("none yet");
+    let (state, since, contact) = (source.session.label(), ago(source.since), ago(source.last_contact));
+    _ = writeln!(text, "  ZooKeeper: {state}, member {member}, session begun {since}, last answer {contact}");
+    let nodes = source.nodes.map_or("not read yet".to_owned(), |nodes| format!("{nodes} nodes"));
+    let zxid = source.zxid.as_ref().map(|zxid| format!(", newest change {zxid}")).unwrap_or_default();
+    let watches = source.watches.map(|watches| format!(", watches {watches}")).unwrap_or_default();
+    _ = writeln!(text, "  tree {}: {nodes}{zxid}{watches}", source.path);
+    _ = writeln!(text, "  {} events, {} sessions lost", source.events, source.losses);
+    if source.tree != report.kept.zone {
+        _ = writeln!(text, "  made of the tree of {}", source.tree);
+    }
+    for zone in source.reverse.iter().filter(|_| source.tree == report.kept.zone) {
+        _ = writeln!(text, "  reverse zone {zone}");
+    }
+    if source.failures > 0 {
+        _ = writeln!(text, "  {} attempts failed", source.failures);
+    }
+    let remarks = tree_remarks(source);
+    if !remarks.is_empty() {
+        _ = writeln!(text, "  {remarks}");
+    }
+    for payload in &source.broken_payloads {
+        _ = writeln!(text, "  faulty {}: {}", payload.node, payload.error);
+    }
+    if let more @ 1.. = source.broken.saturating_sub(source.broken_payloads.len() as u64) {
+        _ = writeln!(text, "  and {more} more");
     }
 }
 
@@ -348,7 +416,7 @@ fn serial(serial: Option<Serial>) -> String {
 }
 
 /// Seconds in the two largest units.
-fn format_seconds(seconds: u64) -> String {
+pub fn format_seconds(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),

@@ -11,7 +11,7 @@ use super::zone::{Data, Zone};
 use crate::name::{Name, NameError};
 use crate::serial::Serial;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::SystemTime;
 
 /// The service that is watched.
@@ -24,8 +24,8 @@ const SEED: u64 = 172;
 /// Why a datacenter cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
-    #[error("cannot start a primary on 127.0.0.1: {0}")]
-    Listen(#[from] io::Error),
+    #[error("cannot start a primary on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
     #[error("datacenter name is too long: {0}")]
     Name(#[from] NameError),
 }
@@ -49,9 +49,9 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts a datacenter with its primary on a free port.
-    pub async fn start(origin: Name, number: u8) -> Result<Site, SiteError> {
-        let primary = Primary::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    /// Starts a datacenter and its primary; port 0 picks one that is free.
+    pub async fn start(origin: Name, number: u8, address: SocketAddr) -> Result<Site, SiteError> {
+        let primary = Primary::start(address).await.map_err(|error| SiteError::Listen(address, error))?;
         let datacenter = Datacenter::new(origin, number, SEED, SystemTime::now())?;
         service_name(datacenter.origin())?;
         let published = contribution(&datacenter.zone());
@@ -165,7 +165,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_datacenter_that_is_away_is_expected_as_it_was() {
-        let mut site = Site::start(Name::parse("us-west-1.cns.example.com").unwrap(), 0).await.unwrap();
+        let mut site =
+            Site::start(Name::parse("us-west-1.cns.example.com").unwrap(), 0, "127.0.0.1:0".parse().unwrap())
+                .await
+                .unwrap();
         let first = site.expected().clone();
         assert_eq!(first.answer.targets.len(), 3);
         assert_eq!(site.apply(Change::InstanceDown), "instance web-0 down");

@@ -282,7 +282,7 @@ mod tests {
         let mut sites = Vec::new();
         for number in 0..3 {
             let origin = Name::parse(&format!("us-west-{}.cns.example.com", number + 1)).unwrap();
-            sites.push(Site::start(origin, number).await.unwrap());
+            sites.push(Site::start(origin, number, "127.0.0.1:0".parse().unwrap()).await.unwrap());
         }
         let frozen = freeze(&sites, &region).await;
         let client = Client::connect(frozen.address()).await.unwrap();

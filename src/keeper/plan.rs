@@ -7,7 +7,7 @@ use crate::publish::{Identity, Outgoing};
 use crate::state::Restored;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub struct Plan {
     pub catalog: Option<CatalogPlan>,
     /// How zones may leave; those that are not here do not.
     pub outgoing: HashMap<Name, Arc<Outgoing>>,
+    /// Zones that refuse names which they do not hold.
+    pub refusing: HashSet<Name>,
     /// How much of each zone's past is kept.
     pub history: HistoryLimits,
     /// The shortest time from one publication to the next.

@@ -28,7 +28,7 @@ pub(super) struct KeptRegion {
     /// Whether clients have had answers from it: then it stays in service, whatever its members do.
     pub was_served: bool,
     /// Which members contributed to the present version.
-    contributing: Vec<bool>,
+    pub contributing: Vec<bool>,
     /// When waiting for missing members began.
     pub waiting_since: Instant,
     /// The way from older versions to the present one.

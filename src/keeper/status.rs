@@ -1,6 +1,6 @@
 //! What the keeper tells operators: zones, regions, members, conflicts.
 
-use super::Keeper;
+use super::{Keeper, SourceZone};
 use crate::merge::{Conflict, ConflictKind, Region, RegionPlan};
 use crate::name::Name;
 use crate::publish::State;
@@ -69,22 +69,25 @@ impl MemberStatus {
     pub const STATES: [&'static str; 4] = ["ok", "stale", "missing", "expired"];
 }
 
+impl SourceZone {
+    /// Tells how the zone is.
+    pub(super) fn status(&self, name: &Name, now: Instant) -> ZoneStatus {
+        ZoneStatus {
+            zone: name.clone(),
+            state: self.state,
+            serial: self.zone.as_ref().map(|zone| zone.soa.serial),
+            records: self.zone.as_ref().map_or(0, |zone| zone.records),
+            names: self.zone.as_ref().map_or(0, |zone| zone.names()),
+            refreshed_seconds_ago: self.refreshed.map(|at| now.saturating_duration_since(at).as_secs()),
+            expires_in_seconds: self.expires().map(|at| at.saturating_duration_since(now).as_secs()),
+        }
+    }
+}
+
 impl Keeper {
     /// Tells everything.
     pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
-        let mut zones: Vec<ZoneStatus> = self
-            .sources
-            .iter()
-            .map(|(name, source)| ZoneStatus {
-                zone: name.clone(),
-                state: source.state,
-                serial: source.zone.as_ref().map(|zone| zone.soa.serial),
-                records: source.zone.as_ref().map_or(0, |zone| zone.records),
-                names: source.zone.as_ref().map_or(0, |zone| zone.names()),
-                refreshed_seconds_ago: source.refreshed.map(|at| now.saturating_duration_since(at).as_secs()),
-                expires_in_seconds: source.expires().map(|at| at.saturating_duration_since(now).as_secs()),
-            })
-            .collect();
+        let mut zones: Vec<ZoneStatus> = self.sources.iter().map(|(name, source)| source.status(name, now)).collect();
         zones.sort_by(|a, b| a.zone.canonical_cmp(&b.zone));
         let mut regions: Vec<RegionStatus> = self
             .regions

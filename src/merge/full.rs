@@ -62,7 +62,11 @@ impl Region {
     /// Whether the RRsets of a node, if it is the only one of its name, come into the region as they are, which can be
     /// told without knowing the name.
     fn is_plain(&self, node: Node<'_>) -> bool {
-        let stays = |rtype| !is_dropped(rtype, false) && !matches!(rtype, rtype::DNAME | rtype::PTR);
+        let stays = |rtype| match rtype {
+            rtype::DNAME | rtype::PTR => false,
+            rtype::PLACEHOLDER => node.rrsets().count() == 1,
+            _ => !is_dropped(rtype, false),
+        };
         self.plan.rdata_names == RdataNames::Keep
             && self.plan.exclude.is_empty()
             && node.spelled.is_none()

@@ -76,7 +76,12 @@ pub struct RegionPlan {
 impl RegionPlan {
     /// Whether a name of the region is left out by configuration.
     pub fn excludes(&self, name: &Name) -> bool {
-        self.exclude.iter().any(|pattern| pattern.matches(name.as_wire(), self.origin.as_wire()))
+        self.excluding(name).is_some()
+    }
+
+    /// The pattern by which a name of the region is left out.
+    pub fn excluding(&self, name: &Name) -> Option<&OwnerPattern> {
+        self.exclude.iter().find(|pattern| pattern.matches(name.as_wire(), self.origin.as_wire()))
     }
 }
 

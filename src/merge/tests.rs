@@ -1,8 +1,8 @@
 //! Every row of the merge's tables, and the law that a merge of what changed equals a merge of everything.
 
 use super::*;
-use crate::zone::Loader;
 use crate::zone::tests::{arbitrary_text, load, zone};
+use crate::zone::{Loader, Soa};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -99,6 +99,17 @@ fn a_cname_at_an_apex_is_dropped() {
     region.merge_all(&[Some(Arc::new(zone))]);
     assert!(region.zone.as_ref().unwrap().apex().get(rtype::CNAME).is_none());
     assert_eq!(region.conflicts[&Place { member: None, name: name("w.x") }][0].kind, ConflictKind::AliasAtApex);
+}
+
+#[test]
+fn placeholders_give_way_to_whatever_others_have() {
+    let (records, conflicts) =
+        merged(|_| (), "x 30 TYPE65440 broken\ny 30 TYPE65440 -", "x 30 CNAME a\ny 9 TYPE65440 broken");
+    assert_eq!(
+        records,
+        ["x.w.x. 30 IN CNAME a.w2.x.", "y.w.x. 9 IN TYPE65440 \\# 0", "y.w.x. 9 IN TYPE65440 \\# 6 62726f6b656e"]
+    );
+    assert_eq!(conflicts, []);
 }
 
 #[test]

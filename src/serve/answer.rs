@@ -8,13 +8,17 @@
 //! over with its target while that lies in a zone served here. Responses are minimal: NS records only where they are
 //! the answer or a referral, addresses only for the targets of NS, MX and SRV.
 //!
+//! A name that has nothing but a placeholder ([`rtype::PLACEHOLDER`]) is answered like an empty non-terminal, or with
+//! SERVFAIL where the placeholder says why nothing is known. A zone may refuse names that it does not hold
+//! ([`Unknown::Refused`]) in place of NXDOMAIN.
+//!
 //! Chains end after [`MAX_ALIASES`] aliases or where a name comes up again, with what was found and NOERROR: a resolver
 //! goes on from the last target, and sees the loop itself.
 //!
 //! Cost: O(name) lookups for each alias, one for the closest encloser's ancestors, and O(bytes) written.
 
 use crate::name::{self, NameBuf};
-use crate::publish::{Published, Served, State};
+use crate::publish::{Published, Served, State, Unknown};
 use crate::rr::{self, Set, rtype};
 use crate::serve::message::{ExtendedError, HEADER_BYTES, OPCODE_QUERY, Placed, Request, Section, Writer, rcode};
 use crate::zone::{Node, Zone};
@@ -79,8 +83,22 @@ pub fn answer_request(
     Response { length, rcode, truncated }
 }
 
+/// A zone to be answered from.
+#[derive(Clone, Copy)]
+struct Source<'p> {
+    zone: &'p Zone,
+    unknown: Unknown,
+}
+
+impl<'p> Source<'p> {
+    /// The data of a zone, when it may be answered from.
+    fn of(served: &'p Served) -> Option<Source<'p>> {
+        served.answerable().map(|zone| Source { zone, unknown: served.unknown })
+    }
+}
+
 /// What a name leads to within one zone.
-enum Found<'a> {
+pub enum Found<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
     Referral(usize, Set<'a>),
     /// A DNAME above the name, likewise.
@@ -105,7 +123,7 @@ struct Reply<'p, 'o> {
     /// The records in the message that name hosts whose addresses may be added.
     targets: Option<Targets>,
     /// DNAME sets in the answer, which a chain may meet again.
-    dnames: [Option<Set<'p>>; MAX_ALIASES],
+    dnames: [Option<(&'p Zone, Set<'p>)>; MAX_ALIASES],
     /// Aliases in the answer.
     aliases: usize,
 }
@@ -114,7 +132,7 @@ impl<'p> Reply<'p, '_> {
     /// Answers a question of class IN; returns the response code.
     fn resolve(&mut self, name: NameBuf, qtype: u16) -> u16 {
         let mut current = Placed { offset: HEADER_BYTES, lower: name.to_lowercase() };
-        let Some(served) = self.zone_for(&current, qtype) else {
+        let Some(served) = zone_for(self.published, current.lower.as_wire(), qtype) else {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
@@ -122,7 +140,7 @@ impl<'p> Reply<'p, '_> {
         if matches!(qtype, rtype::AXFR | rtype::IXFR) {
             return rcode::REFUSED;
         }
-        let Some(mut zone) = served.answerable() else {
+        let Some(mut zone) = Source::of(served) else {
             self.writer.set_extended(match served.state {
                 State::Expired => ExtendedError::InvalidData,
                 State::Ok | State::NotReady => ExtendedError::NotReady,
@@ -145,31 +163,17 @@ impl<'p> Reply<'p, '_> {
             }
             seen[self.aliases] = next.offset;
             current = next;
-            match self.zone_for(&current, qtype).and_then(Served::answerable) {
+            match zone_for(self.published, current.lower.as_wire(), qtype).and_then(Source::of) {
                 Some(next_zone) => zone = next_zone,
                 None => return rcode::NOERROR,
             }
         }
     }
 
-    /// The zone that answers for a name: for DS at an origin the zone above, if it is here and delegates the name
-    /// (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
-    fn zone_for(&self, name: &Placed, qtype: u16) -> Option<&'p Served> {
-        let wire = name.lower.as_wire();
-        let served = self.published.find(wire)?;
-        if qtype == rtype::DS
-            && served.origin.as_wire() == wire
-            && let Some(above) = name::parent(wire).and_then(|parent| self.published.find(parent))
-            && above.answerable().is_some_and(|zone| delegates(zone, wire))
-        {
-            return Some(above);
-        }
-        Some(served)
-    }
-
     /// Looks one name up and writes what it gives.
-    fn step(&mut self, zone: &'p Zone, current: &Placed, qtype: u16) -> Step {
+    fn step(&mut self, source: Source<'p>, current: &Placed, qtype: u16) -> Step {
         self.writer.authoritative = true;
+        let zone = source.zone;
         match find(zone, current.lower.as_wire(), qtype) {
             Found::Referral(start, ns) => {
                 // RFC 1034 section 4.3.1: AA speaks for the first owner name, which behind an alias is ours.
@@ -177,15 +181,18 @@ impl<'p> Reply<'p, '_> {
                 self.refer(zone, &suffix(current, start), ns);
                 Step::Done(rcode::NOERROR)
             }
-            Found::Dname(start, dname) => self.follow_dname(current, start, dname, qtype),
+            Found::Dname(start, dname) => self.follow_dname(zone, current, start, dname, qtype),
             Found::Node(node) => self.answer_node(zone, current, node, qtype),
+            Found::Nothing if source.unknown == Unknown::Refused && self.aliases == 0 => {
+                self.refuse(zone, current, qtype)
+            }
             Found::Nothing => self.deny(zone, current, rcode::NXDOMAIN),
         }
     }
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
     fn answer_node(&mut self, zone: &Zone, current: &Placed, node: Node<'_>, qtype: u16) -> Step {
-        if qtype == rtype::ANY && !node.is_empty() {
+        if qtype == rtype::ANY && !node.is_empty() && placeholder(node).is_none() {
             for rrset in any_subset(current.lower.as_wire(), node) {
                 if !self.add_answer(current, rrset) {
                     break;
@@ -198,7 +205,7 @@ impl<'p> Reply<'p, '_> {
             return Step::Done(rcode::NOERROR);
         }
         let Some(cname) = node.get(rtype::CNAME) else {
-            return self.deny(zone, current, rcode::NOERROR);
+            return self.deny_data(zone, current, node);
         };
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
@@ -224,19 +231,21 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
-    fn follow_dname(&mut self, current: &Placed, start: usize, dname: Set<'p>, qtype: u16) -> Step {
+    fn follow_dname(&mut self, zone: &'p Zone, current: &Placed, start: usize, dname: Set<'p>, qtype: u16) -> Step {
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
         }
         self.aliases += 1;
         let owner = suffix(current, start);
-        if !self.dnames.iter().flatten().any(|added| added.is(dname)) {
+        // A region shares the sets of its members, under other owner names.
+        let is_here = |(of, added): &(&Zone, Set<'_>)| std::ptr::eq(*of, zone) && added.is(dname);
+        if !self.dnames.iter().flatten().any(is_here) {
             if self.writer.add_rrset(Section::Answer, &owner, dname, 0, |_| ()).is_err() {
                 self.writer.truncated = true;
                 return Step::Done(rcode::NOERROR);
             }
             if let Some(free) = self.dnames.iter_mut().find(|slot| slot.is_none()) {
-                *free = Some(dname);
+                *free = Some((zone, dname));
             }
         }
         let Some(target) = dname.first_name(0) else { return Step::Done(rcode::SERVFAIL) };
@@ -255,6 +264,29 @@ impl<'p> Reply<'p, '_> {
             Ok(_) if matches!(qtype, rtype::CNAME | rtype::ANY) => Step::Done(rcode::NOERROR),
             Ok(at) => Step::Follow(at),
         }
+    }
+
+    /// Answers for a node that does not have what was asked for.
+    fn deny_data(&mut self, zone: &Zone, current: &Placed, node: Node<'_>) -> Step {
+        if is_unreadable(node) {
+            self.writer.authoritative = false;
+            self.writer.set_extended(ExtendedError::InvalidData);
+            return Step::Done(rcode::SERVFAIL);
+        }
+        self.deny(zone, current, rcode::NOERROR)
+    }
+
+    /// Answers for a name that a zone does not hold and therefore refuses.
+    ///
+    /// A question for a service of a host that is there is no question for an unknown name: whoever gets REFUSED asks
+    /// elsewhere, whoever gets no data goes on with the host's addresses (contract `binder.md` section 8).
+    fn refuse(&mut self, zone: &Zone, current: &Placed, qtype: u16) -> Step {
+        let wire = current.lower.as_wire();
+        if let Some(node) = service_host(zone, wire, qtype) {
+            return self.deny_data(zone, current, node);
+        }
+        self.writer.authoritative = false;
+        Step::Done(rcode::REFUSED)
     }
 
     /// Writes a negative answer's SOA (RFC 2308 section 2).
@@ -372,6 +404,43 @@ impl Targets {
     }
 }
 
+/// The zone that answers for a name (lowercase wire form): for DS at an origin the zone above, if it is here and
+/// delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option<&'p Served> {
+    let served = published.find(wire)?;
+    if qtype == rtype::DS
+        && served.origin.as_wire() == wire
+        && let Some(above) = name::parent(wire).and_then(|parent| published.find(parent))
+        && above.answerable().is_some_and(|zone| delegates(zone, wire))
+    {
+        return Some(above);
+    }
+    Some(served)
+}
+
+/// Whether it cannot be known what a node should have.
+pub fn is_unreadable(node: Node<'_>) -> bool {
+    placeholder(node).is_some_and(|reasons| reasons.rdatas().all(|reason| !reason.is_empty()))
+}
+
+/// The host that a question for a service means, where the service is not known and the host is.
+pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<'z>> {
+    let mut labels = name::labels(wire);
+    let is_service_label = |label: &[u8]| label.first() == Some(&b'_') && !label[1..].contains(&b'_');
+    let (first, second) = (labels.next()?, labels.next()?);
+    let host = wire.get(2 + first.len() + second.len()..)?;
+    let meant = qtype == rtype::SRV && is_service_label(first) && is_service_label(second);
+    let below = host.len() > zone.origin.as_wire().len() && host.get(1) != Some(&b'_');
+    zone.get(host).filter(|_| meant && below)
+}
+
+/// The placeholder of a node that has nothing else.
+pub fn placeholder(node: Node<'_>) -> Option<Set<'_>> {
+    let mut rrsets = node.rrsets();
+    let first = rrsets.next().filter(|rrset| rrset.rtype == rtype::PLACEHOLDER)?;
+    rrsets.next().is_none().then_some(first)
+}
+
 /// Whether a zone holds a delegation at a name or above it.
 fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     match find(zone, wire, rtype::DS) {
@@ -381,8 +450,8 @@ fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     }
 }
 
-/// Looks a name up in a zone that holds it.
-fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
+/// Looks a name (lowercase wire form) up in a zone that holds it.
+pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
         && let Some(node) = zone.get(wire)

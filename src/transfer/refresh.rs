@@ -23,6 +23,7 @@
 use crate::metrics::Metrics;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
+use crate::source::requests::Answer;
 use crate::source::{Change, Update, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::error::TransferError;
@@ -35,7 +36,7 @@ use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
-use crate::transfer::{Answer, Shared, poll, timers};
+use crate::transfer::{Shared, poll, timers};
 use crate::zone::Zone;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub(super) struct Task {
     setback: Setback,
     /// Octets of differences since the last whole zone.
     differences: u64,
+    /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its transfer.
+    waited: Duration,
 }
 
 /// What came of a refresh that did not fail.
@@ -133,6 +136,7 @@ impl Task {
             failures: 0,
             setback: Setback::default(),
             differences: 0,
+            waited: Duration::ZERO,
         }
     }
 
@@ -170,15 +174,14 @@ impl Task {
             self.note_end_of_refresh(delay);
             tell(answers, &result);
         }
-        self.shared.requests().ended = true;
-        self.shared.requests().answers.clear();
+        self.shared.inbox.end();
     }
 
     /// Waits for the timer or a request. `None` when the keeper has gone.
     async fn wait(&self, pace: &Pace) -> Option<Call> {
         loop {
             let begin = {
-                let mut requests = self.shared.requests();
+                let mut requests = self.shared.inbox.lock();
                 let begin = pace.begin(requests.kind);
                 if Instant::now() >= begin {
                     let waiting = requests.kind.take();
@@ -191,7 +194,7 @@ impl Task {
                 begin
             };
             tokio::select! {
-                () = self.shared.bell.notified() => {}
+                () = self.shared.inbox.rung() => {}
                 () = self.updates.closed() => return None,
                 () = sleep_until(begin) => {}
             }
@@ -245,6 +248,7 @@ impl Task {
         kind: WakeKind,
         answers: &mut Answers,
     ) -> Result<Outcome, TransferError> {
+        self.waited = Duration::ZERO;
         if kind != WakeKind::Refresh {
             let result = self.transfer_zone(index, Aim::of(kind)).await;
             // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
@@ -256,6 +260,7 @@ impl Task {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Soa);
         let announced = self.poll(index, answers).await;
+        self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
         if ours.serial != Some(theirs) {
             if let Some(base) = self.base_of_differences(index, theirs, ours)
@@ -316,7 +321,9 @@ impl Task {
         self.accounts.note_attempt(index, Kind::Ixfr);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let candidate = match wire::fetch_changes(base, primary, &self.plan.limits).await {
+        let fetched = wire::fetch_changes(base, primary, &self.plan.limits).await;
+        self.waited += heard.elapsed();
+        let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
@@ -341,7 +348,9 @@ impl Task {
         let heard = Instant::now();
         self.accounts.note_attempt(index, Kind::Axfr);
         let primary = &self.plan.primaries[index];
-        let candidate = match wire::fetch_zone(&self.plan.zone, self.ours().base, primary, &self.plan.limits).await {
+        let fetched = wire::fetch_zone(&self.plan.zone, self.ours().base, primary, &self.plan.limits).await;
+        self.waited += heard.elapsed();
+        let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
@@ -411,7 +420,9 @@ impl Task {
             self.accounts.note_result(index, format!("serial {theirs} received, held back"));
             return Ok(Outcome::Held(text));
         }
-        let (touched, records) = (version.loaded.touched.len(), version.loaded.zone.records);
+        let records = version.loaded.zone.records;
+        // Without a version to compare it with, everything is new.
+        let touched = ours.base.as_ref().map_or(version.loaded.zone.owners as usize, |_| version.loaded.touched.len());
         let from = ours.base.as_ref().map(|zone| zone.soa.serial);
         let drift = touched > 0 && from == Some(theirs);
         self.accounts.note_version(
@@ -435,7 +446,7 @@ impl Task {
         info!(
             zone = %self.accounts.zone(), primary = %self.accounts.primary(index), kind = kind.label(),
             serial = %format_args!("{from}->{theirs}"), records, touched, bytes = traffic.bytes,
-            messages = traffic.messages, ms = elapsed.as_millis() as u64, "zone transferred"
+            messages = traffic.messages, ms = elapsed.as_millis() as u64, waited_us = self.waited.as_micros() as u64, "zone transferred"
         );
         if drift {
             let (zone, serial) = (self.accounts.zone(), theirs);

@@ -5,7 +5,8 @@ use crate::name::NameBuf;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// Reads lines `owner ttl type rdata` for A, NS, CNAME, DNAME, PTR, TXT, SRV and SOA (serial alone).
+/// Reads lines `owner ttl type rdata` for A, NS, CNAME, DNAME, PTR, TXT, SRV, SOA (serial alone) and the
+/// placeholder (a reason or a hyphen).
 pub fn zone(origin: &str, text: &str) -> Zone {
     load(origin, text, None).zone
 }
@@ -33,6 +34,7 @@ fn push(mut loader: Loader, origin: &str, text: &str) -> Loader {
             "PTR" => (rtype::PTR, full(data).as_wire().to_vec()),
             "TXT" => (rtype::TXT, [&[data.len() as u8], data.as_bytes()].concat()),
             "RRSIG" => (rtype::RRSIG, [&[0u8; 18][..], &[0], data.as_bytes()].concat()),
+            "TYPE65440" => (rtype::PLACEHOLDER, data.trim_matches('-').as_bytes().to_vec()),
             "SRV" => {
                 let (port, target) = data.split_once(' ').unwrap();
                 let port = port.parse::<u16>().unwrap().to_be_bytes();

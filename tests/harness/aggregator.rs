@@ -99,6 +99,11 @@ impl Aggregator {
         self.address
     }
 
+    /// Where the metrics are.
+    pub fn metrics_address(&self) -> SocketAddr {
+        self.metrics
+    }
+
     /// Path of the configuration file.
     pub fn configuration(&self) -> &Path {
         &self.configuration

@@ -55,7 +55,17 @@ pub struct Client {
 impl Client {
     /// Makes a client that waits 5 seconds for any answer.
     pub fn new(server: SocketAddr) -> Client {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("UDP socket");
+        Client::bound("127.0.0.1:0", server)
+    }
+
+    /// The same for a server that is not on loopback.
+    pub fn any(server: SocketAddr) -> Client {
+        Client::bound("0.0.0.0:0", server)
+    }
+
+    /// Makes a client on a local address.
+    fn bound(local: &str, server: SocketAddr) -> Client {
+        let udp = UdpSocket::bind(local).expect("UDP socket");
         udp.connect(server).expect("UDP connect");
         Client { server, udp, tcp: None, source: None, deadline: Duration::from_secs(5), next_id: 1 }
     }

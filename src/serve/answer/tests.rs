@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::publish::Identity;
 use crate::serial::Serial;
 use crate::zone::tests::zone;
-use crate::zone::{Loader, Soa};
+use crate::zone::{Editor, Loader, Soa};
 use hickory_proto::op::Message;
 use std::sync::Arc;
 
@@ -137,6 +137,24 @@ fn a_dname_that_makes_too_long_a_name_is_yxdomain() {
     let published = published(&[("z.", &format!("@ 30 SOA 1\nd 30 DNAME {target}"))]);
     let answer = ask(&published, &format!("{}.d.z", "q".repeat(63)), rtype::A);
     assert!(answer.starts_with("YXDOMAIN aa d.z. DNAME ") && answer.matches(';').count() == 1, "{answer}");
+}
+
+#[test]
+fn a_dname_that_two_zones_share_is_added_for_each() {
+    let first = zone("z.", "@ 30 SOA 1\nd 30 DNAME d.y.");
+    let shared = first.get(Name::parse("d.z").unwrap().as_wire()).unwrap();
+    let mut editor = Editor::from_zone(&zone("y.", "@ 30 SOA 1"));
+    editor.copy(&Name::parse("d.y").unwrap(), shared, None);
+    let second = editor.finish_beside(&[&first]).unwrap();
+    let copy = second.get(Name::parse("d.y").unwrap().as_wire()).unwrap();
+    assert!(shared.get(rtype::DNAME).unwrap().is(copy.get(rtype::DNAME).unwrap()));
+    let zones = [first, second].map(|zone| Arc::new(Served::new(zone.origin.clone(), State::Ok, Some(Arc::new(zone)))));
+    let published = Published::new(identity(), zones, 1);
+    let answer = ask(&published, "q.d.z", rtype::A);
+    let owners: Vec<&str> = answer.split("; ").map(|record| record.trim_start_matches("NOERROR aa ")).collect();
+    let expected = ["d.z. DNAME ", "q.d.z. CNAME q.d.y.", "d.y. DNAME ", "q.d.y. CNAME q.d.y."];
+    assert_eq!(owners.len(), expected.len(), "{answer}");
+    assert!(owners.iter().zip(expected).all(|(owner, expected)| owner.starts_with(expected)), "{answer}");
 }
 
 #[test]

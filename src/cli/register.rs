@@ -1,0 +1,84 @@
+//! `aggregator register`: the agent beside a service, with Registrar's configuration file.
+
+use crate::cli::{FAILED, fail, misuse, print, print_json, print_problem};
+use crate::log;
+use crate::registrar::{self, Nodes, Plan};
+use clap::Args;
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Options of the verb.
+#[derive(Debug, Args)]
+pub struct RegisterOptions {
+    /// Check once, register or remove accordingly, and leave the records to the session timeout
+    #[arg(long, conflicts_with_all = ["dry_run", "unregister"])]
+    once: bool,
+    /// Print what would be written, and connect to nothing
+    #[arg(long, conflicts_with = "unregister")]
+    dry_run: bool,
+    /// Remove this instance's records, whoever registered them
+    #[arg(long)]
+    unregister: bool,
+    /// The last part of the host record's path [default: the name of this machine]
+    #[arg(long, value_name = "NAME")]
+    hostname: Option<String>,
+    /// Say more; twice for everything
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+/// Does what the options say.
+pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> ExitCode {
+    let Some(path) = config else {
+        return misuse("register needs the configuration of the instance; write -c FILE.json");
+    };
+    let plan = match Plan::load(path, options.hostname) {
+        Ok(plan) => plan,
+        Err(error) => return fail(&error.to_string()),
+    };
+    if options.dry_run {
+        plan.config.warnings.iter().for_each(|warning| print_problem(&format!("warning: {warning}")));
+        return print_nodes(&plan.nodes, json);
+    }
+    let level = log_level(options.verbose, plan.config.log_level.as_deref());
+    if let Err(error) = log::start(&level, json) {
+        return fail(&error.to_string());
+    }
+    let result = if options.unregister {
+        registrar::unregister(plan)
+    } else if options.once {
+        registrar::run_once(plan)
+    } else {
+        registrar::run(plan)
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_problem(&error.to_string());
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// How much is logged: as the command line says, else the file, else the environment, else what an operator wants.
+fn log_level(verbose: u8, configured: Option<&str>) -> String {
+    let environment = || std::env::var("LOG_LEVEL").ok().and_then(|level| registrar::level_of(&level));
+    match verbose {
+        0 => configured.or_else(environment).unwrap_or("info").to_string(),
+        1 => "debug".to_string(),
+        _ => "trace".to_string(),
+    }
+}
+
+/// Prints what would be written, in the order of writing.
+fn print_nodes(nodes: &Nodes, as_json: bool) -> ExitCode {
+    let service = nodes.service.iter().map(|node| ("persistent", node));
+    let all: Vec<_> = service.chain(nodes.owned.iter().map(|node| ("ephemeral", node))).collect();
+    if as_json {
+        let described = all.iter().map(|(mode, node)| json!({ "mode": mode, "path": node.path, "data": node.data }));
+        return print_json(&described.collect());
+    }
+    let lines: Vec<String> = all.iter().map(|(mode, node)| format!("{mode:<10} {} {}", node.path, node.data)).collect();
+    print(&lines.join("\n"))
+}

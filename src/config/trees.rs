@@ -1,0 +1,479 @@
+//! Zones of `[zones]` that come from ZooKeeper: a forward zone and its reverse zones, out of one tree.
+//!
+//! Invariants: every tree has a member to ask; no reverse zone is also something else, nor made by two trees; secrets come
+//! from files that strangers can neither read nor change.
+//!
+//! Cost: O(trees + their reverse zones).
+//!
+//! RFCs: 1035 section 3.5 and 3596 section 2.5 (reverse names).
+
+use crate::access::Prefix;
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::regions::SELF;
+use crate::config::schema;
+use crate::config::secondaries::{Secondaries, read_prefix};
+use crate::config::secret::{read_private_file, read_secret_file};
+use crate::config::tree::{Entry, Node, Value};
+use crate::config::units::format_duration;
+use crate::config::zones::{Declared, TransferSection};
+use crate::discovery::{self, SoaFields, path_of, reverse};
+use crate::name::Name;
+use crate::source::zookeeper::TreePlan;
+use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+
+/// What makes a table of `[zones]` one of these.
+const MARK: &str = "zookeeper";
+
+/// The sessions that ZooKeeper gives lie within these bounds unless it is told otherwise; ours need not be longer.
+const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
+
+/// Where all reverse zones are (RFC 1035 section 3.5, RFC 3596 section 2.5).
+const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
+
+/// More octets than a private key in PEM needs.
+const MAX_KEY_BYTES: u64 = 1 << 20;
+
+/// What the reading of a tree needs to know of the rest of the file.
+pub struct Surroundings<'s> {
+    pub transfer: &'s TransferSection,
+    pub server_name: &'s Name,
+    /// Whether files are read.
+    pub touch_disk: bool,
+}
+
+/// Whether a table of `[zones]` stands for a tree, also when the word is misspelt.
+pub fn is_tree(entry: &Entry) -> bool {
+    let Value::Table(fields) = &entry.node.value else { return false };
+    let has = |key: &str| fields.iter().any(|field| field.key == key);
+    let near = |field: &Entry| schema::suggest(&field.key, [MARK]).is_some();
+    has(MARK) || (!has("primaries") && fields.iter().any(near))
+}
+
+/// A tree whose reverse zones are not judged yet.
+pub struct Draft<'n> {
+    plan: TreePlan,
+    fields: Fields<'n>,
+    place: String,
+    /// Where the reverse zones are named, or the zone itself.
+    reverse_at: usize,
+    ixfr: bool,
+}
+
+/// Reads the table of one zone.
+pub fn read_tree<'n>(
+    reader: &mut Reader<'_>,
+    zone: Name,
+    entry: &'n Entry,
+    around: &Surroundings<'_>,
+) -> Option<Draft<'n>> {
+    let place = format!("zone \"{}\"", shorten(&entry.key));
+    let advise = |key: &str| {
+        let advice = "the zone comes from ZooKeeper or from primaries; remove \"zookeeper\" or this";
+        (key != MARK && schema::ZONE.has(key)).then(|| advice.to_string())
+    };
+    let fields = Fields::with_advice(reader, &entry.node, &schema::TREE, &place, advise)?;
+    let members = fields.read(reader, MARK, |r, key, node| read_members(r, &place, key, node)).unwrap_or_default();
+    let domain = fields.read(reader, "domain", Reader::name).unwrap_or_else(|| zone.clone());
+    let chroot = fields.read(reader, "chroot", read_chroot).unwrap_or_default();
+    let binder_compat = fields.read(reader, "binder_compat", Reader::boolean).unwrap_or(false);
+    let reverse = fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node));
+    let all = || REVERSE_ROOTS.iter().map(|root| Name::parse(root).expect("a constant name")).collect();
+    let reverse = reverse.unwrap_or_else(|| if binder_compat { all() } else { Vec::new() });
+    let stale =
+        fields.read(reader, "serve_stale", Reader::positive_duration).unwrap_or(Duration::from_secs(14 * 86_400));
+    let choices = [Watches::Auto, Watches::Recursive, Watches::Each].map(|watches| (watches.label(), watches));
+    let (soa, ns) = (read_soa(reader, &fields, &zone, around, stale), read_ns(reader, &fields, &place));
+    let plan = TreePlan {
+        path: format!("{chroot}{}", path_of(&domain)),
+        domain,
+        members,
+        session_timeout: fields
+            .read(reader, "session_timeout", read_session_timeout)
+            .unwrap_or(Duration::from_secs(30)),
+        connect_timeout: around.transfer.limits.connect_timeout,
+        serve_stale: stale,
+        watches: fields.read(reader, "watches", |r, key, node| r.choice(key, node, &choices)).unwrap_or(Watches::Auto),
+        binder_compat,
+        digest: fields.read(reader, "digest", |r, key, node| read_digest(r, key, node, around.touch_disk)),
+        tls: fields.entry("tls").and_then(|entry| read_tls(reader, &place, entry, around.touch_disk)),
+        shrink_share: around.transfer.limits.shrink_share,
+        confirm_after: around.transfer.limits.confirm_after,
+        zones: discovery::Plan {
+            origin: zone,
+            reverse,
+            soa,
+            ns: ns.unwrap_or_else(|| vec![around.server_name.clone()]),
+            ns_ttl: fields.read(reader, "ns_ttl", Reader::ttl).unwrap_or(3600),
+            serial_offset: fields.read(reader, "serial_offset", read_offset).unwrap_or(0),
+        },
+    };
+    let reverse_at = fields.entry("reverse").map_or(entry.key_at, |entry| entry.node.at);
+    // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes them.
+    let ixfr = !matches!(fields.entry("mname").map(|entry| &entry.node.value), Some(Value::Text(name)) if name != SELF);
+    Some(Draft { plan, fields, place, reverse_at, ixfr })
+}
+
+impl Draft<'_> {
+    /// Takes in the zones of the tree; the reverse zones, too, must not be anything else. To be called when all zones that the
+    /// file names are known.
+    pub fn admit(
+        self,
+        reader: &mut Reader<'_>,
+        declared: &mut Declared,
+        trees: &[TreePlan],
+        secondaries: &mut Secondaries<'_>,
+    ) -> Option<TreePlan> {
+        let (place, at) = (&self.place, self.reverse_at);
+        for zone in &self.plan.zones.reverse {
+            if let Some(other) = trees.iter().find(|tree| tree.zones.reverse.contains(zone)) {
+                let (other, line) = (other.zone(), declared.get(zone).map_or(1, |at| reader.source.locate(*at).0));
+                let advice = "write \"reverse\" so that each reverse zone is made of one tree";
+                reader.error(
+                    at,
+                    format!("{place} makes reverse zone {zone}, and so does {other}, in line {line}; {advice}"),
+                );
+            } else if let Some(first) = declared.get(zone) {
+                let (line, _) = reader.source.locate(*first);
+                let advice = "remove it from \"reverse\", or the zone itself";
+                reader.error(at, format!("{place} makes reverse zone {zone}, which is given in line {line}; {advice}"));
+            }
+            declared.entry(zone.clone()).or_insert(at);
+        }
+        for zone in self.plan.all_zones() {
+            secondaries.admit(reader, zone, Some(&self.fields), place, self.ixfr);
+        }
+        (!self.plan.members.is_empty()).then_some(self.plan)
+    }
+}
+
+//--- Members of the ensemble ---
+
+/// Reads one member or a list of them.
+fn read_members(reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Member>> {
+    let single = std::slice::from_ref(node);
+    let items = match &node.value {
+        Value::Text(_) => single,
+        Value::List(items) => items,
+        _ => {
+            return reader.wrong_type(
+                key,
+                node,
+                "an address or a list such as [\"192.0.2.1:2181\", \"192.0.2.2:2181\"]",
+            );
+        }
+    };
+    if items.is_empty() {
+        reader.error(node.at, format!("{place} has no member of the ensemble; write one between the brackets"));
+    }
+    let mut members: Vec<Member> = Vec::new();
+    for item in items {
+        let Some(member) = read_member(reader, key, item) else { continue };
+        if members.contains(&member) {
+            reader.error(item.at, format!("{place} lists {member} twice; remove one"));
+        } else {
+            members.push(member);
+        }
+    }
+    Some(members)
+}
+
+/// Reads an address or host name, with or without a port.
+fn read_member(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Member> {
+    let wanted = "an address or host name such as \"192.0.2.1\", \"[2001:db8::1]:2181\" or \"zk1.example.com:2181\"";
+    let text = reader.text(key, node, wanted)?;
+    let advice = match text {
+        _ if text.contains(',') => "write a list, each member in quotes",
+        _ if text.contains("://") => "write the address alone, and for TLS tls = { ca = \"FILE\" }",
+        _ if text.contains('/') => "write the path behind the slash as \"chroot\"",
+        _ => match parse_member(text) {
+            Some(member) => return Some(member),
+            None => "write",
+        },
+    };
+    let advice = if advice == "write" { format!("write {wanted}") } else { advice.to_string() };
+    reader.error(node.at, format!("\"{}\" is no member of an ensemble; {advice}", shorten(text)));
+    None
+}
+
+/// Reads `1.2.3.4`, `::1`, `[::1]`, `name`, each with a port behind a colon, or without.
+fn parse_member(text: &str) -> Option<Member> {
+    if let Ok(address) = text.parse::<Ipv6Addr>() {
+        return Some(Member { host: address.to_string(), port: DEFAULT_PORT });
+    }
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            (
+                host.parse::<Ipv6Addr>().ok()?.to_string(),
+                port.strip_prefix(':').or((port.is_empty()).then_some("2181"))?,
+            )
+        }
+        None => {
+            let (host, port) = text.split_once(':').unwrap_or((text, "2181"));
+            let is_address = host.parse::<IpAddr>().is_ok();
+            // What looks like an address and is none is not looked up.
+            let is_number = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+            let is_name = is_plain && !is_number && Name::parse(host).is_ok_and(|name| name.label_count() > 0);
+            ((is_address || is_name).then(|| host.to_string())?, port)
+        }
+    };
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port.parse().ok().filter(|port| digits && *port > 0)?;
+    Some(Member { host, port })
+}
+
+/// Reads the node below which the tree begins; without the slash at its end.
+fn read_chroot(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String> {
+    let wanted = "the path of a node such as \"/sdc\"";
+    let text = reader.text(key, node, wanted)?;
+    let path = text.strip_suffix('/').unwrap_or(text);
+    let is_part =
+        |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(|character| !character.is_control());
+    if text.starts_with('/') && path.split('/').skip(1).all(is_part) {
+        return Some(path.to_string());
+    }
+    reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
+    None
+}
+
+/// Reads how long a session may be without contact.
+fn read_session_timeout(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
+    let duration = reader.duration(key, node)?;
+    let [least, most] = SESSION_TIMEOUTS;
+    if duration < least || duration > most {
+        let [least, most] = SESSION_TIMEOUTS.map(format_duration);
+        reader.error(
+            node.at,
+            format!("\"{key}\" cannot be {}; write \"{least}\" to \"{most}\"", format_duration(duration)),
+        );
+        return None;
+    }
+    Some(duration)
+}
+
+//--- What the zones hold beside the tree ---
+
+/// Reads the SOA's fields.
+fn read_soa(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    zone: &Name,
+    around: &Surroundings<'_>,
+    stale: Duration,
+) -> SoaFields {
+    let mname = fields.read(reader, "mname", |r, key, node| match &node.value {
+        Value::Text(text) if text == SELF => Some(around.server_name.clone()),
+        _ => r.name(key, node),
+    });
+    let ttl = fields.read(reader, "soa_ttl", Reader::ttl).unwrap_or(30);
+    SoaFields {
+        mname: mname.unwrap_or_else(|| around.server_name.clone()),
+        // A zone whose name leaves no room for one more label has the contact that is a domain itself.
+        rname: fields
+            .read(reader, "rname", Reader::mailbox)
+            .unwrap_or_else(|| zone.prepend(b"hostmaster").unwrap_or_else(|_| zone.clone())),
+        ttl,
+        // As CNS has them.
+        refresh: 30,
+        retry: 60,
+        // Secondaries give the zone up when we do.
+        expire: u32::try_from(stale.as_secs()).unwrap_or(u32::MAX).max(1),
+        minimum: ttl,
+    }
+}
+
+/// Reads the name servers.
+fn read_ns(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> Option<Vec<Name>> {
+    let entry = fields.entry("ns")?;
+    let wanted = "a list of names such as [\"ns1.example.com\"]";
+    let names = reader.list("ns", &entry.node, wanted, |r, key, node| Some((r.name(key, node)?, node.at)))?;
+    if matches!(&entry.node.value, Value::List(items) if items.is_empty()) {
+        reader.error(
+            entry.node.at,
+            format!("{place} has no name server; write one, or leave \"ns\" out for this server"),
+        );
+    }
+    let mut listed: Vec<Name> = Vec::new();
+    for (name, at) in names {
+        if listed.contains(&name) {
+            reader.error(at, format!("{place} lists name server {name} twice; remove one"));
+        } else {
+            listed.push(name);
+        }
+    }
+    Some(listed)
+}
+
+/// Reads what is added to serials.
+fn read_offset(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
+    reader.integer(key, node, 0..=u64::from(u32::MAX)).and_then(|offset| u32::try_from(offset).ok())
+}
+
+//--- Reverse zones ---
+
+/// Reads a list of reverse zones, as names or as prefixes.
+fn read_reverse(reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Name>> {
+    let wanted = "a list such as [\"172.27.0.0/16\", \"10.in-addr.arpa\", \"fd00::/64\"]";
+    let one = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((read_reverse_zone(reader, key, node)?, node.at));
+    let written = match &node.value {
+        Value::Text(_) => one(reader, key, node).into_iter().collect(),
+        _ => reader.list(key, node, wanted, one)?,
+    };
+    let mut zones: Vec<Name> = Vec::new();
+    for (zone, at) in written {
+        if zones.contains(&zone) {
+            reader.error(at, format!("{place} names reverse zone {zone} twice; remove one"));
+        } else {
+            zones.push(zone);
+        }
+    }
+    Some(zones)
+}
+
+/// Reads one reverse zone.
+fn read_reverse_zone(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Name> {
+    let wanted = "a prefix such as \"172.27.0.0/16\", or a name such as \"27.172.in-addr.arpa\"";
+    let text = reader.text(key, node, wanted)?;
+    if text.contains(['/', ':']) || text.parse::<IpAddr>().is_ok() {
+        let prefix = read_prefix(reader, key, node)?;
+        return reverse_of(reader, node, prefix);
+    }
+    let name = reader.parse_name(node.at, text)?;
+    let root = |root: &&str| Name::parse(root).is_ok_and(|root| name.is_within(&root));
+    if !REVERSE_ROOTS.iter().any(root) {
+        reader.error(node.at, format!("\"{}\" is no reverse zone; write {wanted}", shorten(text)));
+        return None;
+    }
+    Some(name)
+}
+
+/// The reverse zone of a prefix that ends with a label.
+fn reverse_of(reader: &mut Reader<'_>, node: &Node, prefix: Prefix) -> Option<Name> {
+    let text = prefix.to_string();
+    let (address, length) = text.split_once('/').unwrap_or((&text, ""));
+    let address: IpAddr = address.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let length = length.parse().unwrap_or(most);
+    let zone = reverse::origin_of(address, length).filter(|_| length > 0);
+    if zone.is_none() {
+        let (unit, named) = if address.is_ipv4() { (8, "8, 16 or 24") } else { (4, "a multiple of 4, for example 64") };
+        let near = (length / unit + 1) * unit;
+        let advice = format!("write {named} behind the slash, for example several with /{near}");
+        reader.error(node.at, format!("{text} has no reverse zone of its own, its length is none; {advice}"));
+    }
+    zone
+}
+
+//--- Secrets and certificates ---
+
+/// Reads the file with user and password.
+fn read_digest(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool) -> Option<Digest> {
+    let file = reader.path(key, node)?;
+    if !touch_disk {
+        return Some(Digest { file, secret: Secret(Vec::new()) });
+    }
+    let fault = match read_secret_file(&file) {
+        Err(error) => error.to_string(),
+        Ok(secret) => {
+            let secret = secret.trim_ascii().to_vec();
+            let is_pair =
+                secret.iter().position(|byte| *byte == b':').is_some_and(|at| at > 0 && at + 1 < secret.len());
+            if is_pair && !secret.contains(&b'\n') {
+                return Some(Digest { file, secret: Secret(secret) });
+            }
+            "is not one line user:password; write nothing else into it".to_string()
+        }
+    };
+    reader.error(node.at, format!("\"{key}\" {} {fault}", file.display()));
+    None
+}
+
+/// Reads `tls`.
+fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: bool) -> Option<TlsPlan> {
+    let place = format!("\"tls\" of {place}");
+    let fields = Fields::new(reader, &entry.node, &schema::TREE_TLS, &place)?;
+    let ca_file = fields.read(reader, "ca", Reader::path);
+    let certificate_file = fields.read(reader, "certificate", Reader::path);
+    let key_file = fields.read(reader, "key", Reader::path);
+    if fields.lacks("ca") {
+        reader.error(entry.key_at, format!("{place} has no \"ca\"; write the path of a PEM file"));
+    }
+    if fields.lacks("certificate") != fields.lacks("key") {
+        reader.error(entry.key_at, format!("{place} has one of \"certificate\" and \"key\"; write both, or neither"));
+    }
+    let at = |key: &str| fields.entry(key).map_or(entry.key_at, |field| field.node.at);
+    let text = |reader: &mut Reader<'_>, key: &str, path: &Path| {
+        let result = if touch_disk { fs::read_to_string(path) } else { Ok(String::new()) };
+        let advice = "write the path of a PEM file";
+        let fault = |error| format!("\"{key}\" {} cannot be read: {error}; {advice}", path.display());
+        result.map_err(|error| reader.error(at(key), fault(error))).ok()
+    };
+    let ca_file = ca_file?;
+    let ca = text(reader, "ca", &ca_file)?;
+    let identity = match (certificate_file, key_file) {
+        (Some(certificate_file), Some(key_file)) => {
+            let certificate = text(reader, "certificate", &certificate_file)?;
+            let key = read_tls_key(reader, at("key"), &key_file, touch_disk)?;
+            Some(Identity { certificate_file, key_file, certificate, key: Secret(key) })
+        }
+        _ => None,
+    };
+    let plan = TlsPlan { ca_file, ca, identity };
+    if touch_disk && let Err(error) = plan.options() {
+        reader.error(entry.key_at, format!("{place} cannot be used: {error}; write the paths of PEM files"));
+        return None;
+    }
+    Some(plan)
+}
+
+/// Reads a private key.
+fn read_tls_key(reader: &mut Reader<'_>, at: usize, path: &Path, touch_disk: bool) -> Option<Vec<u8>> {
+    if !touch_disk {
+        return Some(Vec::new());
+    }
+    let fault = |error| format!("\"key\" {} {error}", path.display());
+    read_private_file(path, MAX_KEY_BYTES).map_err(|error| reader.error(at, fault(error))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_addresses_or_names() {
+        for (text, shown) in [
+            ("192.0.2.1", "192.0.2.1:2181"),
+            ("192.0.2.1:7", "192.0.2.1:7"),
+            ("::1", "[::1]:2181"),
+            ("[::1]", "[::1]:2181"),
+            ("[2001:DB8::1]:99", "[2001:db8::1]:99"),
+            ("zk1.example.com", "zk1.example.com:2181"),
+            ("localhost:2182", "localhost:2182"),
+        ] {
+            assert_eq!(parse_member(text).map(|member| member.to_string()).as_deref(), Some(shown), "{text}");
+        }
+        for text in [
+            "",
+            ":",
+            "a:",
+            "a:0",
+            "a:x",
+            "a:+1",
+            "[::1",
+            "[::1]x",
+            "1.2.3",
+            "1.2.3.4.5",
+            "a b",
+            "::1:2181:x",
+            ".",
+            "[]",
+        ] {
+            assert_eq!(parse_member(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What `aggregator lookup` shows: why a name answers as it does.
+//!
+//! The name is looked up as the answers are, in the same published root, alias by alias; each step tells the zone, what
+//! it has there, and for a region which member gave which record and what became of the rest ([`crate::merge::trace`]).
+//! The daemon adds how each zone came here, which only the sources know.
+//!
+//! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
+//! client gets.
+//!
+//! Cost: O(records of the names × members), whatever the size of the zones. The server's answers know nothing of it.
+
+mod regions;
+mod report;
+mod text;
+
+pub use report::{Lookup, Outcome, SourceReport, Step};
+
+use super::Daemon;
+use super::sources::{Source, Sources};
+use crate::control::Reply;
+use crate::keeper::{self, View};
+use crate::name::{Name, NameBuf};
+use crate::publish::{Served, State, Unknown};
+use crate::rr::{self, RdataText, TypeName, rtype};
+use crate::serve::answer::{self, Found, MAX_ALIASES};
+use crate::zone::{Node, Zone};
+use report::{RecordReport, TreeReport, ZoneReport};
+use tokio::sync::oneshot;
+
+impl Daemon {
+    /// Explains a name to an operator.
+    pub(super) fn lookup(&self, name: String, rtype: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
+        let (commands, sources) = (self.keeper.commands.clone(), self.sources.clone());
+        async move {
+            let (name, rtype) = match read_question(&name, rtype.as_deref()) {
+                Ok(question) => question,
+                Err(error) => return Reply::failure(error + "\n"),
+            };
+            let (sender, view) = oneshot::channel();
+            // If the keeper is gone, the other end of the channel is, too.
+            let _ = commands.send(keeper::Command::View(sender)).await;
+            let Ok(view) = view.await else { return Reply::failure("the server is stopping\n") };
+            // A tree that is just being read keeps whoever looks into it waiting.
+            let explained = tokio::task::spawn_blocking(move || {
+                let mut lookup = explain(&view, &name, rtype);
+                for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
+                    add_source(&sources, report);
+                }
+                lookup
+            });
+            match explained.await {
+                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
+                Err(error) => Reply::failure(format!("{error}\n")),
+            }
+        }
+    }
+}
+
+/// Adds how a zone came here.
+fn add_source(sources: &Sources, report: &mut SourceReport) {
+    let tree = match sources.lock().get(&report.zone) {
+        Some(Source::Primaries(source)) => {
+            report.primaries = source.status().primaries;
+            return;
+        }
+        Some(Source::Tree(tree)) => tree.clone(),
+        None => return,
+    };
+    let nodes = report.owner.as_ref().map(|owner| tree.explain(owner)).unwrap_or_default();
+    report.tree = Some(TreeReport::new(tree.plan(), &tree.status(), nodes));
+}
+
+/// Reads what is to be explained.
+fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>), String> {
+    let name = Name::parse(name).map_err(|error| format!("no domain name: {error}"))?;
+    let rtype = rtype.map(str::parse::<TypeName>).transpose().map_err(|error| error.to_string())?;
+    match rtype {
+        Some(TypeName(code)) if !rr::is_data_type(code) && code != rtype::ANY => {
+            Err(format!("{} is no type of records; name one such as A, or none", TypeName(code)))
+        }
+        rtype => Ok((name, rtype.map(|TypeName(code)| code))),
+    }
+}
+
+/// Explains a name, for one type or all that it has; types that are not data have no explanation.
+pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
+    let wanted = rtype.filter(|rtype| *rtype != rtype::ANY);
+    let mut steps: Vec<Step> = Vec::new();
+    let mut next = Some(name.clone());
+    while let Some(name) = next.take() {
+        let step = explain_step(view, &name, wanted, steps.is_empty());
+        let follows = steps.len() < MAX_ALIASES;
+        next = step.target().filter(|target| follows && **target != name).cloned();
+        steps.push(step);
+        next = next.filter(|target| steps.iter().all(|step| step.name != *target));
+    }
+    let rcode = steps.last().map_or("NOERROR", |step| step.rcode);
+    let rtype = wanted.map(|rtype| TypeName(rtype).to_string());
+    Lookup { name: name.clone(), rtype, rcode, generation: view.published.generation, steps }
+}
+
+/// Explains one name of a chain.
+fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> Step {
+    let served = answer::zone_for(&view.published, name.as_wire(), wanted.unwrap_or(rtype::ANY));
+    let mut step = Step::new(name.clone());
+    // Behind an alias the answer ends with what it has.
+    let ending = |rcode| if first { rcode } else { "NOERROR" };
+    let Some(served) = served else {
+        step.rcode = ending("REFUSED");
+        step.explanation = text::explain_outcome(&step);
+        return step;
+    };
+    step.zone = Some(describe_zone(view, served));
+    match served.answerable() {
+        Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, &mut step),
+        None if served.state == State::Expired => (step.outcome, step.rcode) = (Outcome::Expired, ending("SERVFAIL")),
+        None => (step.outcome, step.rcode) = (Outcome::NotReady, ending("SERVFAIL")),
+    }
+    if let Some(region) = view.regions.get(&served.origin) {
+        regions::add_members(view, region, wanted, &mut step);
+    } else if let Some(status) = view.zones.get(&served.origin) {
+        step.sources.push(SourceReport::of_zone(status, step.owner.clone()));
+        regions::add_uses(view, &served.origin, &mut step);
+    }
+    step.explanation = text::explain_outcome(&step);
+    step
+}
+
+/// What the zone is.
+fn describe_zone(view: &View, served: &Served) -> ZoneReport {
+    let region = view.regions.get(&served.origin);
+    let kind = match region {
+        Some(_) => "region",
+        None if view.zones.contains_key(&served.origin) => "zone",
+        None => "catalog",
+    };
+    ZoneReport {
+        origin: served.origin.clone(),
+        kind,
+        state: served.state,
+        serial: served.zone.as_ref().map(|zone| zone.soa.serial),
+        drift: region.map(|region| region.drift),
+    }
+}
+
+/// Looks the name of a step up in its zone.
+fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
+    let wire = step.name.as_wire().to_vec();
+    let above = |start: usize| NameBuf::from_wire(&wire[start..]).map_or_else(|_| Name::root(), |name| name.to_name());
+    match answer::find(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
+        Found::Referral(start, ns) => {
+            let hidden = zone.get(&wire).map_or(0, |node| node.records());
+            step.outcome = Outcome::Delegation { hidden: if start == 0 { 0 } else { hidden } };
+            step.owner = Some(above(start));
+            step.records = RecordReport::of_rrset(ns);
+        }
+        Found::Dname(start, dname) => {
+            let target = dname.first_name(0);
+            let moved = target.and_then(|target| NameBuf::from_wire(&wire).ok()?.splice(start, target.as_wire()).ok());
+            step.owner = Some(above(start));
+            step.records = RecordReport::of_rrset(dname);
+            match moved {
+                Some(target) => {
+                    step.outcome = Outcome::Dname { target: target.to_name(), followed: wanted != Some(rtype::CNAME) };
+                }
+                // RFC 6672 section 2.2.
+                None => (step.outcome, step.rcode) = (Outcome::TargetTooLong, "YXDOMAIN"),
+            }
+        }
+        Found::Node(node) => {
+            step.owner =
+                Some(if zone.get(&wire).is_some() { step.name.clone() } else { wildcard_of(zone, &step.name) });
+            look_at_node(node, wanted, step);
+        }
+        // Binder's way with names that it does not know, as the answer has it.
+        Found::Nothing if refuses => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
+            Some(host) if answer::is_unreadable(host) => {
+                (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(host) }, "SERVFAIL");
+            }
+            Some(_) => step.outcome = Outcome::NoSuchService,
+            None => {
+                (step.outcome, step.rcode) =
+                    (Outcome::RefusedName { encloser: encloser_of(zone, &step.name) }, "REFUSED")
+            }
+        },
+        Found::Nothing => {
+            (step.outcome, step.rcode) = (Outcome::NoSuchName { encloser: encloser_of(zone, &step.name) }, "NXDOMAIN");
+        }
+    }
+}
+
+/// What a node has for the type that is wanted.
+fn look_at_node(node: Node<'_>, wanted: Option<u16>, step: &mut Step) {
+    let meant = node.rrsets().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
+    step.records = meant.flat_map(RecordReport::of_rrset).collect();
+    let cname = node.get(rtype::CNAME).filter(|_| wanted != Some(rtype::CNAME));
+    if answer::placeholder(node).is_some() && wanted != Some(rtype::PLACEHOLDER) {
+        step.records.clear();
+        step.outcome = Outcome::NoRecords;
+        if answer::is_unreadable(node) {
+            (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(node) }, "SERVFAIL");
+        }
+        return;
+    }
+    step.outcome = if let Some(cname) = cname.filter(|_| wanted.is_some() || node.rrsets().count() == 1) {
+        step.records = RecordReport::of_rrset(cname);
+        let target = cname.first_name(0).map_or_else(Name::root, |target| target.to_name());
+        Outcome::Alias { target }
+    } else if !step.records.is_empty() {
+        Outcome::Records
+    } else if node.is_empty() {
+        Outcome::EmptyNonTerminal { below: node.below }
+    } else {
+        Outcome::NoData { types: node.rrsets().map(|rrset| TypeName(rrset.rtype).to_string()).collect() }
+    };
+}
+
+/// Why it cannot be known what a node should have.
+fn reasons_of(node: Node<'_>) -> Vec<String> {
+    let reasons = answer::placeholder(node).into_iter().flat_map(|placeholder| placeholder.rdatas());
+    reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()
+}
+
+/// The closest name above one that is not there (RFC 4592 section 3.3.1).
+fn encloser_of(zone: &Zone, name: &Name) -> Name {
+    let mut above = name.parent();
+    while let Some(ancestor) = above.filter(|ancestor| *ancestor != zone.origin) {
+        if zone.get(ancestor.as_wire()).is_some() {
+            return ancestor;
+        }
+        above = ancestor.parent();
+    }
+    zone.origin.clone()
+}
+
+/// The wildcard that stands for a name.
+fn wildcard_of(zone: &Zone, name: &Name) -> Name {
+    let encloser = encloser_of(zone, name);
+    // The wildcard was found, so it is not too long.
+    encloser.prepend(b"*").unwrap_or(encloser)
+}
+
+/// RDATA as zone files have it.
+fn data_text(rtype: u16, rdata: &[u8]) -> String {
+    RdataText(rtype, rdata).to_string()
+}
+
+#[cfg(test)]
+mod tests;

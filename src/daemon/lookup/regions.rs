@@ -1,0 +1,161 @@
+//! The part of an explanation that is about regions: who gave the records, and where a member's records go.
+
+use super::data_text;
+use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
+use crate::config::{describe_pattern, format_duration};
+use crate::keeper::{MemberView, RegionView, View};
+use crate::merge::{self, ConflictKind, Contribution, LeftOut, NsPolicy, Trace, TracedMember};
+use crate::name::Name;
+use crate::publish::State;
+use crate::rr::{TypeName, rtype};
+
+/// Tells which member gave which record of a step in a region, and how the members are.
+pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {
+    let asked = step.asked().clone();
+    let trace = trace_in(region, &asked);
+    for record in &mut step.records {
+        let traced = trace.records.iter().find(|traced| traced.rtype == record.code && traced.rdata == record.rdata);
+        let from = traced.into_iter().flat_map(|traced| &traced.from);
+        record.from = from.map(|index| given(region, &trace.contributions[*index])).collect();
+        if record.from.is_empty() {
+            record.made = Some(describe_own(region, record.code));
+        }
+    }
+    // A CNAME stands for every type, and a DNAME too.
+    let shown = |given: &&Contribution| {
+        wanted.is_none_or(|wanted| wanted == given.rtype || matches!(given.rtype, rtype::CNAME | rtype::DNAME))
+    };
+    let contributions = trace.contributions.iter().filter(shown);
+    step.left_out = contributions.filter_map(|given| left_out(view, region, &trace, given)).collect();
+    let open = |kind: ConflictKind| matches!(kind, ConflictKind::HiddenByDelegation | ConflictKind::SameTarget);
+    let conflicts = trace.conflicts.iter().filter(|conflict| open(conflict.kind));
+    let report = |conflict: &merge::Conflict| ConflictReport {
+        kind: conflict.kind.label(),
+        zone: region.plan.members[conflict.member].clone(),
+        explanation: explain_conflict(conflict.kind),
+    };
+    step.conflicts = conflicts.map(report).collect();
+    let members = region.members.iter();
+    step.sources.extend(members.map(|member| describe_member(view, region, member, &asked)));
+}
+
+/// Tells what the regions take of a step in one of their members.
+pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
+    let asked = step.asked().clone();
+    let mut regions: Vec<&RegionView> = view.regions.values().collect();
+    regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
+    for region in regions {
+        let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };
+        let moved = asked.replace_suffix(zone, &region.plan.origin).and_then(Result::ok);
+        let trace = moved.as_ref().map(|name| trace_in(region, name)).unwrap_or_default();
+        let mine: Vec<&Contribution> = trace.contributions.iter().filter(|given| given.member == member).collect();
+        let left_out: Vec<LeftOutReport> =
+            mine.iter().filter_map(|given| left_out(view, region, &trace, given)).collect();
+        let here = region.members[member].traced.zone.as_ref().and_then(|zone| zone.get(asked.as_wire()));
+        let records = here.map_or(0, |node| node.records() as usize);
+        step.regions.push(RegionUse {
+            region: region.plan.origin.clone(),
+            name: moved,
+            records,
+            taken: mine.len() - left_out.len(),
+            left_out,
+        });
+    }
+}
+
+/// Follows the records of a name.
+fn trace_in(region: &RegionView, name: &Name) -> Trace {
+    let members: Vec<TracedMember> = region.members.iter().map(|member| member.traced.clone()).collect();
+    merge::trace(&region.plan, &members, name)
+}
+
+/// A member's record.
+fn given(region: &RegionView, given: &Contribution) -> Given {
+    let member = &region.members[given.member];
+    Given {
+        zone: region.plan.members[given.member].clone(),
+        serial: member.traced.zone.as_ref().map(|zone| zone.soa.serial),
+        owner: given.owner.to_string(),
+        ttl: given.ttl,
+        rtype: TypeName(given.rtype).to_string(),
+        data: data_text(given.rtype, &given.rdata),
+    }
+}
+
+/// A member's record that is not in the region, with the reason.
+fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contribution) -> Option<LeftOutReport> {
+    let reason = given.left_out?;
+    let explanation = match reason {
+        LeftOut::Withdrawn => describe_withdrawal(view, region, given.member),
+        LeftOut::Excluded => {
+            let pattern = trace.excluded_by.as_ref().map(describe_pattern).unwrap_or_default();
+            format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")
+        }
+        LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
+        LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
+        LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
+        LeftOut::Conflict(kind) => explain_conflict(kind).to_owned(),
+    };
+    Some(LeftOutReport { given: self::given(region, given), reason: reason.label(), explanation })
+}
+
+/// Why nothing is taken from a member.
+fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> String {
+    let expired = |zone| view.zones.get(zone).is_none_or(|status| status.state == State::Expired);
+    match region.plan.expire_after {
+        Some(limit) if !expired(&region.plan.members[member]) => {
+            format!(
+                "no primary confirmed the member for longer than {}, \"expire_after\" of the region",
+                format_duration(limit)
+            )
+        }
+        _ => "the member has expired".to_owned(),
+    }
+}
+
+/// What a rule does, for people.
+fn explain_conflict(kind: ConflictKind) -> &'static str {
+    match kind {
+        ConflictKind::AliasBesideData => "other data at the name wins over a CNAME (RFC 2181 section 10.1)",
+        ConflictKind::DifferentAliases => "the alias of the member that is listed first stays",
+        ConflictKind::AliasAtApex => "a zone cannot have a CNAME at its apex",
+        ConflictKind::DnameAboveData => "a DNAME cannot stand above the names below it (RFC 6672 section 2.4)",
+        ConflictKind::HiddenByDelegation => "a delegation of another member hides what this one has below",
+        ConflictKind::ServiceText => "the description of the member that is listed first stays",
+        ConflictKind::SameTarget => "targets of several members became the same record when they moved",
+        ConflictKind::NameTooLong => "the name would be longer than 255 octets in the region",
+    }
+}
+
+/// What made a record that no member gave.
+fn describe_own(region: &RegionView, code: u16) -> String {
+    match (code, &region.plan.ns) {
+        (rtype::SOA, _) => {
+            let serials = region.members.iter().filter(|member| member.traced.contributes);
+            let serials = serials.filter_map(|member| Some(member.traced.zone.as_ref()?.soa.serial.to_string()));
+            let sum = serials.collect::<Vec<_>>().join(" + ");
+            let (offset, drift) = (region.plan.serial_offset, region.drift);
+            format!("made here; serials of the members {sum}, serial_offset {offset}, drift {drift}")
+        }
+        (rtype::NS, NsPolicy::Listed(names)) if !names.is_empty() => "listed in \"ns\" of the region".to_owned(),
+        (rtype::NS, _) => "this server alone, because the members' NS sets have nothing in common".to_owned(),
+        _ => "made here".to_owned(),
+    }
+}
+
+/// How a member is.
+fn describe_member(view: &View, region: &RegionView, member: &MemberView, asked: &Name) -> SourceReport {
+    let status = view.zones.get(&member.status.zone);
+    let moved = asked.replace_suffix(&region.plan.origin, &member.status.zone).and_then(Result::ok);
+    SourceReport {
+        zone: member.status.zone.clone(),
+        state: member.status.state,
+        serial: member.status.serial,
+        contributes: member.traced.contributes,
+        owner: moved,
+        refreshed_seconds_ago: status.and_then(|status| status.refreshed_seconds_ago),
+        expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
+        primaries: Vec::new(),
+        tree: None,
+    }
+}

@@ -1,0 +1,302 @@
+//! The parts of an explanation, as `--json` prints them.
+
+use super::data_text;
+use crate::discovery::Explanation;
+use crate::keeper::ZoneStatus;
+use crate::name::Name;
+use crate::publish::State;
+use crate::rr::{Set, TypeName};
+use crate::serial::Serial;
+use crate::source::zookeeper::status::Session;
+use crate::source::zookeeper::{TreePlan, TreeStatus};
+use crate::transfer::PrimaryStatus;
+use serde::Serialize;
+
+/// Everything about a name.
+#[derive(Debug, Serialize)]
+pub struct Lookup {
+    pub name: Name,
+    /// None when all types are meant.
+    #[serde(rename = "type")]
+    pub rtype: Option<String>,
+    /// The response code that a client gets.
+    pub rcode: &'static str,
+    pub generation: u64,
+    /// The name itself, then the targets of aliases.
+    pub steps: Vec<Step>,
+}
+
+/// One name of a chain of aliases.
+#[derive(Debug, Serialize)]
+pub struct Step {
+    pub name: Name,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The response code of an answer that ends here.
+    pub rcode: &'static str,
+    /// The outcome in words.
+    pub explanation: String,
+    /// None when no zone here holds the name.
+    pub zone: Option<ZoneReport>,
+    /// Where the records stand: the name itself, a wildcard, or a name above it.
+    pub owner: Option<Name>,
+    pub records: Vec<RecordReport>,
+    /// Records of a region's members that are not in the region.
+    pub left_out: Vec<LeftOutReport>,
+    /// What the region's members disagree about beside that.
+    pub conflicts: Vec<ConflictReport>,
+    /// The zones that the answer comes from: the zone itself, or a region's members.
+    pub sources: Vec<SourceReport>,
+    /// The regions that the zone is a member of.
+    pub regions: Vec<RegionUse>,
+}
+
+impl Step {
+    /// A step that has found nothing yet.
+    pub fn new(name: Name) -> Step {
+        Step {
+            name,
+            outcome: Outcome::NotServed,
+            rcode: "NOERROR",
+            explanation: String::new(),
+            zone: None,
+            owner: None,
+            records: Vec::new(),
+            left_out: Vec::new(),
+            conflicts: Vec::new(),
+            sources: Vec::new(),
+            regions: Vec::new(),
+        }
+    }
+
+    /// The name that the answer goes on with.
+    pub fn target(&self) -> Option<&Name> {
+        match &self.outcome {
+            Outcome::Alias { target } | Outcome::Dname { target, followed: true } => Some(target),
+            _ => None,
+        }
+    }
+
+    /// The name at which members are asked what they have: where the records stand, else the name itself.
+    pub fn asked(&self) -> &Name {
+        self.owner.as_ref().unwrap_or(&self.name)
+    }
+}
+
+/// What a name leads to.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// There are records of the type.
+    Records,
+    /// There are records, but none of the type.
+    NoData {
+        types: Vec<String>,
+    },
+    /// The name has no records, only names below it.
+    EmptyNonTerminal {
+        below: u32,
+    },
+    /// There is no such name; the closest one above that there is.
+    NoSuchName {
+        encloser: Name,
+    },
+    /// A CNAME.
+    Alias {
+        target: Name,
+    },
+    /// A DNAME above the name; not followed when the CNAME that it makes is what was asked for.
+    Dname {
+        target: Name,
+        followed: bool,
+    },
+    /// A DNAME whose target would be longer than 255 octets.
+    TargetTooLong,
+    /// A delegation at the name or above it, which hides records at the name.
+    Delegation {
+        hidden: u64,
+    },
+    /// The name is there without any records, as a node without data is.
+    NoRecords,
+    /// What the name should have cannot be known.
+    Unreadable {
+        reasons: Vec<String>,
+    },
+    /// A zone that refuses unknown names has no such name.
+    RefusedName {
+        encloser: Name,
+    },
+    /// A zone that refuses unknown names has the host and not the service.
+    NoSuchService,
+    /// No zone here holds the name.
+    NotServed,
+    /// The zone was never loaded, or the region waits for a member.
+    NotReady,
+    Expired,
+}
+
+/// The zone that answers.
+#[derive(Debug, Serialize)]
+pub struct ZoneReport {
+    pub origin: Name,
+    /// `zone`, `region` or `catalog`.
+    pub kind: &'static str,
+    pub state: State,
+    pub serial: Option<Serial>,
+    /// A region's serial minus the sum of its members' serials.
+    pub drift: Option<u32>,
+}
+
+/// One record of the answer.
+#[derive(Debug, Serialize)]
+pub struct RecordReport {
+    #[serde(rename = "type")]
+    pub rtype: String,
+    pub ttl: u32,
+    pub data: String,
+    /// In a region: the members' records that it is made of.
+    pub from: Vec<Given>,
+    /// What made the record, where no member's records did.
+    pub made: Option<String>,
+    #[serde(skip)]
+    pub code: u16,
+    #[serde(skip)]
+    pub rdata: Vec<u8>,
+}
+
+impl RecordReport {
+    /// The records of a set.
+    pub fn of_rrset(rrset: Set<'_>) -> Vec<RecordReport> {
+        let record = |rdata: &[u8]| RecordReport {
+            rtype: TypeName(rrset.rtype).to_string(),
+            ttl: rrset.ttl,
+            data: data_text(rrset.rtype, rdata),
+            from: Vec::new(),
+            made: None,
+            code: rrset.rtype,
+            rdata: rdata.to_vec(),
+        };
+        rrset.rdatas().map(record).collect()
+    }
+}
+
+/// A record as a member has it.
+#[derive(Debug, Serialize)]
+pub struct Given {
+    /// The member.
+    pub zone: Name,
+    pub serial: Option<Serial>,
+    /// In the spelling of its primary.
+    pub owner: String,
+    pub ttl: u32,
+    #[serde(rename = "type")]
+    pub rtype: String,
+    pub data: String,
+}
+
+/// A member's record that is not in the region.
+#[derive(Debug, Serialize)]
+pub struct LeftOutReport {
+    #[serde(flatten)]
+    pub given: Given,
+    pub reason: &'static str,
+    pub explanation: String,
+}
+
+/// A disagreement that left no record out by itself.
+#[derive(Debug, Serialize)]
+pub struct ConflictReport {
+    pub kind: &'static str,
+    pub zone: Name,
+    pub explanation: &'static str,
+}
+
+/// A zone that came from elsewhere, and how.
+#[derive(Debug, Serialize)]
+pub struct SourceReport {
+    pub zone: Name,
+    /// As `status` shows it.
+    pub state: &'static str,
+    pub serial: Option<Serial>,
+    /// Whether its records are taken.
+    pub contributes: bool,
+    /// The name that corresponds to the one that was looked up; none where it would be too long.
+    pub owner: Option<Name>,
+    pub refreshed_seconds_ago: Option<u64>,
+    pub expires_in_seconds: Option<u64>,
+    /// The servers that the zone is transferred from.
+    pub primaries: Vec<PrimaryStatus>,
+    /// The tree that the zone is made of.
+    pub tree: Option<TreeReport>,
+}
+
+impl SourceReport {
+    /// What the keeper knows of a zone.
+    pub fn of_zone(status: &ZoneStatus, owner: Option<Name>) -> SourceReport {
+        SourceReport {
+            zone: status.zone.clone(),
+            state: status.state.label(),
+            serial: status.serial,
+            contributes: status.state == State::Ok,
+            owner,
+            refreshed_seconds_ago: status.refreshed_seconds_ago,
+            expires_in_seconds: status.expires_in_seconds,
+            primaries: Vec::new(),
+            tree: None,
+        }
+    }
+}
+
+/// A tree of ZooKeeper's, and what of it makes the records of a name.
+#[derive(Debug, Serialize)]
+pub struct TreeReport {
+    /// The configured members.
+    pub ensemble: Vec<String>,
+    /// The one that has the session, or had it.
+    pub member: Option<String>,
+    pub session: Session,
+    /// The newest change.
+    pub zxid: Option<String>,
+    pub nodes: Vec<NodeReport>,
+}
+
+/// A node of a tree.
+#[derive(Debug, Serialize)]
+pub struct NodeReport {
+    /// Whole path.
+    pub path: String,
+    /// The beginning of the node's newest data.
+    pub payload: String,
+    /// What the node gives to the name, with the TTL and where that comes from, or why nothing.
+    pub role: String,
+}
+
+impl TreeReport {
+    /// What is known of a tree, with the nodes that have to do with a name.
+    pub fn new(plan: &TreePlan, status: &TreeStatus, nodes: Vec<Explanation>) -> TreeReport {
+        let path = |relative: &str| {
+            let slash = if relative.is_empty() { "" } else { "/" };
+            format!("{}{slash}{relative}", plan.path)
+        };
+        let node = |node: Explanation| NodeReport { path: path(&node.path), payload: node.payload, role: node.role };
+        TreeReport {
+            ensemble: plan.members.iter().map(|member| member.to_string()).collect(),
+            member: status.member.clone(),
+            session: status.session,
+            zxid: status.zxid.clone(),
+            nodes: nodes.into_iter().map(node).collect(),
+        }
+    }
+}
+
+/// What a region takes of a name of its member.
+#[derive(Debug, Serialize)]
+pub struct RegionUse {
+    pub region: Name,
+    /// The name in the region; none where it would be too long.
+    pub name: Option<Name>,
+    /// Records of the zone at the name, and how many of them are in the region.
+    pub records: usize,
+    pub taken: usize,
+    pub left_out: Vec<LeftOutReport>,
+}

@@ -1,0 +1,294 @@
+//! Explanations against the answers that they explain, and in words.
+
+use super::*;
+use crate::keeper::{MemberView, RegionView, ZoneStatus};
+use crate::merge::tests::plan;
+use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan, TracedMember};
+use crate::publish::{Identity, Published, Unknown};
+use crate::zone::tests::{arbitrary_text, zone};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+/// The region w.x of w1.x, w2.x and so on, each out of lines, none for one that was never loaded; `d.x` is delegated
+/// nowhere and not loaded.
+fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
+    let zones: Vec<Option<Arc<Zone>>> = texts
+        .iter()
+        .zip(&plan.members)
+        .map(|(text, origin)| Some(Arc::new(zone(&origin.to_string(), text.as_ref()?))))
+        .collect();
+    let mut region = Region::new(plan.clone());
+    region.merge_all(&zones);
+    let state = |zone: &Option<Arc<Zone>>| if zone.is_some() { State::Ok } else { State::NotReady };
+    let members = zones.iter().zip(&plan.members).map(|(zone, origin)| {
+        let serial = zone.as_ref().map(|zone| zone.soa.serial);
+        let state = if zone.is_some() { "ok" } else { "missing" };
+        let status = keeper::MemberStatus { zone: origin.clone(), state, serial };
+        MemberView { status, traced: TracedMember { zone: zone.clone(), contributes: zone.is_some() } }
+    });
+    let members = members.collect();
+    let status = |(zone, origin): (&Option<Arc<Zone>>, &Name)| ZoneStatus {
+        zone: origin.clone(),
+        state: state(zone),
+        serial: zone.as_ref().map(|zone| zone.soa.serial),
+        records: 0,
+        names: 0,
+        refreshed_seconds_ago: zone.as_ref().map(|_| 5),
+        expires_in_seconds: zone.as_ref().map(|_| 65),
+    };
+    let statuses = zones.iter().zip(&plan.members).map(|pair| (pair.1.clone(), status(pair))).collect();
+    let served = zones.iter().zip(&plan.members).map(|(zone, origin)| (origin.clone(), zone.clone()));
+    let served = served.chain([(plan.origin.clone(), region.zone.clone())]);
+    let served = served.map(|(origin, zone)| {
+        let mut served = Served::new(origin, state(&zone), zone);
+        // The first member is one of those that do as Binder does.
+        if refusing && served.origin == plan.members[0] {
+            served.unknown = Unknown::Refused;
+        }
+        Arc::new(served)
+    });
+    let published = Published::new(Identity::default(), served, 7);
+    let regions = HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members })]);
+    View { published: Arc::new(published), zones: statuses, regions }
+}
+
+/// Two members out of lines, with their apexes.
+fn two(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> View {
+    let mut plan = plan(&["w1.x", "w2.x"]);
+    edit(&mut plan);
+    let text = |serial: u32, lines: &str| Some(format!("@ 30 SOA {serial}\n@ 3600 NS ns.w1.x.\n{lines}"));
+    view(plan, &[text(10, first), text(20, second)], false)
+}
+
+/// The explanation of a name as text, without the parts about members and regions.
+fn told(view: &View, at: &str, rtype: Option<u16>) -> String {
+    let text = explain(view, &name(at), rtype).describe();
+    let lines = text.lines().scan(false, |aside, line| {
+        *aside = matches!(line, "  members" | "  source" | "  regions") || *aside && line.starts_with("    ");
+        Some((!*aside).then_some(line))
+    });
+    lines.flatten().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_region_name_tells_who_gave_what() {
+    let first = "Web.svc 60 A 10.0.0.1\nweb.svc 60 A 192.0.2.1\nweb.svc 30 SRV 80 a";
+    let view = two(|plan| plan.rdata_names = RdataNames::Rewrite, first, "web.svc 30 A 10.0.0.1\nweb.svc 9 CNAME b");
+    let text = explain(&view, &name("web.svc.w.x"), None).describe();
+    let expected = "\
+web.svc.w.x.
+  NOERROR: 3 records in region w.x.
+  region w.x.: ok, serial 30
+  30 A 10.0.0.1
+      w1.x. serial 10: Web.svc.w1.x., TTL 60 there
+      w2.x. serial 20: web.svc.w2.x.
+  30 A 192.0.2.1
+      w1.x. serial 10: Web.svc.w1.x., TTL 60 there
+  30 SRV 0 10 80 a.w.x.
+      w1.x. serial 10: Web.svc.w1.x., 0 10 80 a.w1.x. there
+  members
+    w1.x. ok, serial 10, refreshed 5s ago, expires in 1m05s
+    w2.x. ok, serial 20, refreshed 5s ago, expires in 1m05s
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn what_is_not_in_the_region_is_told_with_the_rule() {
+    let exclude = |plan: &mut RegionPlan| plan.exclude = vec![OwnerPattern { name: name("api"), below: false }];
+    let view = two(exclude, "x 30 CNAME a\napi 30 A 192.0.2.1\na 9 A 192.0.2.3", "x 30 A 192.0.2.2");
+    let expected = "\
+x.w.x.
+  NOERROR: 1 record in region w.x.
+  region w.x.: ok, serial 30
+  30 A 192.0.2.2
+      w2.x. serial 20: x.w2.x.
+  not in the region
+    30 CNAME a.w1.x.
+      w1.x. serial 10: x.w1.x.
+      alias-beside-data: other data at the name wins over a CNAME (RFC 2181 section 10.1)
+";
+    assert_eq!(told(&view, "x.w.x", None), expected);
+    let expected = "\
+api.w.x.
+  NXDOMAIN: region w.x. has no such name; the closest above it is w.x.
+  region w.x.: ok, serial 30
+  not in the region
+    30 A 192.0.2.1
+      w1.x. serial 10: api.w1.x.
+      excluded: \"api\" in \"exclude\" of the region leaves the name out
+";
+    assert_eq!(told(&view, "api.w.x", Some(rtype::A)), expected);
+    // The member's own name tells where its records go, and an alias is followed.
+    let expected = "\
+x.w1.x.
+  NOERROR: an alias in zone w1.x., for a.w1.x.
+  zone w1.x.: ok, serial 10
+  30 CNAME a.w1.x.
+  source
+    w1.x. ok, serial 10, refreshed 5s ago, expires in 1m05s
+  regions
+    w.x.: x.w.x., 0 of 1 record
+      30 CNAME a.w1.x.
+        alias-beside-data: other data at the name wins over a CNAME (RFC 2181 section 10.1)
+a.w1.x.
+  NOERROR: 1 record in zone w1.x.
+  zone w1.x.: ok, serial 10
+  9 A 192.0.2.3
+  source
+    w1.x. ok, serial 10, refreshed 5s ago, expires in 1m05s
+  regions
+    w.x.: a.w.x., 1 of 1 record
+";
+    assert_eq!(explain(&view, &name("x.w1.x"), Some(rtype::A)).describe(), expected);
+}
+
+#[test]
+fn names_without_records_tell_why() {
+    let lines = "a.b 30 A 192.0.2.1\n*.s 30 TXT t\nsub 30 NS ns.sub\nns.sub 30 A 192.0.2.9\nd 30 DNAME far.example.";
+    let view = two(|_| (), lines, "");
+    let outcome = |at: &str, rtype: Option<u16>| {
+        let lookup = explain(&view, &name(at), rtype);
+        let last = lookup.steps.last().unwrap();
+        format!("{} {}", lookup.rcode, last.explanation)
+    };
+    for (at, rtype, expected) in [
+        ("b.w.x", None, "NOERROR region w.x. has no records at the name, but 1 name below it (RFC 8020)"),
+        ("a.b.w.x", Some(rtype::TXT), "NOERROR region w.x. has the name, with A only"),
+        ("no.such.w1.x", None, "NXDOMAIN zone w1.x. has no such name; the closest above it is w1.x."),
+        ("x.b.w.x", None, "NXDOMAIN region w.x. has no such name; the closest above it is b.w.x."),
+        ("any.s.w.x", None, "NOERROR 1 record in region w.x., by the wildcard *.s.w.x. (RFC 4592)"),
+        ("h.sub.w.x", None, "NOERROR region w.x. delegates sub.w.x. to the servers below"),
+        (
+            "ns.sub.w.x",
+            None,
+            "NOERROR region w.x. delegates sub.w.x. to the servers below; it hides 1 record at the name",
+        ),
+        ("h.d.w.x", None, "NOERROR no zone here holds the name"),
+        ("example.org", None, "REFUSED no zone here holds the name"),
+    ] {
+        assert_eq!(outcome(at, rtype), expected, "{at}");
+    }
+    let dname = &explain(&view, &name("h.d.w.x"), None).steps[0];
+    assert_eq!(dname.explanation, "the DNAME of d.w.x. in region w.x. leads to h.far.example.");
+    let text = "@ 30 SOA 1\na 30 TYPE65440 broken\nb 30 TYPE65440 -";
+    let placeholders = self::view(plan(&["w1.x"]), &[Some(text.into())], true);
+    let at = |at: &str, rtype: Option<u16>| {
+        let lookup = explain(&placeholders, &name(at), rtype);
+        format!("{} {}", lookup.rcode, lookup.steps[0].explanation)
+    };
+    assert_eq!(at("a.w.x", None), "SERVFAIL region w.x. has the name, whose data cannot be read: broken");
+    assert_eq!(at("b.w1.x", None), "NOERROR zone w1.x. has the name, without any record");
+    assert_eq!(at("_s._tcp.b.w1.x", Some(rtype::SRV)), "NOERROR zone w1.x. has the host without this service");
+    let refused = "REFUSED zone w1.x. has no such name and refuses unknown ones; the closest above it is w1.x.";
+    assert_eq!(at("c.w1.x", None), refused);
+    let waiting = self::view(plan(&["w1.x"]), &[None], false);
+    let at = |at: &str| {
+        let lookup = explain(&waiting, &name(at), None);
+        format!("{} {}", lookup.rcode, lookup.steps[0].explanation)
+    };
+    assert_eq!(at("a.w1.x"), "SERVFAIL zone w1.x. has not been loaded yet");
+    assert_eq!(at("a.w.x"), "SERVFAIL region w.x. waits for members that were never loaded");
+}
+
+#[test]
+fn what_the_region_makes_itself_is_said() {
+    let view = two(|plan| plan.serial_offset = 5, "@ 30 TXT t", "");
+    let text = told(&view, "w.x", None);
+    assert!(text.contains("NS ns1.x.\n      listed in \"ns\" of the region\n"), "{text}");
+    let made = "      made here; serials of the members 10 + 20, serial_offset 5, drift 0\n";
+    assert!(text.contains(made), "{text}");
+    assert!(text.contains("TXT \"t\"\n      w1.x. serial 10: w1.x.\n"), "{text}");
+}
+
+#[test]
+fn a_name_too_long_for_the_region_is_told_at_its_member() {
+    let label = "l".repeat(61);
+    let mut plan = plan(&["w1.x"]);
+    plan.origin = name("a-much-longer-region.x");
+    let long = format!("{label}.{label}.{label}.{}", "l".repeat(55));
+    let view = view(plan, &[Some(format!("@ 30 SOA 1\n{long} 30 A 192.0.2.1"))], false);
+    let text = explain(&view, &name(&format!("{long}.w1.x")), None).describe();
+    assert!(
+        text.ends_with("a-much-longer-region.x.: name-too-long: the name would be longer than 255 octets there\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn programs_get_the_same() {
+    let view = two(|_| (), "a 30 A 192.0.2.1", "a 60 A 192.0.2.1");
+    let data = serde_json::json!(explain(&view, &name("a.w.x"), Some(rtype::A)));
+    assert_eq!((&data["rcode"], &data["type"], &data["generation"]), (&"NOERROR".into(), &"A".into(), &7.into()));
+    let step = &data["steps"][0];
+    assert_eq!((&step["outcome"], &step["zone"]["kind"]), (&"records".into(), &"region".into()));
+    let from = &step["records"][0]["from"][1];
+    let expected = serde_json::json!(
+        { "zone": "w2.x.", "serial": 20, "owner": "a.w2.x.", "ttl": 60, "type": "A", "data": "192.0.2.1" }
+    );
+    assert_eq!(from, &expected);
+}
+
+/// A question in wire form.
+fn question(name: &Name, qtype: u16) -> Vec<u8> {
+    let header = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    [&header[..], name.as_wire(), &qtype.to_be_bytes(), &[0, 1]].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The explanation has the response code and the number of records of the server's own answer, and every record of a
+    /// region is explained.
+    #[test]
+    fn the_explanation_agrees_with_the_answer(
+        texts in prop::collection::vec(prop::option::weighted(0.9, arbitrary_text()), 2),
+        (rewrite, refusing) in any::<(bool, bool)>(),
+        extras in prop::collection::vec(
+            prop::sample::select(vec!["a 30 TYPE65440 broken", "b 30 TYPE65440 -", "b.b 30 TYPE65440 broken", "sub 9 TYPE65440 -"]),
+            0..4,
+        ),
+        asked in prop::collection::vec(
+            (
+                prop::sample::select(vec!["", "a.", "b.", "a.b.", "x.b.", "c.a.b.", "d.c.a.b.", "y.d.a.", "_y._tcp.a.", "_y._tcp.b.b.", "_y._tcp.no.", "b.b.", "i._x._tcp.", "sub.", "w.sub.", "no."]),
+                prop::sample::select(vec!["w.x", "w1.x", "w2.x"]),
+                prop::sample::select(vec![rtype::A, rtype::TXT, rtype::SRV, rtype::CNAME, rtype::NS, rtype::DS, rtype::SOA]),
+            ),
+            20,
+        ),
+    ) {
+        let mut plan = plan(&["w1.x", "w2.x"]);
+        plan.rdata_names = if rewrite { RdataNames::Rewrite } else { RdataNames::Keep };
+        let mut texts = texts;
+        texts[0].iter_mut().for_each(|text| extras.iter().for_each(|line| *text += &format!("{line}\n")));
+        let view = view(plan, &texts, refusing);
+        for (labels, origin, qtype) in asked {
+            let at = name(&format!("{labels}{origin}"));
+            let lookup = explain(&view, &at, Some(qtype));
+            let mut out = vec![0; 65_535];
+            let response = answer::answer(&view.published, &question(&at, qtype), false, 0, &mut out).unwrap();
+            let rcode = ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN"][usize::from(response.rcode)];
+            prop_assert_eq!(lookup.rcode, rcode, "{} {}", at, qtype);
+            let mut dnames = std::collections::BTreeSet::new();
+            let records: usize = lookup.steps.iter().map(|step| match &step.outcome {
+                Outcome::Records => step.records.len(),
+                Outcome::Alias { .. } => 1,
+                Outcome::Dname { .. } => 1 + usize::from(dnames.insert(step.owner.clone().unwrap().as_wire().to_vec())),
+                Outcome::TargetTooLong => usize::from(dnames.insert(step.owner.clone().unwrap().as_wire().to_vec())),
+                _ => 0,
+            }).sum();
+            prop_assert_eq!(records, usize::from(u16::from_be_bytes([out[6], out[7]])), "{} {}", at, qtype);
+            for step in &lookup.steps {
+                let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
+                for record in step.records.iter().filter(|_| region) {
+                    prop_assert!(!record.from.is_empty() || matches!(record.code, rtype::SOA | rtype::NS), "{} {:?}", at, record);
+                }
+            }
+        }
+    }
+}

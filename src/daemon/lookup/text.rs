@@ -1,0 +1,214 @@
+//! An explanation for people.
+
+use super::report::{Given, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SourceReport, Step, TreeReport};
+use crate::daemon::status::format_seconds;
+use crate::serial::Serial;
+use std::fmt::Write;
+
+impl Lookup {
+    /// Everything, a block for each name of the chain.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for step in &self.steps {
+            write_step(&mut text, step);
+        }
+        text
+    }
+}
+
+/// The outcome of a step in one sentence.
+pub fn explain_outcome(step: &Step) -> String {
+    let zone = step.zone.as_ref().map_or_else(String::new, |zone| match zone.kind {
+        "zone" => format!("zone {}", zone.origin),
+        kind => format!("{kind} {}", zone.origin),
+    });
+    let wildcard = match &step.owner {
+        Some(owner) if *owner != step.name => format!(", by the wildcard {owner} (RFC 4592)"),
+        _ => String::new(),
+    };
+    let owner = step.asked();
+    match &step.outcome {
+        Outcome::Records => format!("{} in {zone}{wildcard}", count(step.records.len(), "record")),
+        Outcome::NoData { types } => format!("{zone} has the name{wildcard}, with {} only", types.join(", ")),
+        Outcome::EmptyNonTerminal { below } => {
+            format!("{zone} has no records at the name, but {} below it (RFC 8020)", count(*below as usize, "name"))
+        }
+        Outcome::NoSuchName { encloser } => {
+            format!("{zone} has no such name; the closest above it is {encloser}")
+        }
+        Outcome::Alias { target } => format!("an alias in {zone}{wildcard}, for {target}"),
+        Outcome::Dname { target, .. } => format!("the DNAME of {owner} in {zone} leads to {target}"),
+        Outcome::TargetTooLong => {
+            format!("the DNAME of {owner} in {zone} leads to a name longer than 255 octets (RFC 6672 section 2.2)")
+        }
+        Outcome::Delegation { hidden } => {
+            let hides = if *hidden > 0 {
+                format!("; it hides {} at the name", count(*hidden as usize, "record"))
+            } else {
+                String::new()
+            };
+            format!("{zone} delegates {owner} to the servers below{hides}")
+        }
+        Outcome::NoRecords => format!("{zone} has the name{wildcard}, without any record"),
+        Outcome::Unreadable { reasons } => {
+            format!("{zone} has the name, whose data cannot be read: {}", reasons.join("; "))
+        }
+        Outcome::RefusedName { encloser } => {
+            format!("{zone} has no such name and refuses unknown ones; the closest above it is {encloser}")
+        }
+        Outcome::NoSuchService => format!("{zone} has the host without this service"),
+        Outcome::NotServed => "no zone here holds the name".to_owned(),
+        Outcome::NotReady if zone.starts_with("region") => format!("{zone} waits for members that were never loaded"),
+        Outcome::NotReady => format!("{zone} has not been loaded yet"),
+        Outcome::Expired => format!("{zone} has expired: its source has been silent for too long"),
+    }
+}
+
+/// Writes one name of the chain.
+fn write_step(text: &mut String, step: &Step) {
+    _ = writeln!(text, "{}", step.name);
+    _ = writeln!(text, "  {}: {}", step.rcode, step.explanation);
+    if let Some(zone) = &step.zone {
+        let drift = zone.drift.filter(|drift| *drift != 0).map_or(String::new(), |drift| format!(", drift {drift}"));
+        _ = writeln!(
+            text,
+            "  {} {}: {}, serial {}{drift}",
+            zone.kind,
+            zone.origin,
+            zone.state.label(),
+            serial(zone.serial)
+        );
+    }
+    step.records.iter().for_each(|record| write_record(text, record));
+    if !step.left_out.is_empty() {
+        _ = writeln!(text, "  not in the region");
+        step.left_out.iter().for_each(|left_out| write_left_out(text, left_out));
+    }
+    for conflict in &step.conflicts {
+        _ = writeln!(text, "  {}: {}: {}", conflict.zone, conflict.kind, conflict.explanation);
+    }
+    if !step.sources.is_empty() {
+        let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
+        _ = writeln!(text, "  {}", if region { "members" } else { "source" });
+        step.sources.iter().for_each(|source| write_source(text, source, region));
+    }
+    if !step.regions.is_empty() {
+        _ = writeln!(text, "  regions");
+        step.regions.iter().for_each(|region| write_use(text, region));
+    }
+}
+
+/// Writes a record and who gave it.
+fn write_record(text: &mut String, record: &RecordReport) {
+    _ = writeln!(text, "  {} {} {}", record.ttl, record.rtype, record.data);
+    for given in &record.from {
+        let mut line = describe_given(given);
+        if given.ttl != record.ttl {
+            _ = write!(line, ", TTL {} there", given.ttl);
+        }
+        if given.data != record.data {
+            _ = write!(line, ", {} there", given.data);
+        }
+        _ = writeln!(text, "      {line}");
+    }
+    if let Some(made) = &record.made {
+        _ = writeln!(text, "      {made}");
+    }
+}
+
+/// Where a record stands in a member.
+fn describe_given(given: &Given) -> String {
+    format!("{} serial {}: {}", given.zone, serial(given.serial), given.owner)
+}
+
+/// Writes a record that is not in the region.
+fn write_left_out(text: &mut String, left_out: &LeftOutReport) {
+    let given = &left_out.given;
+    _ = writeln!(text, "    {} {} {}", given.ttl, given.rtype, given.data);
+    _ = writeln!(text, "      {}", describe_given(given));
+    _ = writeln!(text, "      {}: {}", left_out.reason, left_out.explanation);
+}
+
+/// Writes how a zone is, and how it came here.
+fn write_source(text: &mut String, source: &SourceReport, member: bool) {
+    let mut line = format!("{} {}, serial {}", source.zone, source.state, serial(source.serial));
+    if let Some(seconds) = source.refreshed_seconds_ago {
+        _ = write!(line, ", refreshed {} ago", format_seconds(seconds));
+    }
+    if let Some(seconds) = source.expires_in_seconds {
+        _ = write!(line, ", expires in {}", format_seconds(seconds));
+    }
+    if member && !source.contributes && source.serial.is_some() {
+        line.push_str("; nothing of it is in the region");
+    }
+    if source.owner.is_none() && member {
+        line.push_str("; the name would be longer than 255 octets there");
+    }
+    _ = writeln!(text, "    {line}");
+    for primary in &source.primaries {
+        let announced = serial(primary.announced);
+        _ = writeln!(text, "      primary {}: serial {announced}, {}", primary.address, primary.result);
+    }
+    if let Some(tree) = &source.tree {
+        write_tree(text, tree);
+    }
+}
+
+/// Writes the nodes behind the records of a name.
+fn write_tree(text: &mut String, tree: &TreeReport) {
+    let zxid = tree.zxid.as_ref().map_or(String::new(), |zxid| format!(", zxid {zxid}"));
+    let session = match &tree.member {
+        Some(member) => format!("{} with {member}", tree.session.label()),
+        None => tree.session.label().to_owned(),
+    };
+    _ = writeln!(text, "      ZooKeeper {}: {session}{zxid}", tree.ensemble.join(", "));
+    for node in &tree.nodes {
+        _ = writeln!(text, "      {}: {}", printable(&node.path), printable(&node.role));
+        if !node.payload.is_empty() {
+            _ = writeln!(text, "        {}", printable(&node.payload));
+        }
+    }
+}
+
+/// Text from elsewhere, harmless on a terminal.
+pub fn printable(text: &str) -> String {
+    let escape = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// Writes what a region takes of the name.
+fn write_use(text: &mut String, region: &RegionUse) {
+    match &region.name {
+        Some(name) => {
+            _ = writeln!(
+                text,
+                "    {}: {name}, {} of {}",
+                region.region,
+                region.taken,
+                count(region.records, "record")
+            );
+        }
+        None => {
+            let reason = "name-too-long: the name would be longer than 255 octets there";
+            _ = writeln!(text, "    {}: {reason}", region.region);
+        }
+    }
+    for left_out in &region.left_out {
+        let given = &left_out.given;
+        _ = writeln!(text, "      {} {} {}", given.ttl, given.rtype, given.data);
+        _ = writeln!(text, "        {}: {}", left_out.reason, left_out.explanation);
+    }
+}
+
+/// A number with its noun.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A serial, or a dash.
+fn serial(serial: Option<Serial>) -> String {
+    serial.map_or("-".into(), |serial| serial.to_string())
+}

@@ -1,0 +1,155 @@
+//! The sources of zones, of both kinds, behind the one map of the daemon.
+//!
+//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share one; a
+//! source whose plan has changed is gone before its successor begins.
+//!
+//! Cost: O(zones).
+
+use crate::config::Config;
+use crate::keeper;
+use crate::metrics::Metrics;
+use crate::name::Name;
+use crate::publish::Publisher;
+use crate::source::Wake;
+use crate::source::zookeeper::{self, TreePlan, TreeStatus};
+use crate::transfer::{self, ZonePlan};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where one zone comes from.
+pub enum Source {
+    Primaries(Box<transfer::Source>),
+    /// The forward zone of the tree, or one of its reverse zones.
+    Tree(Arc<zookeeper::Source>),
+}
+
+impl Source {
+    /// Asks the source to act.
+    pub fn wake(&self, wake: Wake) {
+        match self {
+            Source::Primaries(source) => source.wake(wake),
+            Source::Tree(source) => source.wake(wake),
+        }
+    }
+
+    /// What is known of the way in.
+    pub fn status(&self) -> SourceStatus {
+        match self {
+            Source::Primaries(source) => SourceStatus::Primaries(source.status()),
+            Source::Tree(source) => SourceStatus::Tree(Box::new(source.status())),
+        }
+    }
+
+    /// The zone by which the source is known: that of a tree is its forward zone.
+    pub fn main_zone(&self) -> &Name {
+        match self {
+            Source::Primaries(source) => &source.plan().zone,
+            Source::Tree(source) => source.plan().zone(),
+        }
+    }
+
+    /// The tree, if the zone comes from one.
+    pub fn tree(&self) -> Option<&Arc<zookeeper::Source>> {
+        match self {
+            Source::Primaries(_) => None,
+            Source::Tree(source) => Some(source),
+        }
+    }
+
+    /// Whether this source transfers a zone as planned.
+    fn transfers(&self, plan: &ZonePlan) -> bool {
+        matches!(self, Source::Primaries(source) if source.plan() == plan)
+    }
+
+    /// Whether this source mirrors a tree as planned.
+    fn mirrors(&self, plan: &TreePlan) -> bool {
+        self.tree().is_some_and(|source| source.plan() == plan)
+    }
+}
+
+/// What is known of a zone's way in.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum SourceStatus {
+    Primaries(transfer::Status),
+    Tree(Box<TreeStatus>),
+}
+
+/// The sources by zone, which the audit reaches from its own task.
+#[derive(Clone, Default)]
+pub struct Sources(Arc<Mutex<HashMap<Name, Source>>>);
+
+impl Sources {
+    /// The sources, for a moment.
+    pub fn lock(&self) -> MutexGuard<'_, HashMap<Name, Source>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The zones by which sources are known, each source once.
+    pub fn main_zones(&self) -> Vec<Name> {
+        self.lock().iter().filter(|(zone, source)| source.main_zone() == *zone).map(|(zone, _)| zone.clone()).collect()
+    }
+
+    /// The main zones of a configuration whose source is there and follows another plan.
+    pub fn changed(&self, config: &Config) -> Vec<Name> {
+        let sources = self.lock();
+        let differs = |zone: &Name, is_same: &dyn Fn(&Source) -> bool| {
+            sources.get(zone).is_some_and(|source| !is_same(source)).then(|| zone.clone())
+        };
+        let zones = config.zones.iter().filter_map(|plan| differs(&plan.zone, &|source| source.transfers(plan)));
+        let trees = config.trees.iter().filter_map(|plan| differs(plan.zone(), &|source| source.mirrors(plan)));
+        zones.chain(trees).collect()
+    }
+
+    /// Starts the sources of a configuration; those whose plan is the same go on as they are.
+    pub fn replace(
+        &self,
+        config: &Config,
+        keeper: &keeper::Handle,
+        publisher: &Arc<Publisher>,
+        metrics: &Arc<Metrics>,
+    ) {
+        let mut sources = self.lock();
+        let mut old = std::mem::take(&mut *sources);
+        let mut kept_trees = HashMap::new();
+        for plan in &config.trees {
+            let previous = old.get(plan.zone()).filter(|source| source.mirrors(plan));
+            kept_trees.extend(previous.and_then(Source::tree).map(|tree| (plan.zone(), tree.clone())));
+        }
+        for plan in &config.zones {
+            let previous = old.remove(&plan.zone);
+            let was_there = previous.is_some();
+            // The old source is gone before its series are, so that it cannot bring them back.
+            let source = previous.filter(|source| source.transfers(plan)).unwrap_or_else(|| {
+                if was_there {
+                    let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
+                    metrics.keep_primaries(&plan.zone.to_string(), &primaries);
+                    metrics.forget_tree(&plan.zone.to_string());
+                }
+                let updates = keeper.updates.clone();
+                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone());
+                Source::Primaries(Box::new(source))
+            });
+            sources.insert(plan.zone.clone(), source);
+        }
+        // Reverse zones that change hands are let go of by all before anybody begins anew.
+        for zone in config.trees.iter().flat_map(TreePlan::all_zones) {
+            if old.remove(zone).is_some_and(|source| matches!(source, Source::Primaries(_))) {
+                metrics.keep_primaries(&zone.to_string(), &[]);
+            }
+        }
+        for (zone, source) in old {
+            drop(source);
+            // Until now it could still count attempts for a zone that the keeper had forgotten already.
+            metrics.forget(&zone.to_string());
+        }
+        for plan in &config.trees {
+            let tree = kept_trees.remove(plan.zone()).unwrap_or_else(|| {
+                let updates = keeper.updates.clone();
+                Arc::new(zookeeper::start(plan.clone(), updates, publisher.clone(), metrics.clone()))
+            });
+            sources.extend(plan.all_zones().map(|zone| (zone.clone(), Source::Tree(tree.clone()))));
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The zones of a tree and their serials.
+//!
+//! A zone is made whole when it is the first time or when the version it was compared with last is not the one that is
+//! published; otherwise only the names that changes touched are made anew. Both ways lead to the same zone.
+//!
+//! **Serials.** All zones of a tree have the serial that follows from the newest transaction in it, epoch × 2^28 +
+//! counter, so that replicas that see the same tree agree, and all get a new SOA even where no record of theirs changed.
+//! Where that would not be newer than the last serial (RFC 1982), as after an ensemble was set up anew or when one
+//! transaction arrives in two parts, a drift is added; it stays until the serial that follows from the tree is newer by
+//! itself. A version from before a restart that holds the same records stays as it is unless its serial has fallen behind.
+//!
+//! Cost: O(touched names and their records) and O(zones), or O(nodes) for what is made whole.
+
+use crate::discovery::payload::Payload;
+use crate::discovery::reverse;
+use crate::discovery::tree::{Tree, service_owner};
+use crate::discovery::{SoaFields, TreeZone};
+use crate::name::Name;
+use crate::rr::{RRset, rtype};
+use crate::serial::Serial;
+use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Soa, Zone, ZoneError};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Bits of a serial that count transactions; the epoch is above.
+const COUNTER_BITS: u32 = 28;
+
+/// A zone as it was made last.
+pub(super) struct Version {
+    /// Shares everything with the one that is published.
+    zone: Zone,
+    /// What was added to the serial that follows from the tree.
+    drift: u32,
+}
+
+impl Version {
+    /// Whether a zone is this version and no other, even of the same contents.
+    fn is(&self, zone: &Zone) -> bool {
+        Arc::ptr_eq(self.zone.soa_rrset(), zone.soa_rrset())
+    }
+}
+
+/// Where the records of a zone come from.
+enum Part<'a> {
+    Forward { touched: &'a HashSet<Name> },
+    Reverse { all: &'a [IpAddr], touched: &'a [IpAddr] },
+}
+
+impl Tree {
+    /// Makes the zones that are others than what `base` says is published, and forgets what was touched.
+    ///
+    /// A zone that is not among them is published as it should be.
+    pub fn zones(&mut self, base: impl Fn(&Name) -> Option<Arc<Zone>>) -> Result<Vec<TreeZone>, ZoneError> {
+        let touched = std::mem::take(&mut self.touched);
+        let touched_addresses = std::mem::take(&mut self.touched_addresses);
+        let origins: Vec<Name> = [&self.plan.origin].into_iter().chain(&self.plan.reverse).cloned().collect();
+        let bases: Vec<_> = origins.iter().map(base).collect();
+        let whole = |index: usize| match (&bases[index], self.versions.get(&origins[index])) {
+            (Some(base), Some(version)) => !version.is(base),
+            _ => true,
+        };
+        let whole: Vec<bool> = (0..origins.len()).map(whole).collect();
+        let no_addresses = HashMap::new();
+        let all = if whole[1..].contains(&true) { self.by_zone(self.addresses.keys()) } else { no_addresses };
+        let some = self.by_zone(touched_addresses.iter());
+        let mut zones = Vec::new();
+        for (index, (origin, base)) in origins.iter().zip(bases).enumerate() {
+            let in_zone = |table: &HashMap<usize, Vec<IpAddr>>| table.get(&index).cloned().unwrap_or_default();
+            let (all, some) = (in_zone(&all), in_zone(&some));
+            let part = match index {
+                0 => Part::Forward { touched: &touched },
+                _ => Part::Reverse { all: &all, touched: &some },
+            };
+            zones.extend(self.make(origin, &part, whole[index], base)?);
+        }
+        Ok(zones)
+    }
+
+    /// The serial that follows from the tree.
+    pub fn serial(&self) -> Serial {
+        let (epoch, counter) = ((self.zxid >> 32) as u32, self.zxid as u32);
+        Serial(epoch << COUNTER_BITS).advance(counter).advance(self.plan.serial_offset)
+    }
+
+    /// Addresses by the place of their zone among all zones of the tree.
+    fn by_zone<'a>(&self, addresses: impl Iterator<Item = &'a IpAddr>) -> HashMap<usize, Vec<IpAddr>> {
+        let mut zones: HashMap<usize, Vec<IpAddr>> = HashMap::new();
+        if !self.plan.reverse.is_empty() {
+            for address in addresses {
+                if let Some(index) = self.reverse_zone(&reverse::name_of(*address)) {
+                    zones.entry(index + 1).or_default().push(*address);
+                }
+            }
+        }
+        zones
+    }
+
+    /// Makes one zone; none if it is what the base is.
+    fn make(
+        &mut self,
+        origin: &Name,
+        part: &Part<'_>,
+        whole: bool,
+        base: Option<Arc<Zone>>,
+    ) -> Result<Option<TreeZone>, ZoneError> {
+        let mut editor = base.as_ref().map_or_else(|| Editor::new(origin.clone()), |base| Editor::from_zone(base));
+        editor.set_repeated(Repeated::default());
+        let mut touched = Vec::new();
+        let mut apex = RRsets::default();
+        let mut set = |name: Name, rrsets: RRsets| {
+            if name == *origin {
+                apex = rrsets;
+            } else if editor.set(&name, rrsets, None) {
+                touched.push(name);
+            }
+        };
+        match (part, whole) {
+            (Part::Forward { .. }, true) => {
+                let names = self.forward_names();
+                let gone = base.iter().flat_map(|base| base.iter()).filter(|(name, _)| !names.contains(name));
+                gone.for_each(|(name, _)| set(name, RRsets::default()));
+                names.into_iter().for_each(|name| set(name.clone(), self.records(&name)));
+            }
+            (Part::Forward { touched }, false) => {
+                touched.iter().chain([origin]).for_each(|name| set(name.clone(), self.records(name)));
+            }
+            (Part::Reverse { all, .. }, true) => {
+                let names: HashMap<Name, IpAddr> =
+                    all.iter().map(|address| (reverse::name_of(*address), *address)).collect();
+                let gone = base.iter().flat_map(|base| base.iter()).filter(|(name, _)| !names.contains_key(name));
+                gone.for_each(|(name, _)| set(name, RRsets::default()));
+                names.into_iter().for_each(|(name, address)| set(name, self.reverse_records(address)));
+            }
+            (Part::Reverse { touched, .. }, false) => {
+                touched.iter().for_each(|address| set(reverse::name_of(*address), self.reverse_records(*address)));
+                // The whole of an address may be the origin.
+                if let Some(address) = reverse::address_of(origin) {
+                    set(origin.clone(), self.reverse_records(address));
+                }
+            }
+        }
+        let computed = self.serial();
+        let version = self.versions.get(origin);
+        let last = base.as_ref().map(|base| base.soa.serial).or(version.map(|version| version.zone.soa.serial));
+        let apex = |serial| apex_records(&self.plan.soa, &self.plan.ns, self.plan.ns_ttl, &apex, serial);
+        let changed = last.is_none_or(|last| editor.set(origin, apex(last), None)) || !touched.is_empty();
+        let drift = version.map_or(0, |version| version.drift);
+        let (serial, drift) = match last {
+            None => (computed, 0),
+            Some(last) if computed.newer_than(last) => (computed, 0),
+            Some(last) if computed.advance(drift).newer_than(last) => (computed.advance(drift), drift),
+            // Nothing happened, or it happened before the version was made.
+            Some(last) if !changed => (last, last.0.wrapping_sub(computed.0)),
+            Some(last) => (last.advance(1), last.advance(1).0.wrapping_sub(computed.0)),
+        };
+        if editor.set(origin, apex(serial), None) || changed {
+            touched.push(origin.clone());
+        }
+        let zone = editor.finish()?;
+        self.versions.insert(origin.clone(), Version { zone: zone.clone(), drift });
+        let loaded = Loaded { zone, touched, anomalies: Anomalies::default() };
+        let new = !loaded.touched.is_empty();
+        Ok(new.then(|| TreeZone { zone: origin.clone(), loaded, base }))
+    }
+
+    /// All owner names of the forward zone that nodes give records to.
+    fn forward_names(&self) -> HashSet<Name> {
+        let mut names: HashSet<Name> = self.owners.keys().cloned().collect();
+        for node in &self.nodes {
+            if let (Payload::Service(service), Some(owner)) = (&node.payload, &node.owner) {
+                names.extend(service_owner(service, owner));
+            }
+        }
+        names
+    }
+}
+
+/// The RRsets of an apex: its SOA and NS records and what else stands there.
+fn apex_records(soa: &SoaFields, ns: &[Name], ns_ttl: u32, others: &RRsets, serial: Serial) -> RRsets {
+    let numbers = Soa { serial, refresh: soa.refresh, retry: soa.retry, expire: soa.expire, minimum: soa.minimum };
+    let rdata = numbers.to_rdata(soa.mname.as_wire(), soa.rname.as_wire());
+    let own = [
+        RRset::build(rtype::SOA, soa.ttl, vec![rdata]),
+        RRset::build(rtype::NS, ns_ttl, ns.iter().map(Name::as_wire).collect()),
+    ];
+    let others = others.iter().filter(|rrset| rrset.rtype != rtype::PLACEHOLDER).cloned();
+    let mut rrsets: Vec<Arc<RRset>> = own.into_iter().flatten().map(Arc::new).chain(others).collect();
+    rrsets.sort_by_key(|rrset| rrset.rtype);
+    rrsets.into()
+}

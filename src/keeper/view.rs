@@ -1,0 +1,60 @@
+//! What is published at one moment, together with what the regions in it are made of.
+//!
+//! Invariant: the root, the members' zones and their states belong to each other, because only the keeper changes them
+//! and it gives them out between two publications. They are shared, not copied.
+//!
+//! Cost: O(zones + members of all regions) reference counts, for each that asks.
+
+use super::{Keeper, MemberStatus, ZoneStatus};
+use crate::merge::{RegionPlan, TracedMember};
+use crate::name::Name;
+use crate::publish::Published;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One moment.
+pub struct View {
+    pub published: Arc<Published>,
+    /// The source zones.
+    pub zones: HashMap<Name, ZoneStatus>,
+    pub regions: HashMap<Name, RegionView>,
+}
+
+/// What a region is made of.
+pub struct RegionView {
+    pub plan: RegionPlan,
+    /// The published serial minus the members' sum.
+    pub drift: u32,
+    /// In the plan's order.
+    pub members: Vec<MemberView>,
+}
+
+/// A member of a region.
+pub struct MemberView {
+    pub status: MemberStatus,
+    pub traced: TracedMember,
+}
+
+impl Keeper {
+    /// Gives out what is published.
+    pub(super) fn view(&self, now: Instant) -> View {
+        let zones = self.sources.iter().map(|(name, source)| (name.clone(), source.status(name, now)));
+        let region = |(name, kept): (&Name, &super::KeptRegion)| {
+            let plan = &kept.region.plan;
+            let member = |(index, status): (usize, MemberStatus)| {
+                let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
+                // As it was at the last merge: the clock may have moved on since, the region has not.
+                let contributes = kept.contributing.get(index).copied().unwrap_or(false);
+                MemberView { status, traced: TracedMember { zone, contributes } }
+            };
+            let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();
+            (name.clone(), RegionView { plan: plan.clone(), drift: kept.region.drift, members })
+        };
+        View {
+            published: self.publisher.load(),
+            zones: zones.collect(),
+            regions: self.regions.iter().map(region).collect(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The apex of a region: what the members have there, and an SOA and NS set of its own.
+//!
+//! Cost: O(records at the apex × members).
+
+use super::{Members, NsPolicy, Region};
+use crate::name::{Name, NameBuf};
+use crate::rr::{RRset, rtype};
+use crate::serial::Serial;
+use crate::zone::{RRsets, Soa, Zone};
+use std::sync::Arc;
+
+impl Region {
+    /// The RRsets of the apex: what the members have there, our NS set and our SOA.
+    pub(super) fn apex_rrsets(&mut self, members: &Members, merged: &[Arc<RRset>], serial: Serial) -> RRsets {
+        let servers = self.name_servers(members);
+        let zones = || members.iter().flatten();
+        let smallest = |of: &dyn Fn(&Zone) -> u32| zones().map(|zone| of(zone)).min().unwrap_or(0);
+        let plan = &self.plan;
+        let member_minimum = smallest(&|zone| zone.soa.minimum);
+        let soa = Soa {
+            serial,
+            refresh: plan.soa.refresh.unwrap_or_else(|| smallest(&|zone| zone.soa.refresh)),
+            retry: plan.soa.retry.unwrap_or_else(|| smallest(&|zone| zone.soa.retry)),
+            expire: plan.soa.expire.unwrap_or_else(|| smallest(&|zone| zone.soa.expire)),
+            minimum: plan.soa.minimum.map_or(member_minimum, |minimum| minimum.min(member_minimum)),
+        };
+        let ttl = plan.soa.ttl.unwrap_or_else(|| smallest(&|zone| zone.soa_rrset().ttl));
+        let mname = match (&plan.mname, &plan.ns) {
+            (Some(mname), _) => mname,
+            (None, NsPolicy::Listed(listed)) => listed.first().unwrap_or(&plan.server_name),
+            (None, _) => &plan.server_name,
+        };
+        let member_rname = zones().next().and_then(|zone| {
+            let rdata = zone.soa_rrset().rdatas().next()?;
+            let (_, rname) = NameBuf::read_plain(rdata, 0).ok()?;
+            NameBuf::read_plain(rdata, rname).ok().map(|(name, _)| name)
+        });
+        let rname = match (&plan.rname, &member_rname) {
+            (Some(rname), _) => rname.as_wire(),
+            (None, Some(rname)) => rname.as_wire(),
+            (None, None) => mname.as_wire(),
+        };
+        let soa = RRset::build(rtype::SOA, ttl, vec![soa.to_rdata(mname.as_wire(), rname)]);
+        let ns = RRset::build(rtype::NS, plan.ns_ttl, servers.iter().map(Name::as_wire).collect());
+        let mut rrsets: Vec<_> = merged.iter().cloned().chain([soa, ns].into_iter().flatten().map(Arc::new)).collect();
+        rrsets.sort_by_key(|rrset| rrset.rtype);
+        rrsets.into()
+    }
+
+    /// The names of the region's NS set.
+    fn name_servers(&mut self, members: &Members) -> Vec<Name> {
+        self.ns_fallback = false;
+        let listed = |zone: &Arc<Zone>| -> Vec<Name> {
+            let rdatas = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
+            rdatas.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name()).collect()
+        };
+        let mut sets = members.iter().flatten().map(listed);
+        let chosen: Vec<Name> = match &self.plan.ns {
+            NsPolicy::Listed(names) => names.clone(),
+            NsPolicy::Union => sets.flatten().collect(),
+            NsPolicy::Intersection => {
+                let mut common = sets.next().unwrap_or_default();
+                sets.for_each(|set| common.retain(|name| set.contains(name)));
+                common
+            }
+        };
+        if chosen.is_empty() {
+            self.ns_fallback = true;
+            return vec![self.plan.server_name.clone()];
+        }
+        chosen
+    }
+}
+
+/// The names of a zone's NS set that lie within the zone and have no address in it.
+pub(super) fn servers_without_address(zone: &Zone) -> Vec<Name> {
+    let servers = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
+    let names = servers.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name());
+    let has_address = |name: &Name| {
+        let node = zone.get(name.as_wire());
+        node.is_some_and(|node| node.get(rtype::A).or(node.get(rtype::AAAA)).is_some())
+    };
+    names.filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
+}

@@ -1,0 +1,392 @@
+//! Where the records of one name of a region come from, and what became of those that are not in it.
+//!
+//! Written beside the merge, not out of it: the merge unites sets, this follows every single record of every member to
+//! its end. Two descriptions of the same rules; the tests demand that they agree on records, TTLs and conflicts.
+//!
+//! Invariants: every record that a member has at the name is told, once, with its fate; the records of the outcome are
+//! those of the region but for the SOA, which is made of numbers and not of records.
+//!
+//! Cost: O(records of the name × members); nothing is kept and nothing published is touched. The rules are those of
+//! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4 and RFC 6763 section 6.
+
+use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, is_service_text};
+use crate::name::{self, Name, NameBuf};
+use crate::rewrite::{Move, RdataNames};
+use crate::rr::{self, RRset, Set, rtype};
+use crate::zone::Zone;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A member as the trace sees it.
+#[derive(Clone, Debug)]
+pub struct TracedMember {
+    /// Its zone, also when nothing of it is taken.
+    pub zone: Option<Arc<Zone>>,
+    /// Whether the region takes anything from it at present.
+    pub contributes: bool,
+}
+
+/// Why a record of a member is not in the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LeftOut {
+    /// Nothing is taken from the member: its zone has expired, or there was no contact for too long.
+    Withdrawn,
+    /// The configuration leaves the name out.
+    Excluded,
+    /// DNSSEC records sign names that are others in the region.
+    Dnssec,
+    /// The region has an SOA, NS set and DS of its own.
+    OwnApex,
+    /// It stands for a name without readable data, and others have some.
+    Placeholder,
+    /// It cannot stand beside what others have.
+    Conflict(ConflictKind),
+}
+
+impl LeftOut {
+    /// The word for programs.
+    pub fn label(self) -> &'static str {
+        match self {
+            LeftOut::Withdrawn => "withdrawn",
+            LeftOut::Excluded => "excluded",
+            LeftOut::Dnssec => "dnssec",
+            LeftOut::OwnApex => "own-apex",
+            LeftOut::Placeholder => "placeholder",
+            LeftOut::Conflict(kind) => kind.label(),
+        }
+    }
+}
+
+/// One record of one member.
+#[derive(Clone, Debug)]
+pub struct Contribution {
+    /// The member's position in the plan.
+    pub member: usize,
+    /// The owner name in the member's zone, as its primary spells it.
+    pub owner: NameBuf,
+    pub rtype: u16,
+    /// In the member's zone, seconds.
+    pub ttl: u32,
+    pub rdata: Vec<u8>,
+    /// The RDATA in the region, where names in it move.
+    pub moved: Option<Vec<u8>>,
+    /// None for a record that is in the region.
+    pub left_out: Option<LeftOut>,
+}
+
+impl Contribution {
+    /// The RDATA as it is or would be in the region.
+    fn there(&self) -> &[u8] {
+        self.moved.as_ref().unwrap_or(&self.rdata)
+    }
+
+    /// Whether it is in the region, or would be.
+    fn is(&self, rtype: u16) -> bool {
+        self.left_out.is_none() && self.rtype == rtype
+    }
+}
+
+/// One record of the region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedRecord {
+    pub rtype: u16,
+    /// In the region, seconds.
+    pub ttl: u32,
+    pub rdata: Vec<u8>,
+    /// Positions among the contributions; empty for what only the configuration says.
+    pub from: Vec<usize>,
+}
+
+/// Everything about one name of a region.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// All records of all members at the name, members in the plan's order.
+    pub contributions: Vec<Contribution>,
+    /// The records of the region but the SOA, by type and canonical RDATA.
+    pub records: Vec<TracedRecord>,
+    /// What the status of the region lists for the name, sorted.
+    pub conflicts: Vec<Conflict>,
+    /// The pattern that leaves the name out.
+    pub excluded_by: Option<OwnerPattern>,
+}
+
+/// Follows the records of a name of a region.
+pub fn trace(plan: &RegionPlan, members: &[TracedMember], name: &Name) -> Trace {
+    let walk = Walk { plan, members, name, apex: *name == plan.origin };
+    let mut trace = Trace { excluded_by: plan.excluding(name).cloned(), ..Trace::default() };
+    for index in 0..members.len() {
+        walk.collect(index, &mut trace);
+    }
+    if trace.excluded_by.is_none() {
+        walk.settle(&mut trace);
+    }
+    walk.unite(&mut trace);
+    trace.conflicts.sort_unstable();
+    trace
+}
+
+/// What the steps of a trace look at.
+struct Walk<'a> {
+    plan: &'a RegionPlan,
+    members: &'a [TracedMember],
+    name: &'a Name,
+    apex: bool,
+}
+
+impl Walk<'_> {
+    /// The members' zones that count, with their positions.
+    fn contributing(&self) -> impl Iterator<Item = (usize, &Zone)> {
+        let members = self.members.iter().enumerate().filter(|(_, member)| member.contributes);
+        members.filter_map(|(index, member)| Some((index, member.zone.as_deref()?)))
+    }
+
+    /// A name of the region as a member has it.
+    fn name_in(&self, member: usize, name: &Name) -> Option<Name> {
+        name.replace_suffix(&self.plan.origin, &self.plan.members[member])?.ok()
+    }
+
+    /// Adds what one member has at the name, with the fates that do not depend on other members.
+    fn collect(&self, member: usize, trace: &mut Trace) {
+        let TracedMember { zone: Some(zone), contributes } = &self.members[member] else { return };
+        let Some(there) = self.name_in(member, self.name) else { return };
+        let Some(node) = zone.get(there.as_wire()) else { return };
+        let spelled = node.spelled.unwrap_or(there.as_wire());
+        let Ok(owner) = NameBuf::from_wire(spelled) else { return };
+        let excluded = trace.excluded_by.is_some();
+        for rrset in node.rrsets() {
+            let left_out = match rrset.rtype {
+                _ if !contributes => Some(LeftOut::Withdrawn),
+                rtype::SOA => Some(LeftOut::OwnApex),
+                rtype::NS if self.apex => None,
+                rtype::DS if self.apex => Some(LeftOut::OwnApex),
+                _ if excluded => Some(LeftOut::Excluded),
+                rtype if rr::is_dnssec(rtype) => Some(LeftOut::Dnssec),
+                rtype::CNAME if self.apex => Some(LeftOut::Conflict(ConflictKind::AliasAtApex)),
+                _ => None,
+            };
+            for rdata in rrset.rdatas() {
+                let moved = if left_out.is_none() { self.moved(member, rrset, rdata) } else { None };
+                let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
+                trace.contributions.push(Contribution { member, owner, rtype, ttl, rdata, moved, left_out });
+            }
+        }
+    }
+
+    /// The RDATA of one record in the region, where it is another there.
+    fn moved(&self, member: usize, rrset: Set<'_>, rdata: &[u8]) -> Option<Vec<u8>> {
+        if self.apex && rrset.rtype == rtype::NS {
+            // Name servers of regions are compared and written in lowercase.
+            let lower = rr::fold(rtype::NS, rdata);
+            return (lower != rdata).then_some(lower);
+        }
+        let way = Move { from: &self.plan.members[member], to: &self.plan.origin, policy: self.plan.rdata_names };
+        let alone = RRset::build(rrset.rtype, rrset.ttl, vec![rdata])?;
+        let moved = way.rrset(self.name, alone.as_set(), |target| self.leads_somewhere(target));
+        moved.rdatas().next().filter(|moved| *moved != rdata).map(<[u8]>::to_vec)
+    }
+
+    /// Whether the region has data at a name, as far as an alias to it cares.
+    fn leads_somewhere(&self, target: &Name) -> bool {
+        let has_data = |(member, zone): (usize, &Zone)| {
+            let node = self.name_in(member, target).and_then(|there| zone.get(there.as_wire()));
+            node.is_some_and(|node| node.rrsets().any(|rrset| !rr::is_dnssec(rrset.rtype)))
+        };
+        *target == self.plan.origin || !self.plan.excludes(target) && self.contributing().any(has_data)
+    }
+
+    //--- What cannot stand side by side ---
+
+    /// Gives the fates that depend on what other members have.
+    fn settle(&self, trace: &mut Trace) {
+        let name_below = |(member, zone): (usize, &Zone)| {
+            let node = self.name_in(member, self.name).and_then(|there| zone.get(there.as_wire()));
+            node.is_some_and(|node| node.below > 0).then_some(member)
+        };
+        let with_names_below: Vec<usize> = self.contributing().filter_map(name_below).collect();
+        let conflict = LeftOut::Conflict;
+        if self.types(trace).len() > 1 {
+            leave_out(trace, rtype::PLACEHOLDER, LeftOut::Placeholder, |_| true);
+        }
+        if !with_names_below.is_empty() {
+            leave_out(trace, rtype::DNAME, conflict(ConflictKind::DnameAboveData), |_| true);
+        }
+        let types = self.types(trace);
+        if types.len() > 1 {
+            leave_out(trace, rtype::CNAME, conflict(ConflictKind::AliasBesideData), |_| true);
+        }
+        for rtype in [rtype::CNAME, rtype::DNAME] {
+            first_wins(trace, rtype, ConflictKind::DifferentAliases);
+        }
+        let texts = || trace.contributions.iter().filter(|given| given.is(rtype::TXT));
+        let described = texts().all(|given| is_description(&given.rdata)) && texts().next().is_some();
+        if described && types.contains(&rtype::SRV) && name::is_instance_name(self.name.as_wire()) {
+            first_wins(trace, rtype::TXT, ConflictKind::ServiceText);
+        }
+        self.find_hidden(&with_names_below, trace);
+        self.find_same_targets(trace);
+        count_left_out(trace);
+    }
+
+    /// The types that are left for the merge to unite.
+    fn types(&self, trace: &Trace) -> BTreeSet<u16> {
+        trace.contributions.iter().filter_map(|given| self.counts(given)).collect()
+    }
+
+    /// The type of a record that is left for the merge to unite.
+    fn counts(&self, given: &Contribution) -> Option<u16> {
+        let own = self.apex && given.rtype == rtype::NS;
+        (given.left_out.is_none() && !own).then_some(given.rtype)
+    }
+
+    /// Notes the members whose names a delegation of another member hides.
+    fn find_hidden(&self, with_names_below: &[usize], trace: &mut Trace) {
+        let given = || trace.contributions.iter().filter(|given| self.members[given.member].contributes);
+        let delegating: BTreeSet<usize> =
+            given().filter(|given| self.counts(given) == Some(rtype::NS)).map(|given| given.member).collect();
+        if delegating.is_empty() {
+            return;
+        }
+        let beside = given().filter(|given| !matches!(given.rtype, rtype::NS | rtype::DS)).map(|given| given.member);
+        let hidden: BTreeSet<usize> = beside.chain(with_names_below.iter().copied()).collect();
+        let conflict = |member| Conflict { kind: ConflictKind::HiddenByDelegation, member, dropped: 0 };
+        trace.conflicts.extend(hidden.difference(&delegating).copied().map(conflict));
+    }
+
+    /// Notes that targets within the region became the same record although members gave them separately.
+    fn find_same_targets(&self, trace: &mut Trace) {
+        if self.plan.rdata_names != RdataNames::Rewrite {
+            return;
+        }
+        let within = |given: &&Contribution| {
+            let target = NameBuf::read_plain(given.there(), 6);
+            given.is(rtype::SRV) && target.is_ok_and(|(target, _)| target.to_name().is_within(&self.plan.origin))
+        };
+        let inside = trace.contributions.iter().filter(within);
+        let both: BTreeSet<(Vec<u8>, usize)> =
+            inside.map(|given| (rr::fold(rtype::SRV, given.there()), given.member)).collect();
+        let distinct: BTreeSet<&Vec<u8>> = both.iter().map(|(target, _)| target).collect();
+        let dropped = (both.len() - distinct.len()) as u32;
+        let last = trace.contributions.iter().filter(|given| given.is(rtype::SRV)).map(|given| given.member).max();
+        if let (Some(member), 1..) = (last, dropped) {
+            trace.conflicts.push(Conflict { kind: ConflictKind::SameTarget, member, dropped });
+        }
+    }
+
+    //--- Sets ---
+
+    /// Unites what is left: equal records once, the smallest TTL for each type (RFC 2181 section 5.2).
+    fn unite(&self, trace: &mut Trace) {
+        if self.apex {
+            self.choose_servers(trace);
+        }
+        let mut ttls: BTreeMap<u16, u32> = BTreeMap::new();
+        let shortens = |left_out: Option<LeftOut>| match left_out {
+            None => true,
+            // What gave way to the first member's still says how long an answer may be remembered.
+            Some(LeftOut::Conflict(kind)) => {
+                matches!(kind, ConflictKind::DifferentAliases | ConflictKind::ServiceText)
+            }
+            Some(_) => false,
+        };
+        for given in trace.contributions.iter().filter(|given| shortens(given.left_out)) {
+            let ttl = ttls.entry(given.rtype).or_insert(given.ttl);
+            *ttl = given.ttl.min(*ttl);
+        }
+        let Trace { contributions, records, .. } = trace;
+        let own_servers = |given: &Contribution| self.apex && given.rtype == rtype::NS;
+        let mut kept: Vec<usize> = (0..contributions.len())
+            .filter(|index| contributions[*index].left_out.is_none() && !own_servers(&contributions[*index]))
+            .collect();
+        let order = |a: &Contribution, b: &Contribution| {
+            a.rtype.cmp(&b.rtype).then_with(|| rr::compare(a.rtype, a.there(), b.there()))
+        };
+        // Among spellings of one record the first in byte order stands for all.
+        kept.sort_by(|a, b| {
+            let (a, b) = (&contributions[*a], &contributions[*b]);
+            order(a, b).then_with(|| a.there().cmp(b.there()))
+        });
+        for equal in kept.chunk_by(|a, b| order(&contributions[*a], &contributions[*b]) == Ordering::Equal) {
+            let mut from = equal.to_vec();
+            from.sort_unstable();
+            let first = &contributions[equal[0]];
+            let ttl = ttls[&first.rtype];
+            records.push(TracedRecord { rtype: first.rtype, ttl, rdata: first.there().to_vec(), from });
+        }
+        records.sort_by_key(|record| record.rtype);
+    }
+
+    /// The NS set of the region, and which members' name servers are in it.
+    fn choose_servers(&self, trace: &mut Trace) {
+        let lists: Vec<BTreeSet<Vec<u8>>> = self
+            .contributing()
+            .map(|(member, _)| {
+                let servers = trace.contributions.iter().filter(|given| given.member == member && given.is(rtype::NS));
+                servers.map(|given| given.there().to_vec()).collect()
+            })
+            .collect();
+        let mut chosen: BTreeSet<Vec<u8>> = match &self.plan.ns {
+            NsPolicy::Listed(names) => names.iter().map(|name| name.as_wire().to_vec()).collect(),
+            NsPolicy::Union => lists.into_iter().flatten().collect(),
+            NsPolicy::Intersection => {
+                let all = |server: &&Vec<u8>| lists.iter().all(|list| list.contains(*server));
+                lists.first().into_iter().flatten().filter(all).cloned().collect()
+            }
+        };
+        if chosen.is_empty() {
+            chosen.insert(self.plan.server_name.as_wire().to_vec());
+        }
+        let from_members = !matches!(self.plan.ns, NsPolicy::Listed(_));
+        for given in trace.contributions.iter_mut().filter(|given| given.is(rtype::NS)) {
+            if !from_members || !chosen.contains(given.there()) {
+                given.left_out = Some(LeftOut::OwnApex);
+            }
+        }
+        let mut servers: Vec<Vec<u8>> = chosen.into_iter().collect();
+        servers.sort_by(|a, b| rr::compare(rtype::NS, a, b));
+        for rdata in servers {
+            let is_from = |given: &Contribution| given.is(rtype::NS) && given.there() == rdata;
+            let from = trace.contributions.iter().enumerate().filter(|(_, given)| is_from(given));
+            let from = from.map(|(index, _)| index).collect();
+            trace.records.push(TracedRecord { rtype: rtype::NS, ttl: rr::clamp_ttl(self.plan.ns_ttl), rdata, from });
+        }
+    }
+}
+
+/// Leaves out the records of a type that are meant.
+fn leave_out(trace: &mut Trace, rtype: u16, reason: LeftOut, meant: impl Fn(&Contribution) -> bool) {
+    for given in trace.contributions.iter_mut().filter(|given| given.is(rtype) && meant(given)) {
+        given.left_out = Some(reason);
+    }
+}
+
+/// Leaves out the records of all members whose set of a type is another than that of the first which has one.
+fn first_wins(trace: &mut Trace, rtype: u16, kind: ConflictKind) {
+    let mut sets: BTreeMap<usize, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    for given in trace.contributions.iter().filter(|given| given.is(rtype)) {
+        sets.entry(given.member).or_default().insert(rr::fold(rtype, given.there()));
+    }
+    let Some(first) = sets.values().next() else { return };
+    let others: BTreeSet<usize> = sets.iter().filter(|(_, set)| *set != first).map(|(member, _)| *member).collect();
+    leave_out(trace, rtype, LeftOut::Conflict(kind), |given| others.contains(&given.member));
+}
+
+/// Whether one TXT record describes a DNS-SD instance.
+fn is_description(rdata: &[u8]) -> bool {
+    RRset::build(rtype::TXT, 0, vec![rdata]).is_some_and(|alone| is_service_text(&alone))
+}
+
+/// Makes conflicts of the records that were left out for one.
+fn count_left_out(trace: &mut Trace) {
+    let mut counts: BTreeMap<(ConflictKind, usize), u32> = BTreeMap::new();
+    for given in &trace.contributions {
+        if let Some(LeftOut::Conflict(kind)) = given.left_out {
+            *counts.entry((kind, given.member)).or_default() += 1;
+        }
+    }
+    let conflicts = counts.into_iter().map(|((kind, member), dropped)| Conflict { kind, member, dropped });
+    trace.conflicts.extend(conflicts);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Sessions with ZooKeeper: how one begins, what is heard from it, and how it is closed.
+//!
+//! The client keeps a session alive, moves it to another server when one is lost, and sets watches again; it gives it up when
+//! no server was reached for 7/5 of the session timeout. Then another session begins here, without end and without the
+//! process ending.
+//!
+//! Cost: one task for each watched node.
+
+use crate::registrar::config::ZooKeeperPlan;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::{debug, info, warn};
+use zookeeper_client::{Client, Error, SessionState};
+
+/// Between two attempts to set a watch that was refused.
+const WATCH_RETRY: Duration = Duration::from_secs(1);
+/// How long the closing of a session may take.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// What is heard of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A watched node may have changed, or it is time to look.
+    Disturbed,
+    /// The connection is back.
+    Resumed,
+    /// The session has ended.
+    Lost,
+}
+
+/// Begins a session; tries until there is one. A session that `outlives` us is not closed with its client.
+pub async fn connect(plan: &ZooKeeperPlan, outlives: bool) -> Client {
+    let servers = plan.servers.join(",");
+    loop {
+        let mut connector = Client::connector().with_session_timeout(plan.session_timeout);
+        if let Some(limit) = plan.connect_timeout {
+            connector = connector.with_connection_timeout(limit);
+        }
+        if outlives {
+            connector = connector.with_detached();
+        }
+        match connector.connect(&servers).await {
+            Ok(client) => {
+                let (session, timeout) = (client.session_id(), client.session_timeout());
+                info!(%session, timeout_ms = timeout.as_millis(), "session begun");
+                return client;
+            }
+            Err(error) => {
+                let wait_ms = plan.retry_delay.as_millis();
+                warn!(servers, %error, wait_ms, "no server of ZooKeeper can be reached; trying again");
+                sleep(plan.retry_delay).await;
+            }
+        }
+    }
+}
+
+/// The tasks that listen to a session; they end with it.
+pub struct Listening {
+    tasks: JoinSet<()>,
+}
+
+impl Listening {
+    /// Listens to a session, to changes at these paths, and to the clock.
+    pub fn start(
+        client: &Client,
+        paths: impl IntoIterator<Item = String>,
+        heartbeat: Duration,
+        heard: &UnboundedSender<Heard>,
+    ) -> Listening {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(follow_state(client.clone(), heard.clone()));
+        tasks.spawn(beat(heartbeat, heard.clone()));
+        for path in paths {
+            tasks.spawn(watch(client.clone(), path, heard.clone()));
+        }
+        Listening { tasks }
+    }
+
+    /// Stops listening, so that nothing holds the session any more.
+    pub async fn end(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+/// Tells when the connection comes back and when the session ends.
+async fn follow_state(client: Client, heard: UnboundedSender<Heard>) {
+    let mut states = client.state_watcher();
+    let mut state = client.state();
+    loop {
+        // The receiver is gone only when the agent ends.
+        let _ = match state {
+            SessionState::SyncConnected => heard.send(Heard::Resumed),
+            SessionState::Disconnected | SessionState::ConnectedReadOnly => {
+                warn!(session = %client.session_id(), "connection to ZooKeeper lost");
+                Ok(())
+            }
+            SessionState::Expired | SessionState::AuthFailed | SessionState::Closed => {
+                warn!(session = %client.session_id(), %state, "session ended; another one begins");
+                let _ = heard.send(Heard::Lost);
+                return;
+            }
+        };
+        state = states.changed().await;
+    }
+}
+
+/// Tells that it is time to look.
+async fn beat(heartbeat: Duration, heard: UnboundedSender<Heard>) {
+    let mut ticks = interval(heartbeat);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let _ = heard.send(Heard::Disturbed);
+    }
+}
+
+/// Tells of every change of a node: of its making, its end and its data.
+async fn watch(client: Client, path: String, heard: UnboundedSender<Heard>) {
+    loop {
+        match client.check_and_watch_stat(&path).await {
+            Ok((_, watcher)) => {
+                // What happened before the watch was set was heard of by nobody.
+                let _ = heard.send(Heard::Disturbed);
+                let event = watcher.changed().await;
+                debug!(path, event = %event.event_type, "watch fired");
+                if event.session_state.is_terminated() {
+                    return;
+                }
+            }
+            Err(Error::SessionExpired | Error::ClientClosed | Error::AuthFailed) => return,
+            Err(error) => {
+                debug!(path, %error, "watch refused");
+                sleep(WATCH_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Closes a session and waits until the server knows.
+pub async fn close(client: Client) {
+    let session = client.session_id();
+    let mut states = client.state_watcher();
+    if client.state().is_terminated() {
+        return;
+    }
+    // The session is closed when nobody holds it any more.
+    drop(client);
+    let ended = async { while !states.changed().await.is_terminated() {} };
+    match timeout(CLOSING, ended).await {
+        Ok(()) => info!(%session, "session closed"),
+        Err(_) => warn!(%session, "ZooKeeper does not answer; the session ends by its timeout"),
+    }
+}

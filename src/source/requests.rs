@@ -1,0 +1,108 @@
+//! The wakes that wait for a source's task.
+//!
+//! Invariant: wakes that wait together become one, the strongest, and are answered together; whoever waits is answered, or
+//! learns that the task has ended.
+//!
+//! Cost: O(1).
+
+use crate::source::{Wake, WakeKind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, oneshot};
+
+/// Requests that may wait for an answer at a time; more are turned away.
+const MOST_WAITING: usize = 64;
+
+/// The answer to whoever sent a wake.
+pub type Answer = oneshot::Sender<Result<String, String>>;
+
+/// Wakes on their way to a task.
+#[derive(Default)]
+pub struct Inbox {
+    waiting: Mutex<Waiting>,
+    bell: Notify,
+}
+
+/// What waits for the task.
+#[derive(Default)]
+pub struct Waiting {
+    /// The strongest of the requests.
+    pub kind: Option<WakeKind>,
+    pub answers: Vec<Answer>,
+    ended: bool,
+}
+
+impl Inbox {
+    /// Takes a wake and rings.
+    pub fn push(&self, wake: Wake) {
+        let mut waiting = self.lock();
+        if let Some(done) = wake.done {
+            let refusal = if waiting.ended {
+                Some("the zone's task has ended")
+            } else if waiting.answers.len() >= MOST_WAITING {
+                Some("too many requests for this zone are waiting")
+            } else {
+                None
+            };
+            if let Some(refusal) = refusal {
+                // Whoever asked may have gone.
+                let _ = done.send(Err(refusal.to_owned()));
+                return;
+            }
+            waiting.answers.push(done);
+        }
+        waiting.kind = Some(stronger(waiting.kind, wake.kind));
+        drop(waiting);
+        self.bell.notify_one();
+    }
+
+    /// What waits, for a moment.
+    pub fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ready once there was a wake since the last time.
+    pub async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Turns everyone away from now on.
+    pub fn end(&self) {
+        let mut waiting = self.lock();
+        waiting.ended = true;
+        waiting.answers.clear();
+    }
+}
+
+/// The stronger of two requests, which does what the weaker asks for, too.
+fn stronger(waiting: Option<WakeKind>, new: WakeKind) -> WakeKind {
+    let reach = |kind: WakeKind| match kind {
+        WakeKind::Announced => 0,
+        WakeKind::Refresh => 1,
+        WakeKind::Audit => 2,
+        WakeKind::Retransfer { accept: false } => 3,
+        WakeKind::Retransfer { accept: true } => 4,
+    };
+    waiting.filter(|kind| reach(*kind) >= reach(new)).unwrap_or(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stronger_wake_wins_and_all_are_answered() {
+        let inbox = Inbox::default();
+        let (done, mut answer) = oneshot::channel();
+        inbox.push(Wake { kind: WakeKind::Audit, done: Some(done) });
+        inbox.push(Wake { kind: WakeKind::Refresh, done: None });
+        {
+            let waiting = inbox.lock();
+            assert_eq!((waiting.kind, waiting.answers.len()), (Some(WakeKind::Audit), 1));
+        }
+        inbox.end();
+        assert!(answer.try_recv().is_err());
+        let (done, mut answer) = oneshot::channel();
+        inbox.push(Wake { kind: WakeKind::Refresh, done: Some(done) });
+        assert_eq!(answer.try_recv().unwrap(), Err("the zone's task has ended".to_owned()));
+    }
+}

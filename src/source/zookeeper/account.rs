@@ -1,0 +1,154 @@
+//! Keeps books about one tree: the metrics, and the status that operators see.
+//!
+//! Cost: O(broken payloads that are listed) for each reading.
+
+use super::error::SessionError;
+use super::guard::Held;
+use super::mirror::Mirror;
+use super::plan::{Member, TreePlan};
+use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session, TreeStatus};
+use super::{Shared, status};
+use crate::metrics::{Metrics, unix_seconds};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+/// The books of one tree.
+pub struct Account {
+    zone: String,
+    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
+}
+
+impl Account {
+    /// Opens the books; counters begin at zero, so that their first steps are seen.
+    pub fn new(plan: &TreePlan, metrics: Arc<Metrics>, shared: Arc<Shared>) -> Account {
+        let account = Account { zone: plan.zone().to_string(), metrics, shared };
+        let zone = &account.zone[..];
+        drop(account.metrics.zookeeper_events.with_label_values(&[zone]));
+        drop(account.metrics.zookeeper_reads.with_label_values(&[zone]));
+        for reason in SessionError::LABELS {
+            drop(account.metrics.zookeeper_losses.with_label_values(&[zone, reason]));
+        }
+        account.metrics.transfer_held.with_label_values(&[zone]).set(0);
+        account.show_session(Session::Disconnected);
+        account
+    }
+
+    /// The zone that messages name.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    /// The status, for a moment.
+    fn status(&self) -> MutexGuard<'_, TreeStatus> {
+        self.shared.status()
+    }
+
+    /// Shows one state and no other.
+    fn show_session(&self, session: Session) {
+        for state in Session::ALL {
+            let gauge = self.metrics.zookeeper_session.with_label_values(&[&self.zone[..], state.label()]);
+            gauge.set((state == session).into());
+        }
+    }
+
+    /// Notes that a session has begun.
+    pub fn note_session(&self, member: &Member, watches: &'static str) {
+        self.show_session(Session::Reading);
+        let mut status = self.status();
+        status.session = Session::Reading;
+        status.member = Some(member.to_string());
+        status.since = Some(unix_seconds(SystemTime::now()));
+        status.watches = Some(watches);
+        status.next_attempt = None;
+        drop(status);
+        self.note_contact();
+    }
+
+    /// Notes that the session tells of every change from now on.
+    pub fn note_live(&self) {
+        self.show_session(Session::Live);
+        let mut status = self.status();
+        status.session = Session::Live;
+        (status.failures, status.error) = (0, None);
+    }
+
+    /// Notes that there is no session any more.
+    pub fn note_loss(&self, error: &SessionError) {
+        self.show_session(Session::Disconnected);
+        self.metrics.zookeeper_losses.with_label_values(&[&self.zone[..], error.label()]).inc();
+        let mut status = self.status();
+        status.session = Session::Disconnected;
+        status.losses += 1;
+        status.error = Some(error.to_string());
+    }
+
+    /// Notes that no member gave a session whose tree could be read, and when that is tried again.
+    pub fn note_failures(&self, failures: u32, error: String, delay: Duration) {
+        self.show_session(Session::Disconnected);
+        let mut status = self.status();
+        status.session = Session::Disconnected;
+        status.failures = failures;
+        status.error = Some(error);
+        status.next_attempt = SystemTime::now().checked_add(delay).map(unix_seconds);
+    }
+
+    /// Notes that a server has answered.
+    pub fn note_contact(&self) {
+        let now = unix_seconds(SystemTime::now());
+        self.metrics.zookeeper_last_contact.with_label_values(&[&self.zone[..]]).set(now);
+        self.status().last_contact = Some(now);
+    }
+
+    /// Counts events.
+    pub fn note_events(&self, count: u64) {
+        self.metrics.zookeeper_events.with_label_values(&[&self.zone[..]]).inc_by(count);
+        self.status().events += count;
+    }
+
+    /// Counts a reading of the whole tree.
+    pub fn note_read(&self) {
+        self.metrics.zookeeper_reads.with_label_values(&[&self.zone[..]]).inc();
+    }
+
+    /// Counts names that a reading found different although no event had told of them.
+    pub fn note_drift(&self, names: u64) {
+        self.metrics.audit_drift.with_label_values(&[&self.zone[..]]).inc_by(names);
+    }
+
+    /// Shows what the tree holds.
+    pub fn note_tree(&self, mirror: &Mirror) {
+        let extent = mirror.extent();
+        let zone = &[&self.zone[..]];
+        self.metrics.zookeeper_nodes.with_label_values(zone).set(extent.nodes as i64);
+        self.metrics.zookeeper_broken_payloads.with_label_values(zone).set(mirror.broken().len() as i64);
+        let mut status = self.status();
+        let whole = |path: &str| if path.is_empty() { status.path.clone() } else { format!("{}/{path}", status.path) };
+        let listed = mirror.broken().iter().take(LISTED_PAYLOADS);
+        let listed = listed.map(|(path, error)| BrokenPayload { node: whole(path), error: error.to_string() });
+        let listed: Vec<BrokenPayload> = listed.collect();
+        status.broken_payloads = listed;
+        status.broken = mirror.broken().len() as u64;
+        status.closed = mirror.closed().len() as u64;
+        status.nodes = Some(extent.nodes);
+        status.zxid = (extent.zxid > 0).then(|| format!("{:#x}", extent.zxid));
+    }
+
+    /// Shows whether a tree waits for confirmation.
+    pub fn note_held(&self, held: Option<&Held>) {
+        self.metrics.transfer_held.with_label_values(&[&self.zone[..]]).set(held.is_some().into());
+        self.status().held = held.map(status::HeldTree::from);
+    }
+}
+
+impl HeldTree {
+    /// Why, in words.
+    pub fn describe(&self) -> String {
+        let HeldTree { reason, nodes, served_nodes } = self;
+        match *reason {
+            "missing" => "tree held back: the domain's node is not there".to_owned(),
+            "older" => format!("tree held back: it is older than the one served; {nodes} nodes"),
+            _ => format!("tree held back: {nodes} of {served_nodes} nodes"),
+        }
+    }
+}

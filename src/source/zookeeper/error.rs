@@ -1,0 +1,92 @@
+//! Why there is no session, or no longer.
+//!
+//! Invariant: each reason has a label, so that metrics can tell an ensemble that is away from one that refuses us.
+
+use std::time::Duration;
+use zookeeper_client::{Error, SessionState};
+
+/// What ends a session or keeps one from beginning.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    #[error("cannot be reached, or serves nobody because its ensemble has no majority")]
+    Unreachable,
+    #[error(
+        "cannot be reached by TLS, or its certificate is for another name or not signed with \"ca\", or its ensemble has no \
+         majority"
+    )]
+    UnreachableByTls,
+    #[error("no session within {0:?}")]
+    Slow(Duration),
+    #[error("connection lost")]
+    Disconnected,
+    #[error("connection lost: {0}")]
+    Broken(String),
+    #[error("session expired")]
+    Expired,
+    #[error("authentication failed; look at \"digest\" and at what the ensemble asks of its clients")]
+    Authentication,
+    #[error("no answer for {0:?}")]
+    Stalled(Duration),
+    #[error("may not read {0}; look at its ACL and at \"digest\"")]
+    Forbidden(String),
+    #[error("has no recursive watches, which came with ZooKeeper 3.6; write watches = \"each\"")]
+    NoRecursiveWatches,
+    #[error("{0}")]
+    Other(String),
+}
+
+impl SessionError {
+    /// All labels, for metrics.
+    pub const LABELS: [&'static str; 9] = [
+        "unreachable",
+        "slow",
+        "disconnected",
+        "expired",
+        "authentication",
+        "stalled",
+        "forbidden",
+        "unsupported",
+        "other",
+    ];
+
+    /// The metric label.
+    pub fn label(&self) -> &'static str {
+        let index = match self {
+            SessionError::Unreachable | SessionError::UnreachableByTls => 0,
+            SessionError::Slow(_) => 1,
+            SessionError::Disconnected | SessionError::Broken(_) => 2,
+            SessionError::Expired => 3,
+            SessionError::Authentication => 4,
+            SessionError::Stalled(_) => 5,
+            SessionError::Forbidden(_) => 6,
+            SessionError::NoRecursiveWatches => 7,
+            SessionError::Other(_) => 8,
+        };
+        SessionError::LABELS[index]
+    }
+}
+
+impl From<Error> for SessionError {
+    fn from(error: Error) -> SessionError {
+        match error {
+            Error::NoHosts => SessionError::Unreachable,
+            Error::ConnectionLoss | Error::SessionMoved | Error::ClientClosed => SessionError::Disconnected,
+            Error::SessionExpired | Error::Timeout => SessionError::Expired,
+            Error::AuthFailed => SessionError::Authentication,
+            Error::Unimplemented => SessionError::NoRecursiveWatches,
+            // What the system says of a connection comes in this form.
+            Error::Custom(error) => SessionError::Broken(error.to_string()),
+            other => SessionError::Other(other.to_string()),
+        }
+    }
+}
+
+impl From<SessionState> for SessionError {
+    fn from(state: SessionState) -> SessionError {
+        match state {
+            SessionState::Expired => SessionError::Expired,
+            SessionState::AuthFailed => SessionError::Authentication,
+            _ => SessionError::Disconnected,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The tree as it was read last, and what is to be told about it.
+//!
+//! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So the tree
+//! learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is published in the
+//! midst of a storm has serials in between, of which there are enough, because each change is one.
+//!
+//! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below it,
+//! stays as it was; what is wrong with a payload is logged once.
+//!
+//! Cost: O(nodes) for a whole reading, O(nodes read) for others.
+
+use super::guard::Extent;
+use super::plan::TreePlan;
+use super::reader::Reading;
+use crate::discovery::{PayloadError, Tree, TreeZone};
+use crate::name::Name;
+use crate::zone::{Zone, ZoneError};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use tracing::warn;
+
+/// Broken payloads that are logged one by one after a reading; the rest is a number.
+const LOGGED_PAYLOADS: usize = 20;
+
+/// The mirror of one tree.
+pub struct Mirror {
+    tree: Tree,
+    zone: String,
+    /// Whether a whole tree was read.
+    complete: bool,
+    /// Whether the domain's node is there.
+    rooted: bool,
+    /// The newest change of anything that was read.
+    zxid: i64,
+    /// The change that the tree knows as its newest.
+    settled: i64,
+    /// Payloads that are faulty, with the reason.
+    broken: BTreeMap<String, PayloadError>,
+    /// Nodes that we may not read.
+    closed: BTreeSet<String>,
+}
+
+impl Mirror {
+    /// A mirror that shows nothing yet.
+    pub fn new(plan: &TreePlan) -> Mirror {
+        Mirror {
+            tree: Tree::new(plan.zones.clone()),
+            zone: plan.zone().to_string(),
+            complete: false,
+            rooted: false,
+            zxid: 0,
+            settled: 0,
+            broken: BTreeMap::new(),
+            closed: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a whole tree was read.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How much there is.
+    pub fn extent(&self) -> Extent {
+        let nodes = if self.rooted { self.tree.counts().nodes } else { 0 };
+        Extent { nodes, zxid: self.zxid }
+    }
+
+    /// The tree, for those who ask why a name answers as it does.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Payloads that are faulty.
+    pub fn broken(&self) -> &BTreeMap<String, PayloadError> {
+        &self.broken
+    }
+
+    /// Nodes that we may not read.
+    pub fn closed(&self) -> &BTreeSet<String> {
+        &self.closed
+    }
+
+    /// The names of a node's children.
+    pub fn children(&self, path: &str) -> Vec<String> {
+        self.tree.children(path)
+    }
+
+    /// Takes the whole tree: what was not read is gone.
+    pub fn replace(&mut self, reading: Reading) {
+        let read: HashSet<&str> =
+            reading.nodes.iter().map(|node| &node.path[..]).chain(reading.closed.iter().map(String::as_str)).collect();
+        let mut gone = Vec::new();
+        let mut open = vec![String::new()];
+        while let Some(path) = open.pop() {
+            if !read.contains(&path[..]) {
+                // With everything below.
+                gone.push(path);
+            } else if !reading.closed.contains(&path) {
+                let below = |child: String| if path.is_empty() { child } else { format!("{path}/{child}") };
+                open.extend(self.tree.children(&path).into_iter().map(below));
+            }
+        }
+        self.complete = true;
+        self.apply(Reading { gone, ..reading });
+    }
+
+    /// Takes what was read.
+    pub fn apply(&mut self, reading: Reading) {
+        for path in &reading.gone {
+            self.tree.remove(path);
+            self.rooted &= !path.is_empty();
+            forget_below(&mut self.broken, path);
+            self.closed.retain(|closed| !is_within(closed, path));
+        }
+        let mut logged = 0;
+        for node in &reading.nodes {
+            self.closed.remove(&node.path);
+            self.rooted |= node.path.is_empty();
+            let Some(error) = self.tree.set(&node.path, &node.data, 0) else {
+                self.broken.remove(&node.path);
+                continue;
+            };
+            if self.broken.get(&node.path) != Some(&error) {
+                if logged < LOGGED_PAYLOADS {
+                    warn!(zone = %self.zone, node = %node.path, %error, "payload is faulty");
+                }
+                logged += 1;
+                self.broken.insert(node.path.clone(), error);
+            }
+        }
+        if let Some(more) = logged.checked_sub(LOGGED_PAYLOADS).filter(|more| *more > 0) {
+            warn!(zone = %self.zone, more, "further payloads are faulty; see the status of the zone");
+        }
+        for path in reading.closed {
+            if self.closed.insert(path.clone()) {
+                warn!(zone = %self.zone, node = %path, "node may not be read; look at its ACL and at \"digest\"");
+            }
+        }
+        self.zxid = self.zxid.max(reading.zxid);
+    }
+
+    /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there is
+    /// no room for one in between, and nothing should be published yet.
+    pub fn settle(&mut self, is_quiet: bool) -> bool {
+        let next = if is_quiet { self.zxid } else { self.settled + 1 };
+        // At first there is nothing to be in between of.
+        let has_room = is_quiet || (self.settled > 0 && next < self.zxid);
+        if has_room {
+            self.settled = next;
+            self.tree.note_zxid(next);
+        }
+        has_room
+    }
+
+    /// The zones that have changed since the last time.
+    pub fn zones(&mut self, base: impl Fn(&Name) -> Option<Arc<Zone>>) -> Result<Vec<TreeZone>, ZoneError> {
+        self.tree.zones(base)
+    }
+}
+
+/// Whether a path is another or below it.
+fn is_within(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Removes the entries of a path and of everything below it.
+fn forget_below(entries: &mut BTreeMap<String, PayloadError>, path: &str) {
+    if path.is_empty() {
+        entries.clear();
+        return;
+    }
+    entries.remove(path);
+    let (low, high) = (format!("{path}/"), format!("{path}0"));
+    // '0' follows '/'.
+    let below: Vec<String> = entries.range(low..high).map(|(path, _)| path.clone()).collect();
+    below.iter().for_each(|path| _ = entries.remove(path));
+}

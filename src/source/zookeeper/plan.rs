@@ -1,0 +1,141 @@
+//! How one tree is mirrored: what the configuration makes and the task follows.
+//!
+//! Invariant: secrets are never printed, and count when two plans are compared, so that a reload with another password
+//! in the same file begins a new session.
+
+use crate::discovery;
+use crate::name::Name;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+use zookeeper_client::TlsOptions;
+
+/// The port of ZooKeeper's clients.
+pub const DEFAULT_PORT: u16 = 2181;
+
+/// One member of the ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// An address without brackets, or a host name.
+    pub host: String,
+    pub port: u16,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Only IPv6 addresses have colons.
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{open}{}{close}:{}", self.host, self.port)
+    }
+}
+
+/// Which watches tell of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Watches {
+    /// One for the whole tree where the ensemble knows such watches, else one for each node.
+    Auto,
+    /// One for the whole tree; ZooKeeper has that since 3.6.
+    Recursive,
+    /// Two for each node, for its payload and its children.
+    Each,
+}
+
+impl Watches {
+    /// The word in the file.
+    pub fn label(self) -> &'static str {
+        match self {
+            Watches::Auto => "auto",
+            Watches::Recursive => "recursive",
+            Watches::Each => "each",
+        }
+    }
+}
+
+/// Octets that are not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// User and password for the scheme "digest".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    pub file: PathBuf,
+    /// `user:password`.
+    pub secret: Secret,
+}
+
+/// TLS to the ensemble: the files and what they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsPlan {
+    pub ca_file: PathBuf,
+    pub ca: String,
+    /// Certificate chain and key that we show, if any.
+    pub identity: Option<Identity>,
+}
+
+/// Our own certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub certificate_file: PathBuf,
+    pub key_file: PathBuf,
+    pub certificate: String,
+    pub key: Secret,
+}
+
+impl TlsPlan {
+    /// What the client takes; an error says what is wrong with the files.
+    pub fn options(&self) -> Result<TlsOptions, String> {
+        let faulty = |file: &PathBuf, error: zookeeper_client::Error| format!("{}: {error}", file.display());
+        let options = TlsOptions::new().with_pem_ca(&self.ca).map_err(|error| faulty(&self.ca_file, error))?;
+        let Some(identity) = &self.identity else { return Ok(options) };
+        let key = String::from_utf8_lossy(&identity.key.0);
+        options
+            .with_pem_identity(&identity.certificate, &key)
+            .map_err(|error| faulty(&identity.certificate_file, error))
+    }
+}
+
+/// How one tree is mirrored, and the zones that it feeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreePlan {
+    /// The zones and what they hold beside the tree.
+    pub zones: discovery::Plan,
+    /// The domain that the tree stands for; the zone's own name unless the file says otherwise.
+    pub domain: Name,
+    /// In no order of preference; never empty.
+    pub members: Vec<Member>,
+    /// Path of the domain's node, chroot included.
+    pub path: String,
+    pub session_timeout: Duration,
+    /// For one member.
+    pub connect_timeout: Duration,
+    /// How long the last tree is served without a session.
+    pub serve_stale: Duration,
+    pub watches: Watches,
+    /// Whether unknown names are refused, as Binder does.
+    pub binder_compat: bool,
+    pub digest: Option<Digest>,
+    pub tls: Option<TlsPlan>,
+    /// A tree that is read anew with less than this share of the nodes must be confirmed; 0 for never.
+    pub shrink_share: f64,
+    /// Pause before it is read once more.
+    pub confirm_after: Duration,
+}
+
+impl TreePlan {
+    /// The forward zone, by which the tree is known.
+    pub fn zone(&self) -> &Name {
+        &self.zones.origin
+    }
+
+    /// All zones, the forward zone first.
+    pub fn all_zones(&self) -> impl Iterator<Item = &Name> {
+        std::iter::once(&self.zones.origin).chain(&self.zones.reverse)
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading many nodes with many requests on the way at once.
+//!
+//! Invariants: never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
+//! there; a session without any answer for its whole timeout is given up.
+//!
+//! Cost: one request for each leaf, two for each node with children; for each node where each is watched.
+
+use super::error::SessionError;
+use super::link::{Found, Link, Touch};
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Requests on the way at once: many round trips' worth, and few of the thousand after which a server stops listening.
+const MOST_REQUESTS: usize = 256;
+
+/// A node as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Relative to the domain's node.
+    pub path: String,
+    pub data: Vec<u8>,
+    /// The newest change that it knows of.
+    pub zxid: i64,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Nodes that are there; a node comes before those below it.
+    pub nodes: Vec<Node>,
+    /// Nodes that are not there.
+    pub gone: Vec<String>,
+    /// Nodes that we may not read; what is below them is not known either.
+    pub closed: Vec<String>,
+    /// The newest change of all that was read or only looked at.
+    pub zxid: i64,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Job {
+    /// The node alone.
+    Node(String),
+    /// The node and everything below it.
+    Tree(String),
+    /// The names of its children.
+    Children(String),
+    /// Its newest change only.
+    Look(String),
+}
+
+/// Reads the whole tree.
+pub async fn read_tree(link: &Link, patience: Duration) -> Result<Reading, SessionError> {
+    run(link, vec![Job::Tree(String::new())], &|_| Vec::new(), patience).await
+}
+
+/// Reads what events have touched. `children` tells the names of a node's children as they are known.
+pub async fn read_touched(
+    link: &Link,
+    touched: &HashSet<(String, Touch)>,
+    children: &(impl Fn(&str) -> Vec<String> + Sync),
+    patience: Duration,
+) -> Result<Reading, SessionError> {
+    let mut jobs = HashSet::new();
+    for (path, touch) in touched {
+        match touch {
+            // One watch tells of every new node; many tell of the topmost only.
+            Touch::Created if link.is_each() => jobs.insert(Job::Tree(path.clone())),
+            Touch::Created | Touch::Payload => jobs.insert(Job::Node(path.clone())),
+            Touch::Children => jobs.insert(Job::Children(path.clone())),
+            Touch::Deleted => {
+                // When it went is known to the node above. It may be back already, with others below it.
+                jobs.insert(Job::Look(parent(path).to_owned()));
+                jobs.insert(Job::Tree(path.clone()))
+            }
+        };
+    }
+    // A node that is read with all below it need not be read alone; a second watch on it would be one too many.
+    let alone =
+        |job: &Job| matches!(job, Job::Node(path) | Job::Children(path) if jobs.contains(&Job::Tree(path.clone())));
+    let jobs = jobs.iter().filter(|job| !alone(job)).cloned().collect();
+    run(link, jobs, children, patience).await
+}
+
+/// The path above another; the root is above itself.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Does the requests, and those that follow from them.
+async fn run(
+    link: &Link,
+    mut jobs: Vec<Job>,
+    known: &(impl Fn(&str) -> Vec<String> + Sync),
+    patience: Duration,
+) -> Result<Reading, SessionError> {
+    let mut reading = Reading::default();
+    let mut requests: JoinSet<(Job, Result<Found, SessionError>)> = JoinSet::new();
+    loop {
+        while requests.len() < MOST_REQUESTS
+            && let Some(job) = jobs.pop()
+        {
+            link.begin(&mut requests, |courier| async move {
+                let found = match &job {
+                    Job::Node(path) => courier.read(path, false).await,
+                    Job::Tree(path) => courier.read(path, true).await,
+                    Job::Children(path) => courier.list(path).await,
+                    Job::Look(path) => courier.look(path).await,
+                };
+                (job, found)
+            });
+        }
+        let (job, found) = match timeout(patience, requests.join_next()).await {
+            Err(_) => return Err(SessionError::Stalled(patience)),
+            Ok(None) => return Ok(reading),
+            Ok(Some(Err(_))) => return Err(SessionError::Other("a request has panicked".to_owned())),
+            Ok(Some(Ok(done))) => done,
+        };
+        take(&mut reading, &mut jobs, job, found?, known);
+    }
+}
+
+/// Takes the answer to one request.
+fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: Found, known: &impl Fn(&str) -> Vec<String>) {
+    let path = match job {
+        Job::Look(_) => {
+            if let Found::Stat(zxid) = found {
+                reading.zxid = reading.zxid.max(zxid);
+            }
+            return;
+        }
+        Job::Node(path) | Job::Tree(path) | Job::Children(path) => path,
+    };
+    let below = |child: &str| if path.is_empty() { child.to_owned() } else { format!("{path}/{child}") };
+    match found {
+        Found::Node { data, zxid, children } => {
+            reading.zxid = reading.zxid.max(zxid);
+            jobs.extend(children.iter().map(|child| Job::Tree(below(child))));
+            reading.nodes.push(Node { path, data, zxid });
+        }
+        Found::Children(children, zxid) => {
+            reading.zxid = reading.zxid.max(zxid);
+            let (known, now): (BTreeSet<String>, BTreeSet<String>) =
+                (known(&path).into_iter().collect(), children.into_iter().collect());
+            jobs.extend(now.difference(&known).map(|child| Job::Tree(below(child))));
+            reading.gone.extend(known.difference(&now).map(|child| below(child)));
+        }
+        Found::Gone => reading.gone.push(path),
+        Found::Closed => reading.closed.push(path),
+        // Only looking finds it, and that was taken above.
+        Found::Stat(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(children: &[&str], zxid: i64) -> Found {
+        Found::Node { data: b"x".to_vec(), zxid, children: children.iter().map(|child| (*child).to_owned()).collect() }
+    }
+
+    #[test]
+    fn what_follows_from_an_answer_is_asked_for() {
+        let (mut reading, mut jobs) = (Reading::default(), Vec::new());
+        take(&mut reading, &mut jobs, Job::Tree(String::new()), node(&["a", "b"], 7), &|_| Vec::new());
+        assert_eq!(jobs, [Job::Tree("a".into()), Job::Tree("b".into())]);
+        take(&mut reading, &mut jobs, Job::Tree("a".into()), node(&["c"], 5), &|_| Vec::new());
+        assert_eq!(jobs[2], Job::Tree("a/c".into()));
+        take(&mut reading, &mut jobs, Job::Tree("b".into()), Found::Gone, &|_| Vec::new());
+        take(&mut reading, &mut jobs, Job::Look("b".into()), Found::Stat(9), &|_| Vec::new());
+        assert_eq!((reading.nodes.len(), &reading.gone[..], reading.zxid), (2, &["b".to_owned()][..], 9));
+    }
+
+    #[test]
+    fn children_are_compared_with_those_that_are_known() {
+        let (mut reading, mut jobs) = (Reading::default(), Vec::new());
+        let known = |path: &str| if path == "a" { vec!["old".to_owned(), "kept".to_owned()] } else { Vec::new() };
+        let found = Found::Children(vec!["kept".into(), "new".into()], 3);
+        take(&mut reading, &mut jobs, Job::Children("a".into()), found, &known);
+        assert_eq!((jobs, reading.gone), (vec![Job::Tree("a/new".into())], vec!["a/old".to_owned()]));
+    }
+
+    #[test]
+    fn the_root_is_above_itself() {
+        assert_eq!([parent("a/b/c"), parent("a"), parent("")], ["a/b", "", ""]);
+    }
+}

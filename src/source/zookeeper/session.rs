@@ -1,0 +1,557 @@
+//! The task of one tree: begins sessions, reads the tree, follows its events, and tells the keeper.
+//!
+//! A session that breaks is followed by another one at once. Members are asked in turn; when none of them gives a session
+//! whose tree can be read, the pause before the next round doubles. A heartbeat finds sessions that are dead without
+//! saying so, and is the keeper's proof that what is served is current.
+//!
+//! Invariants: at most one update of a zone is on the way to the keeper; events that come meanwhile wait, and are one
+//! update after it; a whole reading that was interrupted changes nothing.
+//!
+//! Cost: see `reader`; a heartbeat one request.
+
+use super::account::Account;
+use super::error::SessionError;
+use super::guard::{Doubt, Extent, Guard, Held, Limits};
+use super::link::{Link, Signal};
+use super::mirror::Mirror;
+use super::plan::{Member, TreePlan, Watches};
+use super::reader::{Reading, read_touched, read_tree};
+use super::{Shared, link};
+use crate::metrics::Metrics;
+use crate::name::Name;
+use crate::publish::Publisher;
+use crate::source::requests::Answer;
+use crate::source::{Change, Update, WakeKind};
+use crate::zone::Zone;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+/// The longest time between two heartbeats.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The pause after the first round in which no member was good; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// How long events are gathered while more of them wait.
+const LONGEST_GATHERING: Duration = Duration::from_secs(1);
+/// How soon a tree that is held back is read again when there was an event.
+const PAUSE_WHILE_HELD: Duration = Duration::from_secs(1);
+/// The least time a server has to answer.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The task and what it remembers.
+pub(super) struct Task {
+    plan: Arc<TreePlan>,
+    updates: mpsc::Sender<Update>,
+    publisher: Arc<Publisher>,
+    account: Account,
+    shared: Arc<Shared>,
+    guard: Guard,
+    /// Whether each node gets watches of its own.
+    each: bool,
+    /// Counts members that were asked, in turn.
+    turn: usize,
+    /// Whether the session has come so far that its tree was read.
+    followed: bool,
+    /// Rounds in a row without a tree.
+    failures: u32,
+    /// Who waits for what comes of the next reading.
+    call: Call,
+    /// When a tree that is held back is read again for an event.
+    early: Option<Instant>,
+    /// Whether the last heartbeat found what no event has told.
+    doubtful: bool,
+}
+
+/// A request and who waits for it.
+#[derive(Default)]
+struct Call {
+    kind: Option<WakeKind>,
+    answers: Vec<Answer>,
+}
+
+impl Call {
+    /// Answers everyone.
+    fn answer(&mut self, result: &Result<String, String>) {
+        for done in std::mem::take(self).answers {
+            // Whoever asked may have gone.
+            let _ = done.send(result.clone());
+        }
+    }
+}
+
+/// Why a session is left.
+enum Leave {
+    Lost(SessionError),
+    /// Another session is wanted.
+    Again,
+    /// The keeper has gone, or the zone from it, and the task with them.
+    Ended,
+}
+
+impl From<SessionError> for Leave {
+    fn from(error: SessionError) -> Leave {
+        Leave::Lost(error)
+    }
+}
+
+/// What events have touched.
+type Touched = HashSet<(String, link::Touch)>;
+
+/// What an update has changed.
+struct Summary {
+    text: String,
+    names: usize,
+}
+
+impl Task {
+    /// A task that has not begun.
+    pub(super) fn new(
+        plan: Arc<TreePlan>,
+        updates: mpsc::Sender<Update>,
+        publisher: Arc<Publisher>,
+        metrics: Arc<Metrics>,
+        shared: Arc<Shared>,
+    ) -> Task {
+        *shared.mirror() = Mirror::new(&plan);
+        Task {
+            account: Account::new(&plan, metrics, shared.clone()),
+            each: plan.watches == Watches::Each,
+            // Replicas must not all go to the first member.
+            turn: RandomState::new().hash_one(0) as usize % plan.members.len().max(1),
+            plan,
+            updates,
+            publisher,
+            shared,
+            guard: Guard::default(),
+            followed: false,
+            failures: 0,
+            call: Call::default(),
+            early: None,
+            doubtful: false,
+        }
+    }
+
+    /// Follows the tree, in one session after another, until the keeper goes.
+    pub(super) async fn run(mut self) {
+        while let Some((mut link, member)) = self.connect().await {
+            let watches = if self.each { Watches::Each } else { Watches::Recursive };
+            self.account.note_session(&member, watches.label());
+            info!(zone = self.account.zone(), %member, watches = watches.label(), "session with ZooKeeper begun");
+            self.followed = false;
+            match self.follow(&mut link).await {
+                Leave::Ended => break,
+                Leave::Again => {}
+                Leave::Lost(error) => {
+                    warn!(zone = self.account.zone(), %member, reason = error.label(), "session with ZooKeeper lost: {error}");
+                    self.account.note_loss(&error);
+                    // A session that never came so far as to be followed must not be begun as fast as it fails.
+                    if !self.followed {
+                        self.fail(format!("{member}: {error}"));
+                    }
+                }
+            }
+        }
+        self.shared.inbox.end();
+    }
+
+    //--- Beginning a session ---
+
+    /// Asks the members in turn until one gives a session. None when the keeper has gone.
+    async fn connect(&mut self) -> Option<(Link, Member)> {
+        loop {
+            if self.failures > 0 && !self.pause().await {
+                return None;
+            }
+            self.take_call();
+            let mut problems = Vec::new();
+            for _ in 0..self.plan.members.len() {
+                if self.updates.is_closed() {
+                    return None;
+                }
+                let member = self.plan.members[self.turn % self.plan.members.len()].clone();
+                self.turn = self.turn.wrapping_add(1);
+                match Link::connect(&self.plan, &member, self.each).await {
+                    Ok(link) => return Some((link, member)),
+                    Err(error) => problems.push(format!("{member}: {error}")),
+                }
+            }
+            self.fail(problems.join("; "));
+        }
+    }
+
+    /// Notes a round that came to nothing.
+    fn fail(&mut self, problem: String) {
+        self.failures = self.failures.saturating_add(1);
+        let delay = pause_after(self.failures);
+        self.account.note_failures(self.failures, problem.clone(), delay);
+        // The log tells it once, and again now and then.
+        if self.failures.is_power_of_two() {
+            warn!(zone = self.account.zone(), failures = self.failures, "no tree from ZooKeeper: {problem}");
+        }
+        self.call.answer(&Err(problem));
+    }
+
+    /// Waits before the next round, or for a request. False when the keeper has gone.
+    async fn pause(&self) -> bool {
+        let until = Instant::now() + pause_after(self.failures);
+        loop {
+            if self.shared.inbox.lock().kind.is_some_and(|kind| kind != WakeKind::Announced) {
+                return true;
+            }
+            tokio::select! {
+                () = sleep_until(until) => return true,
+                () = self.shared.inbox.rung() => {}
+                () = self.updates.closed() => return false,
+            }
+        }
+    }
+
+    /// Takes the requests that wait; whether there are any.
+    fn take_call(&mut self) -> bool {
+        let mut waiting = self.shared.inbox.lock();
+        let kind = waiting.kind.take();
+        self.call.answers.append(&mut waiting.answers);
+        self.call.kind = kind.or(self.call.kind);
+        kind.is_some()
+    }
+
+    //--- A session ---
+
+    /// Reads the tree and follows it until the session is left.
+    async fn follow(&mut self, link: &mut Link) -> Leave {
+        match self.try_follow(link).await {
+            Ok(never) => match never {},
+            Err(leave) => leave,
+        }
+    }
+
+    /// The same; there is no end but an error.
+    async fn try_follow(&mut self, link: &mut Link) -> Result<std::convert::Infallible, Leave> {
+        self.doubtful = false;
+        if !self.each {
+            match within(self.patience(), link.watch_tree()).await {
+                Err(SessionError::NoRecursiveWatches) if self.plan.watches == Watches::Auto => {
+                    info!(zone = self.account.zone(), "the ensemble has no recursive watches; each node gets its own");
+                    self.each = true;
+                    // Old servers end the session with such a request.
+                    return Err(Leave::Again);
+                }
+                watched => watched?,
+            }
+        }
+        self.load(link).await?;
+        let pause = HEARTBEAT.min(self.plan.session_timeout / 3);
+        let mut beat = Instant::now() + pause;
+        loop {
+            let due = [self.guard.due(&self.limits()), self.early].into_iter().flatten().min();
+            tokio::select! {
+                signal = link.next_signal() => self.hear(link, signal).await?,
+                () = self.shared.inbox.rung() => if self.take_call() {
+                    self.read_again(link).await?;
+                },
+                () = sleep_until(due.unwrap_or(beat)), if due.is_some() => self.read_again(link).await?,
+                () = sleep_until(beat) => {
+                    self.beat(link).await?;
+                    beat = Instant::now() + pause;
+                }
+                () = self.updates.closed() => return Err(Leave::Ended),
+            }
+        }
+    }
+
+    /// How long a server may be silent.
+    fn patience(&self) -> Duration {
+        self.plan.session_timeout.max(LEAST_PATIENCE)
+    }
+
+    /// When doubts about a tree count.
+    fn limits(&self) -> Limits {
+        Limits { shrink_share: self.plan.shrink_share, confirm_after: self.plan.confirm_after }
+    }
+
+    /// Reads the whole tree once more; where each node has its own watches, in another session, so that there is one of
+    /// each.
+    async fn read_again(&mut self, link: &mut Link) -> Result<(), Leave> {
+        if link.is_each() { Err(Leave::Again) } else { self.load(link).await }
+    }
+
+    /// Reads the whole tree, and takes it unless it looks wrong.
+    async fn load(&mut self, link: &mut Link) -> Result<(), Leave> {
+        let started = Instant::now();
+        self.early = None;
+        self.take_call();
+        within(self.patience(), link.sync()).await?;
+        let heard = Instant::now();
+        let reading = read_tree(link, self.patience()).await?;
+        self.account.note_read();
+        self.account.note_contact();
+        if reading.closed.iter().any(String::is_empty) {
+            return Err(SessionError::Forbidden(self.plan.path.clone()).into());
+        }
+        let found = Extent { nodes: reading.nodes.len() as u64, zxid: reading.zxid };
+        let (is_complete, extent) = {
+            let mirror = self.shared.mirror();
+            (mirror.is_complete(), mirror.extent())
+        };
+        let served = if is_complete { extent } else { self.extent_on_disk() };
+        if self.call.kind == Some(WakeKind::Retransfer { accept: true }) {
+            self.guard.clear();
+        } else if !self.guard.judge(served, found, &self.limits(), Instant::now()) {
+            let held = *self.guard.held().expect("a tree that is not taken is held");
+            self.hold(&held);
+            return Ok(());
+        }
+        self.account.note_held(None);
+        self.take(reading, found.zxid < served.zxid);
+        // Whoever sees the tree in an answer finds its session live.
+        self.account.note_live();
+        let summary = self.publish_settled(link, heard).await?;
+        let zone = self.account.zone();
+        let ms = started.elapsed().as_millis() as u64;
+        info!(zone, nodes = found.nodes, names = summary.names, ms, "tree read, {}", summary.text);
+        if self.followed && summary.names > 0 {
+            self.account.note_drift(summary.names as u64);
+        }
+        self.note_tree_read();
+        self.call.answer(&Ok(format!("{}, {} nodes", summary.text, found.nodes)));
+        Ok(())
+    }
+
+    /// Takes a whole tree; one of the past takes the place of all that is known.
+    fn take(&self, reading: Reading, is_older: bool) {
+        tokio::task::block_in_place(|| {
+            let mut mirror = self.shared.mirror();
+            if is_older {
+                *mirror = Mirror::new(&self.plan);
+            }
+            mirror.replace(reading);
+            self.account.note_tree(&mirror);
+        });
+    }
+
+    /// What the zone that is served holds, as far as that tells of a tree.
+    fn extent_on_disk(&self) -> Extent {
+        let root = self.publisher.load();
+        let zone = root.get(self.plan.zone()).and_then(|served| served.zone.clone());
+        Extent { nodes: zone.map_or(0, |zone| zone.owners), zxid: 0 }
+    }
+
+    /// Leaves a tree that looks wrong for later.
+    fn hold(&mut self, held: &Held) {
+        let (found, served) = (held.found.nodes, held.served.nodes);
+        let path = &self.plan.path;
+        let what = match held.doubt {
+            Doubt::Missing => format!("there is no node {path}"),
+            Doubt::Shrunk => format!("{path} has {found} nodes, the served tree has {served}"),
+            Doubt::Older => format!("{path} is older than the served tree"),
+        };
+        let text = format!(
+            "the tree is held back: {what}; it is read again in {:?}, or adopt it now with an accepted retransfer",
+            self.plan.confirm_after
+        );
+        warn!(zone = self.account.zone(), "{text}");
+        self.account.note_held(Some(held));
+        self.note_tree_read();
+        self.call.answer(&Err(text));
+    }
+
+    /// Notes that the session is good for reading the tree.
+    fn note_tree_read(&mut self) {
+        (self.followed, self.failures) = (true, 0);
+        self.account.note_live();
+    }
+
+    /// Takes in what events tell, with all that come meanwhile.
+    async fn hear(&mut self, link: &mut Link, first: Signal) -> Result<(), Leave> {
+        let heard = Instant::now();
+        let touched = self.drain(link, Some(first))?;
+        if self.guard.held().is_some() {
+            self.early.get_or_insert(Instant::now() + PAUSE_WHILE_HELD);
+            return Ok(());
+        }
+        self.read_events(link, &touched).await?;
+        let summary = self.publish_settled(link, heard).await?;
+        debug!(zone = self.account.zone(), names = summary.names, "tree changed, {}", summary.text);
+        Ok(())
+    }
+
+    /// Takes all events that wait.
+    fn drain(&self, link: &mut Link, first: Option<Signal>) -> Result<Touched, Leave> {
+        let (mut touched, mut events) = (Touched::new(), 0);
+        let mut next = first.or_else(|| link.try_signal());
+        while let Some(signal) = next {
+            match signal {
+                Signal::Lost(error) => return Err(error.into()),
+                Signal::Touched(path, touch) => {
+                    events += 1;
+                    touched.insert((path, touch));
+                }
+            }
+            next = link.try_signal();
+        }
+        self.account.note_events(events);
+        Ok(touched)
+    }
+
+    /// Publishes what was read, once no older change is on its way; in a storm also now and then before that.
+    async fn publish_settled(&mut self, link: &mut Link, heard: Instant) -> Result<Summary, Leave> {
+        let mut heard = heard;
+        loop {
+            let is_quiet = self.gather(link).await?;
+            if self.shared.mirror().settle(is_quiet) {
+                let summary = self.publish(heard).await?;
+                if is_quiet {
+                    return Ok(summary);
+                }
+            }
+            heard = Instant::now();
+        }
+    }
+
+    /// Reads what events tell until there are no more, or for as long as is reasonable; which of both it was.
+    async fn gather(&mut self, link: &mut Link) -> Result<bool, Leave> {
+        let started = Instant::now();
+        let mut is_certain = !link.is_each();
+        loop {
+            let touched = self.drain(link, None)?;
+            if !touched.is_empty() {
+                if started.elapsed() >= LONGEST_GATHERING {
+                    // They are read all the same, so that none is lost.
+                    self.read_events(link, &touched).await?;
+                    return Ok(false);
+                }
+                self.read_events(link, &touched).await?;
+                is_certain = !link.is_each();
+            } else if is_certain {
+                return Ok(true);
+            } else {
+                // The events of many watches overtake answers; those that are older than this one are there when it is.
+                within(self.patience(), link.look()).await?;
+                is_certain = true;
+            }
+        }
+    }
+
+    /// Reads what events have touched.
+    async fn read_events(&self, link: &Link, touched: &Touched) -> Result<(), Leave> {
+        let children = |path: &str| self.shared.mirror().children(path);
+        let reading = read_touched(link, touched, &children, self.patience()).await?;
+        self.account.note_contact();
+        tokio::task::block_in_place(|| {
+            let mut mirror = self.shared.mirror();
+            mirror.apply(reading);
+            self.account.note_tree(&mirror);
+        });
+        Ok(())
+    }
+
+    /// Makes sure that the session lives, and tells the keeper so.
+    async fn beat(&mut self, link: &mut Link) -> Result<(), Leave> {
+        let heard = Instant::now();
+        let stat = within(self.patience(), link.look()).await?;
+        self.account.note_contact();
+        if self.guard.held().is_some() {
+            return Ok(());
+        }
+        let (newest, known) = (stat.as_ref().map_or(0, link::newest_zxid), self.shared.mirror().extent());
+        let differs = newest > known.zxid || stat.is_some() != (known.nodes > 0);
+        // An event that came before this answer waits to be read.
+        if differs && self.doubtful {
+            warn!(zone = self.account.zone(), "ZooKeeper has not told of a change; the tree is read again");
+            return self.read_again(link).await;
+        }
+        self.doubtful = differs;
+        for zone in self.plan.all_zones() {
+            self.send(zone, Change::Current, heard, None).await?;
+        }
+        Ok(())
+    }
+
+    //--- Publishing ---
+
+    /// Sends the keeper what has changed, and waits until it is published.
+    async fn publish(&self, heard: Instant) -> Result<Summary, Leave> {
+        let root = self.publisher.load();
+        let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
+        let changed = tokio::task::block_in_place(|| self.shared.mirror().zones(base));
+        let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
+        // Whoever sees a machine's address finds its PTR record, too.
+        changed.sort_by_key(|zone| zone.zone == *self.plan.zone());
+        let (mut waiting, mut summary) = (Vec::new(), Summary { text: String::new(), names: 0 });
+        for zone in changed {
+            let (serial, touched) = (zone.loaded.zone.soa.serial, zone.loaded.touched.len());
+            let before = zone.base.as_ref().map(|base| base.soa.serial);
+            if zone.zone == *self.plan.zone() {
+                let from = before.map_or("none".to_owned(), |serial| serial.to_string());
+                summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
+            }
+            summary.names += touched;
+            let same = touched == 0 && before == Some(serial);
+            let change =
+                if same { Change::Current } else { Change::Load { loaded: Box::new(zone.loaded), base: zone.base } };
+            let (published, done) = oneshot::channel();
+            self.send(&zone.zone, change, heard, Some(published)).await?;
+            waiting.push(done);
+        }
+        for done in waiting {
+            // A zone that has left the configuration is not published; another task follows with the rest.
+            done.await.map_err(|_| Leave::Ended)?;
+        }
+        if summary.text.is_empty() {
+            let serial = base_serial(base(self.plan.zone()).as_deref());
+            summary.text = format!("serial {serial}, current");
+        }
+        Ok(summary)
+    }
+
+    /// Sends the keeper news of one zone.
+    async fn send(
+        &self,
+        zone: &Name,
+        change: Change,
+        heard: Instant,
+        published: Option<oneshot::Sender<()>>,
+    ) -> Result<(), Leave> {
+        let update = Update { zone: zone.clone(), change, refreshed: heard.into_std(), published };
+        self.updates.send(update).await.map_err(|_| Leave::Ended)
+    }
+}
+
+/// The serial of a zone, in words.
+fn base_serial(zone: Option<&Zone>) -> String {
+    zone.map_or("none".to_owned(), |zone| zone.soa.serial.to_string())
+}
+
+/// How long to wait after so many rounds that came to nothing; never the same for two replicas.
+fn pause_after(failures: u32) -> Duration {
+    let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
+    whole.mul_f64(0.5 + (RandomState::new().hash_one(failures) % 512) as f64 / 1024.0)
+}
+
+/// Waits for a request, for as long as a server may be silent.
+async fn within<T>(
+    patience: Duration,
+    request: impl Future<Output = Result<T, SessionError>>,
+) -> Result<T, SessionError> {
+    timeout(patience, request).await.unwrap_or(Err(SessionError::Stalled(patience)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end_growing() {
+        for (failures, most) in [(1, FIRST_PAUSE), (2, FIRST_PAUSE * 2), (20, LONGEST_PAUSE), (u32::MAX, LONGEST_PAUSE)]
+        {
+            let pause = pause_after(failures);
+            assert!(pause <= most && pause >= most / 2, "{failures}: {pause:?}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Three datacenters on one primary, two replicas of our daemon that reach each over a relay of its own, and Prometheus.
+
+use super::harness::*;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub const REGION: &str = "us-west.cns.example.com.";
+pub const ZONES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
+/// More than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// For how long nothing may fire before all counts as well.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// What is shorter in the copy of the rules that the tests use; each stands in the real files.
+const SHORTER: [(&str, &str); 10] = [
+    ("for: 1m\n", "for: 1s\n"),
+    ("for: 2m\n", "for: 1s\n"),
+    ("for: 5m\n", "for: 1s\n"),
+    ("for: 30m\n", "for: 1s\n"),
+    ("for: 1h\n", "for: 1s\n"),
+    ("[5m]", "[10s]"),
+    ("[10m]", "[10s]"),
+    ("[15m]", "[60s]"),
+    ("offset 5m", "offset 3s"),
+    ("zone_age:seconds > 600", "zone_age:seconds > 5"),
+];
+
+/// What a world begins with.
+pub struct Plan {
+    /// The expire time of the datacenters' zones, in seconds.
+    pub expire: u32,
+    /// Whether the first datacenter cannot be reached.
+    pub missing: bool,
+    /// Whether there are secondaries, conflicts and a primary that is dead, for series that a quiet world has not.
+    pub busy: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan { expire: 2_592_000, missing: false, busy: false }
+    }
+}
+
+/// Everything there is.
+pub struct World {
+    pub primary: Peer,
+    /// By replica and datacenter.
+    pub relays: Vec<Vec<Relay>>,
+    pub replicas: Vec<Aggregator>,
+    pub prometheus: Prometheus,
+    instances: Vec<String>,
+    _folder: Folder,
+}
+
+impl World {
+    /// Starts everything and, unless something is missing from the beginning, waits until nothing fires.
+    pub fn start(plan: &Plan) -> World {
+        let folder = Folder::new();
+        let zones: Vec<ZoneText> = (0..3)
+            .map(|site| (Dname::parse(ZONES[site]), write_zone(&zone_records(site, 1000, 20, plan.expire))))
+            .collect();
+        let primary = Knotd::start(&folder, &zones);
+        let relay = |seed| {
+            let mut port = Port::reserve();
+            Relay::start(port.release(), primary.address(), seed)
+        };
+        let relays: Vec<Vec<Relay>> = (0..2).map(|_| (0..3).map(relay).collect()).collect();
+        if plan.missing {
+            relays.iter().for_each(|of_replica| of_replica[0].cut(true));
+        }
+        let replicas: Vec<Aggregator> = (0..2)
+            .map(|replica| {
+                let settings = settings(plan, replica, &relays[replica]);
+                Aggregator::start_with(&folder.subfolder(&format!("replica{replica}")), &settings)
+            })
+            .collect();
+        let instances: Vec<String> = replicas.iter().map(|replica| replica.metrics_address().to_string()).collect();
+        let prometheus = Prometheus::start(&folder, &prometheus_files(&instances));
+        let world = World { primary, relays, replicas, prometheus, instances, _folder: folder };
+        if !plan.missing && !plan.busy {
+            world.wait_quiet();
+        }
+        world
+    }
+
+    /// The label of a replica.
+    pub fn instance(&self, replica: usize) -> String {
+        self.instances[replica].clone()
+    }
+
+    /// The alerts of a rule that fire now.
+    pub fn firing(&self, name: &str) -> Vec<Alert> {
+        self.prometheus.alerts().into_iter().filter(|alert| alert.is_firing && alert.name() == name).collect()
+    }
+
+    /// Waits until an alert fires with these labels. Its texts must be written out.
+    pub fn wait_firing(&self, name: &str, labels: &[(&str, &str)]) -> Alert {
+        let is_meant = |alert: &Alert| {
+            labels.iter().all(|(label, value)| alert.labels.get(*label).is_some_and(|found| found == value))
+        };
+        let alert = wait_until(&format!("{name} fires with {labels:?}"), PATIENCE, || {
+            self.firing(name).into_iter().find(is_meant)
+        });
+        for text in alert.annotations.values() {
+            assert!(!text.is_empty() && !text.contains(['{', '<']), "{alert:?}");
+        }
+        alert
+    }
+
+    /// Demands that nothing fires but alerts of these rules.
+    pub fn assert_only(&self, names: &[&str]) {
+        let firing = self.prometheus.alerts().into_iter().filter(|alert| alert.is_firing);
+        let others: Vec<Alert> = firing.filter(|alert| !names.contains(&alert.name())).collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
+
+    /// Waits until both replicas are scraped, are complete and agree, and nothing has fired for a while.
+    pub fn wait_quiet(&self) {
+        let mut since = None;
+        wait_until("all is well for a while", PATIENCE, || {
+            let complete =
+                self.prometheus.query(&format!("aggregator_region_members{{region=\"{REGION}\",state=\"ok\"}}"));
+            let lag = self.prometheus.query("aggregator:region_serial_behind");
+            let is_well = complete.len() == 2
+                && complete.iter().all(|(_, count)| *count == 3.0)
+                && lag.len() == 2
+                && self.prometheus.query("count(up == 1)").first().is_some_and(|(_, count)| *count == 2.0)
+                && !self.prometheus.alerts().iter().any(|alert| alert.is_firing);
+            if !is_well {
+                since = None;
+                return None;
+            }
+            let began = *since.get_or_insert_with(std::time::Instant::now);
+            (began.elapsed() > QUIET).then_some(())
+        });
+    }
+
+    /// Gives every panel something to show: queries of all kinds, transfers, a change with its announcement.
+    pub fn be_busy(&self, serial: u32) {
+        for replica in &self.replicas {
+            let mut client = Client::new(replica.address());
+            for name in
+                ["web.svc.acme.us-west.cns.example.com", "nothing.us-west.cns.example.com", "elsewhere", "dead.test"]
+            {
+                // What is answered is another test's concern.
+                let _ = client.ask(&Query::new(&Dname::parse(name), rtype::A));
+                let _ = client.ask_tcp(&Query::new(&Dname::parse(name), rtype::A));
+            }
+            let _ = client.transfer(&Dname::parse(REGION));
+            let _ = client.exchange_tcp(&signed_request());
+        }
+        self.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, serial, 20, 2_592_000));
+    }
+}
+
+/// An SOA question that is signed with a key that no server knows.
+fn signed_request() -> Vec<u8> {
+    let mut message = Query::new(&Dname::parse(REGION), rtype::SOA).encode(77);
+    message[11] = 1;
+    let rdata =
+        [&Dname::parse("hmac-sha256.").0[..], &[0, 0, 0, 0, 0, 1, 1, 44, 0, 32], &[0; 32], &[0, 77, 0, 0, 0, 0]]
+            .concat();
+    message.extend_from_slice(&Dname::parse("nobody.test.").0);
+    message.extend([250_u16, 255, 0, 0, rdata.len() as u16].map(u16::to_be_bytes).concat());
+    message.extend(rdata);
+    message
+}
+
+/// A datacenter's zone with so many instances of one service.
+pub fn zone_records(site: usize, serial: u32, instances: u8, expire: u32) -> Vec<Record> {
+    let zone = ZONES[site];
+    let mut text = format!(
+        "$ORIGIN {zone}\n$TTL 30\n@ IN SOA ns1.example.com. hostmaster.example.com. {serial} 30 60 {expire} 30\n\
+         @ IN NS ns1.example.com.\n@ IN NS ns2.example.com.\n"
+    );
+    for host in 1..=instances {
+        let address = format!("10.{site}.0.{host}");
+        text.push_str(&format!("i{site}-{host}.inst.acme IN A {address}\nweb.svc.acme IN A {address}\n"));
+    }
+    // An alias in one datacenter and an address in another: a conflict, for those who want one.
+    text.push_str(if site == 0 { "clash.acme IN CNAME web.svc.acme\n" } else { "clash.acme IN A 192.0.2.1\n" });
+    read_zone(&text)
+}
+
+/// The settings of a replica.
+fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
+    let mut zones = String::new();
+    for (zone, relay) in ZONES.iter().zip(relays) {
+        zones.push_str(&format!("\"{zone}\" = \"{}\"\n", relay.address()));
+    }
+    let mut more = String::new();
+    if plan.busy {
+        let mut dead = Port::reserve();
+        let dead = dead.release();
+        zones.push_str(&format!("\"dead.test\" = \"{dead}\"\n"));
+        more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{dead}\"]\n");
+    }
+    let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
+    let text = format!(
+        "[transfer]\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
+         connect_timeout = \"1s\"\nconfirm_after = \"1h\"\n{more}\n[zones]\n{zones}\n\
+         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n"
+    );
+    let name = format!("ns{}.example.com", replica + 1);
+    Settings { name, state: Some("state".to_string()), ..Settings::new(&text) }
+}
+
+/// The real files with shorter times, and these targets.
+fn prometheus_files(instances: &[String]) -> Vec<(&'static str, String)> {
+    let file = |name: &str| repository_text(&format!("deploy/prometheus/{name}"));
+    let (mut rules, mut alerts) = (file("rules.yml"), file("alerts.yml"));
+    let mut used = BTreeSet::new();
+    for text in [&mut rules, &mut alerts] {
+        for (long, short) in SHORTER {
+            if text.contains(long) {
+                used.insert(long);
+                *text = text.replace(long, short);
+            }
+        }
+        let is_long = |line: &&str| line.trim_start().starts_with("for: ") && !line.ends_with(" 1s");
+        assert_eq!(text.lines().find(is_long), None, "a time that the tests do not shorten");
+    }
+    assert_eq!(used.len(), SHORTER.len(), "only {used:?} stand in the rules");
+    let mut configuration = file("prometheus.yml");
+    let targets = ["replica-1:9153", "replica-2:9153"].into_iter().zip(instances);
+    let times = ["scrape_interval: 15s", "evaluation_interval: 15s"];
+    let changes = times.map(|time| (time, time.replace("15s", "500ms"))).into_iter();
+    for (from, to) in changes.chain(targets.map(|(from, to)| (from, to.clone()))) {
+        assert_eq!(configuration.matches(from).count(), 1, "{from}");
+        configuration = configuration.replace(from, &to);
+    }
+    vec![("prometheus.yml", configuration), ("rules.yml", rules), ("alerts.yml", alerts)]
+}
