@@ -78,11 +78,6 @@ pub fn read_tree<'n>(
     let fields = Fields::with_advice(reader, &entry.node, &schema::TREE, &place, advise)?;
     let members = fields.read(reader, MARK, |r, key, node| read_members(r, &place, key, node)).unwrap_or_default();
     let domain = fields.read(reader, "domain", Reader::name).unwrap_or_else(|| zone.clone());
-    if domain.label_count() == 0 {
-        let at = fields.entry("domain").map_or(entry.key_at, |field| field.node.at);
-        reader
-            .error(at, format!("{place} cannot have the root as its domain; write the name that the tree stands for"));
-    }
     let chroot = fields.read(reader, "chroot", read_chroot).unwrap_or_default();
     let binder_compat = fields.read(reader, "binder_compat", Reader::boolean).unwrap_or(false);
     let reverse = fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node));
