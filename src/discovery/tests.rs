@@ -100,6 +100,30 @@ fn member(address: &str) -> String {
 //--- Examples ---
 
 #[test]
+fn what_a_deleted_node_was_is_not_kept_for_its_successor() {
+    let host = r#"{"type":"host","host":{"address":"172.27.10.9"}}"#;
+    for data in ["", "nonsense"] {
+        let mut site = Site::new();
+        site.tree.born("a", 5);
+        site.set("a", host);
+        site.publish();
+        let addresses = |site: &Site| {
+            let node = site.published[&name("emy-10.example.com")].get(name("a.emy-10.example.com").as_wire());
+            node.is_some_and(|node| node.get(crate::rr::rtype::A).is_some())
+        };
+        site.tree.born("a", 5);
+        site.set("a", data);
+        site.publish();
+        assert!(addresses(&site), "the same node keeps its value");
+        site.tree.born("a", 7);
+        site.set("a", data);
+        site.publish();
+        assert!(!addresses(&site), "another node, {data:?}");
+        assert!(site.tree.explain(&name("9.10.27.172.in-addr.arpa")).is_empty());
+    }
+}
+
+#[test]
 fn a_service_gives_addresses_srv_records_and_reverse_records() {
     let mut site = Site::with(&[
         ("web", SERVICE),

@@ -34,6 +34,8 @@ pub(super) struct Node {
     /// None if the node's name is none for DNS.
     pub(super) owner: Option<Name>,
     pub(super) payload: Payload,
+    /// The transaction that made the node; 0 when it is not known.
+    born: i64,
     /// What is wrong with the newest data.
     pub(super) fault: Option<PayloadError>,
     /// The beginning of the newest data, to be shown.
@@ -122,6 +124,18 @@ impl Tree {
             self.touch(id);
         }
         read.fault
+    }
+
+    /// Tells which transaction made the node at a path. If another one made the node that is known there, that node is gone,
+    /// and what it was is nothing to fall back on when the new one's data cannot be read.
+    pub fn born(&mut self, path: &str, zxid: i64) {
+        let id = self.reach(path);
+        let before = std::mem::replace(&mut self.nodes[id as usize].born, zxid);
+        if before != 0 && before != zxid {
+            self.touch(id);
+            self.replace_payload(id, Payload::Nothing);
+            self.touch(id);
+        }
     }
 
     /// Forgets a node and everything below it. The domain's node itself stays, without data.
@@ -258,8 +272,8 @@ impl Tree {
         self.replace_payload(id, Payload::Nothing);
         self.counts.faulty -= u64::from(self.node(id).fault.is_some());
         let Some(parent) = self.node(id).parent else {
-            self.nodes[id as usize].fault = None;
-            self.nodes[id as usize].data = Box::default();
+            let root = &mut self.nodes[id as usize];
+            (root.fault, root.data, root.born) = (None, Box::default(), 0);
             return;
         };
         let node = std::mem::take(&mut self.nodes[id as usize]);

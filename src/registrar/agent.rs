@@ -186,6 +186,8 @@ impl Agent {
 
     /// Runs a task whose result is a message.
     fn report(&mut self, task: impl Future<Output = Message> + Send + 'static) -> AbortHandle {
+        // Tasks that have ended keep their memory until somebody asks for them.
+        while self.tasks.try_join_next().is_some() {}
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             // The receiver is gone only when the agent ends.
@@ -214,8 +216,9 @@ impl Agent {
     fn start_work(&mut self, work: Work) {
         let Some((client, _)) = &self.session else { return };
         let (client, nodes, sessions) = (client.clone(), self.nodes.clone(), self.sessions.clone());
+        let taken = self.taken.clone();
         self.report(async move {
-            let writer = Writer { client: &client, nodes: &nodes, sessions: &sessions };
+            let writer = Writer { client: &client, nodes: &nodes, sessions: &sessions, taken: &taken };
             let report = match work {
                 Work::Register => writer.register().await,
                 Work::Repair => writer.repair().await,
@@ -240,6 +243,9 @@ impl Agent {
                 warn!(path, "another session has this name now; it is taken back when that one ends");
             }
             self.taken = report.taken;
+        } else if work == Work::Register {
+            // The last one to register has the name.
+            self.taken.clear();
         }
         report.errors.is_empty()
     }
@@ -286,7 +292,28 @@ async fn check_forever(plan: HealthPlan, sender: UnboundedSender<Message>, once:
 pub async fn unregister(config: &Config, nodes: &Nodes) -> Result<Report, ()> {
     let limit = config.zookeeper.session_timeout;
     let Ok(client) = timeout(limit, session::connect(&config.zookeeper, false)).await else { return Err(()) };
-    let report = timeout(limit, Writer { client: &client, nodes, sessions: &[] }.remove()).await;
+    let report = timeout(limit, Writer { client: &client, nodes, sessions: &[], taken: &[] }.remove()).await;
     session::close(client).await;
     report.map_err(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registrar::config::Config;
+    use std::path::Path;
+
+    #[tokio::test]
+    async fn work_that_is_done_takes_no_memory() {
+        let text = r#"{"registration": {"domain": "a.example.com", "type": "host", "adminIp": "192.0.2.1"},
+            "zookeeper": {"servers": [{"host": "192.0.2.1", "port": 2181}]}}"#;
+        let config = Config::parse(Path::new("test.json"), text).unwrap();
+        let nodes = Nodes::new(&config.registration, "n1", "192.0.2.1").unwrap();
+        let mut agent = Agent::new(config, nodes, Course::Lasting);
+        for _ in 0..100 {
+            agent.report(async { Message::Woken });
+            assert!(matches!(agent.receiver.recv().await, Some(Message::Woken)));
+        }
+        assert!(agent.tasks.len() < 10, "{} tasks", agent.tasks.len());
+    }
 }

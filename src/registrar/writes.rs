@@ -9,8 +9,9 @@
 //!
 //! Who may have a name: at a registration the last one wins, as ever. A repair takes nothing from a session that lives, or two
 //! instances with one name would take it from each other for ever; the node is made again when the other one goes. A
-//! removal takes only what is ours: made by one of our sessions, at the host's own path, or with our address in it. A node that has
-//! others below it, or is a service's, is nobody's to replace.
+//! removal takes only what is ours: made by one of our sessions, at the host's own path, or with our address in it; but never
+//! what another session was seen to take from us, which is the next process of the same instance more often than not. A node
+//! that has others below it, or is a service's, is nobody's to replace.
 //!
 //! Invariants: the service's node is never removed; a failure at one node does not keep the others from being written or
 //! removed; every operation may be repeated.
@@ -60,6 +61,8 @@ pub struct Writer<'a> {
     pub nodes: &'a Nodes,
     /// Ids of this and earlier sessions of this process.
     pub sessions: &'a [i64],
+    /// Owned paths that another session took after we had them.
+    pub taken: &'a [String],
 }
 
 /// What there is at a path.
@@ -215,7 +218,9 @@ impl Writer<'_> {
                 Err(error) => return Err(error),
             };
             let by_us = self.sessions.contains(&stat.ephemeral_owner);
-            if is_service(&data) || !(by_us || at_host || address_in(&data).as_deref() == Some(&self.nodes.address)) {
+            let is_lost = stat.ephemeral_owner != 0 && self.taken.contains(&node.path);
+            let is_ours = by_us || !is_lost && (at_host || address_in(&data).as_deref() == Some(&self.nodes.address));
+            if is_service(&data) || !is_ours {
                 debug!(path = node.path, "node of somebody else left alone");
                 return Ok(false);
             }

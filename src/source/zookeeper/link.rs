@@ -208,8 +208,8 @@ pub fn newest_zxid(stat: &Stat) -> i64 {
 /// What was found at a path.
 #[derive(Debug)]
 pub enum Found {
-    /// The payload, the newest change, and the names of the children where they were asked for.
-    Node { data: Vec<u8>, zxid: i64, children: Vec<String> },
+    /// The payload, the newest change, that which made the node, and the names of the children where they were asked for.
+    Node { data: Vec<u8>, zxid: i64, born: i64, children: Vec<String> },
     /// The names of the children, and the newest change.
     Children(Vec<String>, i64),
     /// The newest change of a node that was only looked at.
@@ -253,12 +253,19 @@ impl Courier {
 
     /// Reads a node, and with `below` the names of its children; watched where each node has its own watches.
     pub async fn read(self: Arc<Self>, path: &str, below: bool) -> Result<Found, SessionError> {
-        let result = self.read_node(&self.path(path), below).await;
-        if self.each && path.is_empty() && matches!(result, Err(Error::NoNode)) {
-            let (_, watcher) = self.client.check_and_watch_stat(&self.root).await?;
-            self.follow(watcher);
+        loop {
+            let result = self.read_node(&self.path(path), below).await;
+            if self.each && path.is_empty() && matches!(result, Err(Error::NoNode)) {
+                // No node above is watched, so the domain's own node has to be waited for.
+                let (stat, watcher) = self.client.check_and_watch_stat(&self.root).await?;
+                self.follow(watcher);
+                if stat.is_some() {
+                    // It has come meanwhile, and nothing would tell of that.
+                    continue;
+                }
+            }
+            return settle(result);
         }
-        settle(result)
     }
 
     /// The two requests that read a node.
@@ -272,10 +279,10 @@ impl Courier {
         };
         // Whether a leaf stays one is known only where a watch on its children says so.
         if !below || (stat.num_children == 0 && !self.each) {
-            return Ok(Found::Node { data, zxid: newest_zxid(&stat), children: Vec::new() });
+            return Ok(Found::Node { data, zxid: newest_zxid(&stat), born: stat.czxid, children: Vec::new() });
         }
         let (children, zxid) = self.list_node(path).await?;
-        Ok(Found::Node { data, zxid: zxid.max(newest_zxid(&stat)), children })
+        Ok(Found::Node { data, zxid: zxid.max(newest_zxid(&stat)), born: stat.czxid, children })
     }
 
     /// Reads the names of a node's children.

@@ -11,7 +11,7 @@
 
 use super::guard::Extent;
 use super::plan::TreePlan;
-use super::reader::Reading;
+use super::reader::{Reading, parent};
 use crate::discovery::{PayloadError, Tree, TreeZone};
 use crate::name::Name;
 use crate::zone::{Zone, ZoneError};
@@ -106,7 +106,9 @@ impl Mirror {
     }
 
     /// Takes what was read.
-    pub fn apply(&mut self, reading: Reading) {
+    pub fn apply(&mut self, mut reading: Reading) {
+        // A node comes before those below it, whatever the order of the answers.
+        reading.nodes.sort_by(|a, b| a.path.cmp(&b.path));
         for path in &reading.gone {
             self.tree.remove(path);
             self.rooted &= !path.is_empty();
@@ -115,8 +117,15 @@ impl Mirror {
         }
         let mut logged = 0;
         for node in &reading.nodes {
-            self.closed.remove(&node.path);
             self.rooted |= node.path.is_empty();
+            // The node above was gone when it was read. It is back, and the event that says so brings this one along; if it
+            // came into being here, it would be taken for known and never be read.
+            let above = parent(&node.path);
+            if !self.rooted || !self.tree.contains(above) {
+                continue;
+            }
+            self.closed.remove(&node.path);
+            self.tree.born(&node.path, node.born);
             let Some(error) = self.tree.set(&node.path, &node.data, 0) else {
                 self.broken.remove(&node.path);
                 continue;
@@ -175,4 +184,53 @@ fn forget_below(entries: &mut BTreeMap<String, PayloadError>, path: &str) {
     // '0' follows '/'.
     let below: Vec<String> = entries.range(low..high).map(|(path, _)| path.clone()).collect();
     below.iter().for_each(|path| _ = entries.remove(path));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{Member, Watches};
+    use super::super::reader::Node;
+    use super::*;
+    use crate::discovery::{Plan, SoaFields};
+    use std::time::Duration;
+
+    fn mirror() -> Mirror {
+        let name = Name::parse("example.com").unwrap();
+        let (mname, rname) = (name.clone(), name.clone());
+        let soa = SoaFields { mname, rname, ttl: 30, refresh: 30, retry: 60, expire: 600, minimum: 30 };
+        let (origin, ns) = (name.clone(), vec![name.clone()]);
+        Mirror::new(&TreePlan {
+            zones: Plan { origin, reverse: Vec::new(), soa, ns, ns_ttl: 30, serial_offset: 0 },
+            domain: name,
+            members: vec![Member { host: "192.0.2.1".into(), port: 2181 }],
+            path: "/com/example".into(),
+            session_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(4),
+            serve_stale: Duration::from_secs(600),
+            watches: Watches::Auto,
+            binder_compat: false,
+            digest: None,
+            tls: None,
+            shrink_share: 0.5,
+            confirm_after: Duration::from_secs(10),
+        })
+    }
+
+    fn node(path: &str) -> Node {
+        Node { path: path.into(), data: Vec::new(), born: 1 }
+    }
+
+    #[test]
+    fn nodes_come_in_any_order_but_never_without_the_one_above() {
+        let mut mirror = mirror();
+        mirror.replace(Reading { nodes: vec![node("a/b"), node("a"), node("")], ..Reading::default() });
+        assert!(mirror.tree.contains("a/b"));
+        // The requests for the node and for one below it were answered on both sides of its return.
+        mirror.apply(Reading { gone: vec!["a".into()], nodes: vec![node("a/b")], ..Reading::default() });
+        assert!(mirror.children("").is_empty(), "it would be taken for known");
+        mirror.apply(Reading { nodes: vec![node("a"), node("a/b")], ..Reading::default() });
+        assert!(mirror.tree.contains("a/b"));
+        mirror.apply(Reading { gone: vec![String::new()], nodes: vec![node("a")], ..Reading::default() });
+        assert_eq!((mirror.extent().nodes, mirror.tree.contains("a")), (0, false));
+    }
 }

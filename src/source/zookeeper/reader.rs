@@ -21,8 +21,8 @@ pub struct Node {
     /// Relative to the domain's node.
     pub path: String,
     pub data: Vec<u8>,
-    /// The newest change that it knows of.
-    pub zxid: i64,
+    /// The change that made it.
+    pub born: i64,
 }
 
 /// What was read.
@@ -85,7 +85,7 @@ pub async fn read_touched(
 }
 
 /// The path above another; the root is above itself.
-fn parent(path: &str) -> &str {
+pub fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
@@ -97,6 +97,7 @@ async fn run(
     patience: Duration,
 ) -> Result<Reading, SessionError> {
     let mut reading = Reading::default();
+    let mut lists = Vec::new();
     let mut requests: JoinSet<(Job, Result<Found, SessionError>)> = JoinSet::new();
     loop {
         while requests.len() < MOST_REQUESTS
@@ -114,44 +115,76 @@ async fn run(
         }
         let (job, found) = match timeout(patience, requests.join_next()).await {
             Err(_) => return Err(SessionError::Stalled(patience)),
-            Ok(None) => return Ok(reading),
+            Ok(None) => {
+                // What a node that was not there a moment ago is now, its own request may have been too early for.
+                compare(&mut reading, &mut jobs, std::mem::take(&mut lists), known);
+                if jobs.is_empty() {
+                    return Ok(reading);
+                }
+                continue;
+            }
             Ok(Some(Err(_))) => return Err(SessionError::Other("a request has panicked".to_owned())),
             Ok(Some(Ok(done))) => done,
         };
-        take(&mut reading, &mut jobs, job, found?, known);
+        lists.extend(take(&mut reading, &mut jobs, job, found?));
     }
 }
 
-/// Takes the answer to one request.
-fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: Found, known: &impl Fn(&str) -> Vec<String>) {
+/// Takes the answer to one request; gives the children that a node was asked for.
+fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: Found) -> Option<(String, Vec<String>)> {
     let path = match job {
         Job::Look(_) => {
             if let Found::Stat(zxid) = found {
                 reading.zxid = reading.zxid.max(zxid);
             }
-            return;
+            return None;
         }
         Job::Node(path) | Job::Tree(path) | Job::Children(path) => path,
     };
-    let below = |child: &str| if path.is_empty() { child.to_owned() } else { format!("{path}/{child}") };
     match found {
-        Found::Node { data, zxid, children } => {
+        Found::Node { data, zxid, born, children } => {
             reading.zxid = reading.zxid.max(zxid);
-            jobs.extend(children.iter().map(|child| Job::Tree(below(child))));
-            reading.nodes.push(Node { path, data, zxid });
+            jobs.extend(children.iter().map(|child| Job::Tree(below(&path, child))));
+            reading.nodes.push(Node { path, data, born });
         }
         Found::Children(children, zxid) => {
             reading.zxid = reading.zxid.max(zxid);
-            let (known, now): (BTreeSet<String>, BTreeSet<String>) =
-                (known(&path).into_iter().collect(), children.into_iter().collect());
-            jobs.extend(now.difference(&known).map(|child| Job::Tree(below(child))));
-            reading.gone.extend(known.difference(&now).map(|child| below(child)));
+            return Some((path, children));
         }
         Found::Gone => reading.gone.push(path),
         Found::Closed => reading.closed.push(path),
         // Only looking finds it, and that was taken above.
         Found::Stat(_) => {}
     }
+    None
+}
+
+/// Compares the children that nodes have with those that are known. To be read are also those that a request of the same
+/// reading did not find: they came after it, and where each node has its own watches, nothing else tells of them.
+fn compare(
+    reading: &mut Reading,
+    jobs: &mut Vec<Job>,
+    lists: Vec<(String, Vec<String>)>,
+    known: &impl Fn(&str) -> Vec<String>,
+) {
+    let found: HashSet<&str> = reading.nodes.iter().map(|node| &node.path[..]).collect();
+    let missed: HashSet<&str> =
+        reading.gone.iter().map(|path| &path[..]).filter(|path| !found.contains(path)).collect();
+    let mut gone = Vec::new();
+    for (path, children) in lists {
+        let (known, now): (BTreeSet<String>, BTreeSet<String>) =
+            (known(&path).into_iter().collect(), children.into_iter().collect());
+        let unread = now.iter().map(|child| (child, below(&path, child)));
+        let unread = unread.filter(|(child, path)| !known.contains(*child) || missed.contains(&path[..]));
+        jobs.extend(unread.map(|(_, path)| Job::Tree(path)));
+        gone.extend(known.difference(&now).map(|child| below(&path, child)));
+    }
+    reading.gone.extend(gone);
+}
+
+/// The path of a node's child.
+fn below(path: &str, child: &str) -> String {
+    if path.is_empty() { child.to_owned() } else { format!("{path}/{child}") }
 }
 
 #[cfg(test)]
@@ -159,18 +192,19 @@ mod tests {
     use super::*;
 
     fn node(children: &[&str], zxid: i64) -> Found {
-        Found::Node { data: b"x".to_vec(), zxid, children: children.iter().map(|child| (*child).to_owned()).collect() }
+        let children = children.iter().map(|child| (*child).to_owned()).collect();
+        Found::Node { data: b"x".to_vec(), zxid, born: 1, children }
     }
 
     #[test]
     fn what_follows_from_an_answer_is_asked_for() {
         let (mut reading, mut jobs) = (Reading::default(), Vec::new());
-        take(&mut reading, &mut jobs, Job::Tree(String::new()), node(&["a", "b"], 7), &|_| Vec::new());
+        take(&mut reading, &mut jobs, Job::Tree(String::new()), node(&["a", "b"], 7));
         assert_eq!(jobs, [Job::Tree("a".into()), Job::Tree("b".into())]);
-        take(&mut reading, &mut jobs, Job::Tree("a".into()), node(&["c"], 5), &|_| Vec::new());
+        take(&mut reading, &mut jobs, Job::Tree("a".into()), node(&["c"], 5));
         assert_eq!(jobs[2], Job::Tree("a/c".into()));
-        take(&mut reading, &mut jobs, Job::Tree("b".into()), Found::Gone, &|_| Vec::new());
-        take(&mut reading, &mut jobs, Job::Look("b".into()), Found::Stat(9), &|_| Vec::new());
+        take(&mut reading, &mut jobs, Job::Tree("b".into()), Found::Gone);
+        take(&mut reading, &mut jobs, Job::Look("b".into()), Found::Stat(9));
         assert_eq!((reading.nodes.len(), &reading.gone[..], reading.zxid), (2, &["b".to_owned()][..], 9));
     }
 
@@ -179,8 +213,23 @@ mod tests {
         let (mut reading, mut jobs) = (Reading::default(), Vec::new());
         let known = |path: &str| if path == "a" { vec!["old".to_owned(), "kept".to_owned()] } else { Vec::new() };
         let found = Found::Children(vec!["kept".into(), "new".into()], 3);
-        take(&mut reading, &mut jobs, Job::Children("a".into()), found, &known);
+        let list = take(&mut reading, &mut jobs, Job::Children("a".into()), found);
+        compare(&mut reading, &mut jobs, list.into_iter().collect(), &known);
         assert_eq!((jobs, reading.gone), (vec![Job::Tree("a/new".into())], vec!["a/old".to_owned()]));
+    }
+
+    #[test]
+    fn a_node_that_came_back_between_two_requests_is_read_again() {
+        let (mut reading, mut jobs) = (Reading::default(), Vec::new());
+        let known = |_: &str| vec!["back".to_owned(), "read".to_owned()];
+        for path in ["a/back", "a/read"] {
+            take(&mut reading, &mut jobs, Job::Tree(path.into()), Found::Gone);
+        }
+        take(&mut reading, &mut jobs, Job::Tree("a/read".into()), node(&[], 3));
+        let found = Found::Children(vec!["back".into(), "read".into()], 3);
+        let list = take(&mut reading, &mut jobs, Job::Children("a".into()), found);
+        compare(&mut reading, &mut jobs, list.into_iter().collect(), &known);
+        assert_eq!(jobs, [Job::Tree("a/back".into())]);
     }
 
     #[test]

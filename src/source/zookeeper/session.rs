@@ -33,6 +33,8 @@ use tracing::{debug, info, warn};
 
 /// The longest time between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The shortest time between two heartbeats, whatever `serve_stale` asks for.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
 /// The pause after the first round in which no member was good; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest of these pauses.
@@ -246,7 +248,7 @@ impl Task {
             }
         }
         self.load(link).await?;
-        let pause = HEARTBEAT.min(self.plan.session_timeout / 3);
+        let pause = HEARTBEAT.min(self.plan.session_timeout / 3).min(self.plan.serve_stale / 3).max(SHORTEST_HEARTBEAT);
         let mut beat = Instant::now() + pause;
         loop {
             let due = [self.guard.due(&self.limits()), self.early].into_iter().flatten().min();
@@ -483,6 +485,7 @@ impl Task {
         let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
         // Whoever sees a machine's address finds its PTR record, too.
         changed.sort_by_key(|zone| zone.zone == *self.plan.zone());
+        let sent: HashSet<Name> = changed.iter().map(|zone| zone.zone.clone()).collect();
         let (mut waiting, mut summary) = (Vec::new(), Summary { text: String::new(), names: 0 });
         for zone in changed {
             let (serial, touched) = (zone.loaded.zone.soa.serial, zone.loaded.touched.len());
@@ -492,12 +495,15 @@ impl Task {
                 summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
             }
             summary.names += touched;
-            let same = touched == 0 && before == Some(serial);
-            let change =
-                if same { Change::Current } else { Change::Load { loaded: Box::new(zone.loaded), base: zone.base } };
+            let change = Change::Load { loaded: Box::new(zone.loaded), base: zone.base };
             let (published, done) = oneshot::channel();
             self.send(&zone.zone, change, heard, Some(published)).await?;
             waiting.push(done);
+        }
+        let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
+        for zone in unchanged {
+            // One that has expired meanwhile is alive again.
+            self.send(zone, Change::Current, heard, None).await?;
         }
         for done in waiting {
             // A zone that has left the configuration is not published; another task follows with the rest.
