@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo test test-partition bench docs partitions lint fuzz clean
+.PHONY: help build demo test test-partition bench profile instructions docs partitions lint fuzz clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
@@ -12,7 +12,8 @@ help:
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
 	@echo "make test-partition  breaks a network of namespaces, as root, one minute"
 	@echo "make docs    writes the references in docs/ from the program (make partitions: the table of docs/partitions.md)"
-	@echo "make bench   figures beside real servers, fifteen minutes (OPTIONS=--help shows what can be chosen)"
+	@echo "make bench   figures beside real servers, an hour (OPTIONS=--help shows what can be chosen)"
+	@echo "make profile where the time of an answer goes"
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
@@ -37,11 +38,25 @@ docs:
 partitions:
 	PATH="$$PATH:/usr/sbin:/sbin" AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test partition -- --ignored --nocapture
 
+BENCH = PATH="$$PATH:/usr/sbin:/sbin" $(or $(CARGO_TARGET_DIR),bench/target)/release/aggregator-bench \
+	--program $(or $(CARGO_TARGET_DIR),target)/release/aggregator
+
 bench: build
+	scripts/install-peers bench
+	$(CARGO) build --release --locked --manifest-path bench/Cargo.toml
+	$(BENCH) $(OPTIONS)
+
+# perf sees the kernel, too; callgrind counts instructions where there is no perf.
+profile: build
 	scripts/install-peers
 	$(CARGO) build --release --locked --manifest-path bench/Cargo.toml
-	PATH="$$PATH:/usr/sbin:/sbin" $(or $(CARGO_TARGET_DIR),bench/target)/release/aggregator-bench \
-		--program $(or $(CARGO_TARGET_DIR),target)/release/aggregator $(OPTIONS)
+	if command -v perf >/dev/null; then $(BENCH) --parts profile --records 100000 --seconds 10 $(OPTIONS); \
+	else $(CARGO) bench --locked --bench instructions -- --profile; fi
+
+# The number of instructions an answer takes must not grow unseen.
+instructions:
+	scripts/install-peers
+	$(CARGO) bench --locked --bench instructions
 
 lint:
 	$(CARGO) fmt --check

@@ -23,6 +23,11 @@ pub const MAX_LABEL_BYTES: usize = 63;
 /// The most pointers one name may lead through: one for each label that fits into 255 octets, and the root.
 const MAX_POINTERS: usize = 128;
 
+/// Octets of a [`NameBuf`]: those of the longest name, up to whole [`STEP`]s.
+const ROOM: usize = 256;
+/// As many octets are made lowercase at once, with the instructions that every processor has.
+const STEP: usize = 16;
+
 /// Why bytes or text are not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -174,14 +179,15 @@ impl serde::Serialize for Name {
 /// A domain name on the stack, in the case in which it was received.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
-    bytes: [u8; MAX_NAME_BYTES],
+    /// What follows the name has no meaning.
+    bytes: [u8; ROOM],
     length: u8,
 }
 
 impl NameBuf {
     /// The root name.
     pub fn root() -> NameBuf {
-        NameBuf { bytes: [0; MAX_NAME_BYTES], length: 1 }
+        NameBuf { bytes: [0; ROOM], length: 1 }
     }
 
     /// Copies a valid uncompressed wire form.
@@ -240,13 +246,30 @@ impl NameBuf {
 
     /// Reads a name that must not be compressed, as in a question or in stored RDATA.
     pub fn read_plain(bytes: &[u8], start: usize) -> Result<(NameBuf, usize), NameError> {
-        let (name, end) = NameBuf::read(bytes, start)?;
-        // A pointer makes the name longer than the bytes it was read from, or leads away from them.
-        if end - start == name.as_wire().len() && &bytes[start..end] == name.as_wire() {
-            Ok((name, end))
-        } else {
-            Err(NameError::BadPointer)
+        let mut name = NameBuf::root();
+        let end = name.fill_plain(bytes, start)?;
+        Ok((name, end))
+    }
+
+    /// As [`NameBuf::read_plain`], in place; returns the position after the name.
+    pub fn fill_plain(&mut self, bytes: &[u8], start: usize) -> Result<usize, NameError> {
+        let name = bytes.get(start..).ok_or(NameError::Truncated)?;
+        let mut position = 0;
+        loop {
+            match *name.get(position).ok_or(NameError::Truncated)? {
+                0 => break,
+                octet @ 1..=63 => position += 1 + usize::from(octet),
+                0xc0..=0xff => return Err(NameError::BadPointer),
+                _ => return Err(NameError::BadLabelType),
+            }
+            // One octet must remain for the root label.
+            if position >= MAX_NAME_BYTES {
+                return Err(NameError::TooLong);
+            }
         }
+        self.bytes[..=position].copy_from_slice(&name[..=position]);
+        self.length = (position + 1) as u8;
+        Ok(start + position + 1)
     }
 
     /// Reads presentation format, keeping the case.
@@ -302,10 +325,27 @@ impl NameBuf {
 
     /// The same name in lowercase.
     pub fn to_lowercase(&self) -> NameBuf {
-        let mut lower = *self;
-        // Length octets are below 64 and so never an ASCII capital.
-        lower.bytes[..usize::from(self.length)].make_ascii_lowercase();
+        let mut lower = NameBuf::root();
+        lower.fill_lowercase(self);
         lower
+    }
+
+    /// Becomes another name in lowercase.
+    pub fn fill_lowercase(&mut self, other: &NameBuf) {
+        self.length = other.length;
+        let steps = usize::from(other.length).div_ceil(STEP);
+        let (theirs, ours) = (other.bytes.as_chunks::<STEP>().0, self.bytes.as_chunks_mut::<STEP>().0);
+        for (ours, theirs) in ours[..steps].iter_mut().zip(&theirs[..steps]) {
+            *ours = *theirs;
+            // Length octets are below 64 and so never an ASCII capital.
+            ours.make_ascii_lowercase();
+        }
+    }
+
+    /// Becomes lowercase.
+    pub fn make_lowercase(&mut self) {
+        let steps = usize::from(self.length).div_ceil(STEP);
+        self.bytes.as_chunks_mut::<STEP>().0[..steps].iter_mut().for_each(|step| step.make_ascii_lowercase());
     }
 
     /// The name as a key.
@@ -382,14 +422,16 @@ pub fn plain_end(bytes: &[u8]) -> Option<usize> {
 /// The octet at which `suffix` begins in `name`, when it is a suffix by whole labels. Both lowercase.
 pub fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     let cut = name.len().checked_sub(suffix.len())?;
-    if &name[cut..] != suffix {
-        return None;
-    }
+    (&name[cut..] == suffix && is_label_start(name, cut)).then_some(cut)
+}
+
+/// Whether a label begins at an octet of a name, or the root does.
+pub fn is_label_start(name: &[u8], start: usize) -> bool {
     let mut position = 0;
-    while position < cut {
+    while position < start {
         position += 1 + usize::from(name[position]);
     }
-    (position == cut).then_some(cut)
+    position == start
 }
 
 /// Number of labels without the root.

@@ -4,7 +4,7 @@
 //! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a batch,
 //! and the keeper keeps each replaced root for a while, so the freeing happens there.
 //!
-//! Cost: finding the zone of a name O(labels); publishing O(number of zones) pointer copies, done by the keeper.
+//! Cost: finding the zone of a name O(lengths of origins × octets); publishing O(number of zones) pointer copies, done by the keeper.
 
 use crate::access::Access;
 use crate::name::{self, Name};
@@ -12,6 +12,7 @@ use crate::tsig::Keyring;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -112,9 +113,9 @@ pub struct Published {
     pub identity: Identity,
     /// The keys that requests may be signed with.
     pub keys: Arc<Keyring>,
-    zones: HashMap<Name, Arc<Served>>,
-    /// Which label counts occur among the origins, so that only those suffixes are looked up.
-    label_counts: Vec<bool>,
+    zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
+    /// The lengths that origins have, in octets, longest first, so that only those suffixes are looked up.
+    lengths: Vec<usize>,
     /// Counts publications; every reader that sees a number has seen all changes up to it.
     pub generation: u64,
 }
@@ -122,21 +123,19 @@ pub struct Published {
 impl Published {
     /// Collects zones under a generation number, without keys.
     pub fn new(identity: Identity, zones: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
-        let zones: HashMap<_, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
-        let most = zones.keys().map(Name::label_count).max().map_or(0, |most| most + 1);
-        let mut label_counts = vec![false; most];
-        zones.keys().for_each(|origin| label_counts[origin.label_count()] = true);
-        Published { identity, keys: Arc::default(), zones, label_counts, generation }
+        let zones: HashMap<_, _, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
+        let mut lengths: Vec<usize> = zones.keys().map(|origin| origin.as_wire().len()).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.dedup();
+        Published { identity, keys: Arc::default(), zones, lengths, generation }
     }
 
     /// The zone with the longest origin that the name (lowercase wire form) is within.
     pub fn find(&self, wire: &[u8]) -> Option<&Served> {
-        let starts = name::label_starts(wire);
-        let total = starts.len();
-        let most = total.min(self.label_counts.len().saturating_sub(1));
-        (0..=most).rev().filter(|labels| self.label_counts.get(*labels) == Some(&true)).find_map(|labels| {
-            let start = if labels == 0 { wire.len() - 1 } else { usize::from(starts[total - labels]) };
-            self.zones.get(&wire[start..]).map(|served| &**served)
+        self.lengths.iter().find_map(|length| {
+            let start = wire.len().checked_sub(*length)?;
+            let served = self.zones.get(&wire[start..])?;
+            name::is_label_start(wire, start).then_some(&**served)
         })
     }
 
@@ -148,6 +147,32 @@ impl Published {
     /// All zones in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.zones.values()
+    }
+}
+
+/// Hashes origins. They come from the configuration, so it need not be hard to foresee.
+#[derive(Default)]
+struct OriginHasher(u64);
+
+impl Hasher for OriginHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        self.write_u64(rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Any odd number with bits all over; the upper half of a product depends on most of its factors.
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -34,6 +34,7 @@ const LAYERS: [&[&str]; 12] = [
     &[
         "serve",
         "serve/udp",
+        "serve/udp/*",
         "serve/stream",
         "serve/stream/*",
         "serve/tls",

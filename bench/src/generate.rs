@@ -83,6 +83,22 @@ impl Datacenter {
         Ipv4Addr::from(base.wrapping_add(self.versions[name] << NUMBER_BITS | name as u32))
     }
 
+    /// Owner name of an instance for CMON, an alias.
+    pub fn monitored(&self, instance: usize) -> String {
+        format!("{}.cmon", self.instance_uuid(instance))
+    }
+
+    /// Owner name of the service that an instance is part of, below the login.
+    pub fn service(&self, instance: usize) -> String {
+        format!("service-{}.svc.{}", instance % PER_ACCOUNT / PER_SERVICE, login(instance / PER_ACCOUNT))
+    }
+
+    /// How many instances are part of the same service.
+    pub fn service_size(&self, instance: usize) -> usize {
+        let first = instance / PER_SERVICE * PER_SERVICE;
+        self.instances.min(first + PER_SERVICE).saturating_sub(first)
+    }
+
     /// Writes the zone as a zone file.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let Datacenter { zone, serial, .. } = self;

@@ -3,60 +3,92 @@
 //! Everything runs on loopback. Who is compared is measured in turns, round by round, so that a disturbance of the machine
 //! meets all. Tables go to stdout as Markdown, what is going on to stderr.
 //!
-//! `generate` makes zones, `primary` serves them with NSD, `daemon` and `pipeline` are what is compared, `scene` holds all
-//! of one size; `change` and `restart` measure; `tree` does all of that with a tree of ZooKeeper's; `probe`, `memory`,
-//! `quiet` look; `table` prints.
+//! Four parts. *Changes*, beside the reference pipeline: `primary` serves zones with NSD, `daemon` and `pipeline` are what
+//! is compared, `scene` holds all of one size; `change` and `restart` measure. *Tree* does that with a tree of ZooKeeper's.
+//! *Queries* and *transfers*, beside other servers: `server` starts them, `stage` holds all of one size, `question`, `load`,
+//! `echo` and `drain` are the clients and the ceiling, `verify` compares answers, `profile` looks into our program.
+//! `generate` makes zones, `options` chooses; `probe`, `memory`, `usage`, `quiet` look; `table` prints.
 //!
-//! Cost: about fifteen minutes on two processors, and 3 GB of memory.
+//! Cost: about an hour on two processors, and 6 GB of memory.
 
 mod change;
 mod daemon;
+mod drain;
+mod echo;
 mod generate;
 mod harness;
+mod load;
 mod memory;
 mod options;
 mod pipeline;
 mod primary;
 mod probe;
+mod profile;
+mod queries;
+mod question;
 mod quiet;
 mod restart;
 mod scene;
+mod server;
+mod stage;
 mod table;
+mod transfers;
 mod tree;
+mod usage;
+mod verify;
 
-use options::Options;
+use options::{Options, Part};
 use scene::{RECORDS_OF_OTHERS, Scene};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use table::thousands;
 
-/// What must be installed.
-const PROGRAMS: [&str; 7] = ["nsd", "named", "rndc", "rndc-confgen", "dig", "sed", "java"];
+/// What must be installed for the reference pipeline and its primary.
+const PIPELINE: [&str; 6] = ["nsd", "named", "rndc", "rndc-confgen", "dig", "sed"];
 
 /// Reads the options, measures, prints.
 fn main() -> ExitCode {
-    if std::env::args().any(|argument| argument == "--help") {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, address, threads] = &arguments[..]
+        && option == "--echo"
+        && let (Ok(address), Ok(threads)) = (address.parse(), threads.parse())
+    {
+        return echo::run(address, threads).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if arguments.iter().any(|argument| argument == "--help") {
         println!("{}", options::USAGE);
         return ExitCode::SUCCESS;
     }
-    let options = match Options::read(std::env::args().skip(1)).and_then(find_programs) {
+    let options = match Options::read(arguments).and_then(find_programs) {
         Ok(options) => options,
         Err(text) => {
             eprintln!("{text}");
             return ExitCode::from(2);
         }
     };
-    if options.regions {
-        measure_regions(&options);
-    }
-    if options.tree {
-        tree::measure(&options);
+    for part in &options.parts {
+        match part {
+            Part::Changes => measure_changes(&options),
+            Part::Tree => tree::measure(&options),
+            Part::Profile => profile::measure(&options),
+            Part::Queries => {
+                let mut tables = queries::Tables::new();
+                options.records.iter().for_each(|records| queries::measure(&options, *records, &mut tables));
+                tables.print();
+            }
+            Part::Transfers => {
+                let mut tables = transfers::Tables::new();
+                options.records.iter().for_each(|records| transfers::measure(&options, *records, &mut tables));
+                tables.print();
+            }
+        }
     }
     ExitCode::SUCCESS
 }
 
-/// Measures datacenters and their regions in all sizes, beside BIND, and prints the tables.
-fn measure_regions(options: &Options) {
+/// Changes, beside the reference pipeline.
+fn measure_changes(options: &Options) {
     let (mut times, mut memory, mut restarts) = (change::times_table(), change::memory_table(), restart::table());
     for records in &options.records {
         eprintln!("{} records: starting the servers", thousands(*records));
@@ -77,7 +109,15 @@ fn measure_regions(options: &Options) {
 fn find_programs(options: Options) -> Result<Options, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !is_there(program)).collect();
+    let peers: Vec<&str> = options.peers.iter().filter_map(|kind| kind.program()).collect();
+    let needed = options.parts.iter().flat_map(|part| match part {
+        Part::Changes => PIPELINE.to_vec(),
+        Part::Tree => vec!["java"],
+        Part::Queries | Part::Transfers => [&["nsd"], &peers[..]].concat(),
+        Part::Profile => vec!["nsd", "perf"],
+    });
+    let needed: BTreeSet<&str> = needed.collect();
+    let missing: Vec<&str> = needed.into_iter().filter(|program| !is_there(program)).collect();
     if !missing.is_empty() {
         return Err(format!("not installed: {}; `make bench` installs what it can", missing.join(", ")));
     }

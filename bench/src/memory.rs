@@ -2,6 +2,7 @@
 //!
 //! Cost: one read of `/proc/PID/status` (proc(5)).
 
+use crate::usage::processes;
 use std::fs;
 
 /// Memory of one process, in KiB.
@@ -22,6 +23,12 @@ impl Memory {
         let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
         memory
     }
+}
+
+/// What the processes of a group have, in octets; what they share is counted once (`Pss`).
+pub fn of_group(group: u32) -> u64 {
+    let read = |id: u32| fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
+    processes(group).into_iter().map(|id| field(&read(id), "Pss:") * 1024).sum()
 }
 
 /// The number behind a label; zero when there is none.

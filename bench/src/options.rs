@@ -2,22 +2,27 @@
 //!
 //! Cost: O(arguments).
 
+use crate::server::Kind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What `--help` prints.
 pub const USAGE: &str = "\
-usage: aggregator-bench [--program FILE] [--records N,N,...] [--names N,N,...] [--rounds N] [--without-restart]
-                        [--nodes N] [--changes N] [--only-tree | --without-tree]
+usage: aggregator-bench [--program FILE] [--parts PART,...] [--records N,...] [--rounds N] [--names N,...]
+                        [--without-restart] [--peers PEER,...] [--threads N,...] [--seconds N] [--nodes N] [--changes N]
 
   --program FILE      the program to measure (target/release/aggregator)
-  --records N,...     records of the zone that changes (10000,100000,1000000)
-  --names N,...       names that change at a time (1,100,10000)
+  --parts PART,...    what to measure (changes,tree,queries,transfers); there is also profile
+  --records N,...     records of the zone that changes, or of all zones together (10000,100000,1000000)
   --rounds N          rounds of each measurement (5)
-  --without-restart   do not measure restarts
-  --nodes N           nodes of the ZooKeeper tree (100000)
-  --changes N         changes in it, one by one (1000)
-  --only-tree         measure that tree and nothing else
-  --without-tree      measure everything else";
+  --names N,...       changes: names that change at a time (1,100,10000)
+  --without-restart   changes: do not measure restarts
+  --peers PEER,...    queries, transfers: who is measured
+                      (echo,aggregator,region,gdnsd,yadifa,nsd,knot,pdns,bind)
+  --threads N,...     queries: threads for UDP of the servers and of the load (1,2)
+  --seconds N         queries: how long a round of one server takes (3)
+  --nodes N           tree: nodes of the ZooKeeper tree (100000)
+  --changes N         tree: changes in it, one by one (1000)";
 
 /// From this size on the pipeline runs in fewer rounds, because each takes seconds.
 const MANY_RECORDS: usize = 500_000;
@@ -30,12 +35,38 @@ pub struct Options {
     pub names: Vec<usize>,
     pub rounds: usize,
     pub restart: bool,
-    /// Whether datacenters and their regions are measured.
-    pub regions: bool,
-    /// Whether the tree of ZooKeeper's is measured.
-    pub tree: bool,
+    pub parts: Vec<Part>,
+    pub peers: Vec<Kind>,
+    pub threads: Vec<usize>,
+    pub seconds: Duration,
     pub nodes: usize,
     pub changes: usize,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From a change to the region's answer, and memory and restart beside the reference pipeline.
+    Changes,
+    /// A tree of ZooKeeper's.
+    Tree,
+    /// Queries, memory and start beside other servers.
+    Queries,
+    /// Transfers in and out beside other servers.
+    Transfers,
+    /// Where our program's time goes under load; only when it is asked for.
+    Profile,
+}
+
+impl Part {
+    /// All parts with their names.
+    const ALL: [(&str, Part); 5] = [
+        ("changes", Part::Changes),
+        ("tree", Part::Tree),
+        ("queries", Part::Queries),
+        ("transfers", Part::Transfers),
+        ("profile", Part::Profile),
+    ];
 }
 
 impl Options {
@@ -47,8 +78,10 @@ impl Options {
             names: vec![1, 100, 10_000],
             rounds: 5,
             restart: true,
-            regions: true,
-            tree: true,
+            parts: vec![Part::Changes, Part::Tree, Part::Queries, Part::Transfers],
+            peers: Kind::ALL.to_vec(),
+            threads: vec![1, 2],
+            seconds: Duration::from_secs(3),
             nodes: 100_000,
             changes: 1_000,
         };
@@ -60,11 +93,13 @@ impl Options {
                 "--records" => options.records = numbers(&value()?)?,
                 "--names" => options.names = numbers(&value()?)?,
                 "--rounds" => options.rounds = number(&value()?)?,
+                "--parts" => options.parts = chosen(&value()?, &Part::ALL)?,
+                "--peers" => options.peers = chosen(&value()?, &Kind::ALL.map(|kind| (kind.option(), kind)))?,
+                "--threads" => options.threads = numbers(&value()?)?,
+                "--seconds" => options.seconds = Duration::from_secs(number(&value()?)? as u64),
                 "--without-restart" => options.restart = false,
                 "--nodes" => options.nodes = number(&value()?)?,
                 "--changes" => options.changes = number(&value()?)?,
-                "--only-tree" => options.regions = false,
-                "--without-tree" => options.tree = false,
                 _ => return Err(USAGE.to_string()),
             }
         }
@@ -74,9 +109,6 @@ impl Options {
         if !(100..=1_000_000).contains(&options.nodes) {
             return Err("--nodes takes numbers from 100 to 1000000".to_string());
         }
-        if !options.regions && !options.tree {
-            return Err("--only-tree and --without-tree leave nothing to measure".to_string());
-        }
         Ok(options)
     }
 
@@ -84,6 +116,17 @@ impl Options {
     pub fn pipeline_rounds(&self, records: usize) -> usize {
         if records >= MANY_RECORDS { self.rounds.min(3) } else { self.rounds }
     }
+}
+
+/// The things that a list names, in their own order.
+fn chosen<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<Vec<T>, String> {
+    let names: Vec<&str> = text.split(',').collect();
+    let known = |name: &&str| all.iter().any(|(known, _)| known == name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+        return Err(format!("{unknown} is none of {}", known.join(", ")));
+    }
+    Ok(all.iter().filter(|(name, _)| names.contains(name)).map(|(_, thing)| *thing).collect())
 }
 
 /// A list of numbers.
@@ -106,10 +149,24 @@ mod tests {
         let options = read("--records 1000,2000 --rounds 3 --without-restart").unwrap();
         assert_eq!((&options.records[..], options.rounds, options.restart), (&[1000, 2000][..], 3, false));
         assert_eq!(read("").unwrap().pipeline_rounds(1_000_000), 3);
-        let options = read("--only-tree --nodes 5000 --changes 10").unwrap();
-        assert_eq!((options.regions, options.tree, options.nodes, options.changes), (false, true, 5000, 10));
-        assert!(read("--only-tree --without-tree").is_err() && read("--nodes 10").is_err());
-        for wrong in ["--rounds", "--rounds 0", "--names x", "--records 10", "--records 9000000", "--help"] {
+        let options = read("--parts tree --nodes 5000 --changes 10").unwrap();
+        assert_eq!((&options.parts[..], options.nodes, options.changes), (&[Part::Tree][..], 5000, 10));
+        assert!(read("--nodes 10").is_err());
+        let options = read("--parts transfers,queries --peers bind,echo").unwrap();
+        assert_eq!(
+            (options.parts, options.peers),
+            (vec![Part::Queries, Part::Transfers], vec![Kind::Echo, Kind::Bind])
+        );
+        for wrong in [
+            "--rounds",
+            "--parts x",
+            "--peers bind,",
+            "--rounds 0",
+            "--names x",
+            "--records 10",
+            "--records 9000000",
+            "--help",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -49,6 +49,11 @@ impl Probe {
         self.ask(name, A).is_some_and(|answer| rdatas(&answer, A).contains(&&address.octets()[..]))
     }
 
+    /// Whether a datagram comes back.
+    pub fn is_echoed(&mut self) -> bool {
+        self.ask("example", A).is_some()
+    }
+
     /// The serial of a zone over UDP.
     pub fn serial(&mut self, zone: &str) -> Option<u32> {
         read_serial(&self.ask(zone, SOA)?)
@@ -99,20 +104,25 @@ impl Probe {
         }
     }
 
-    /// A question without EDNS.
+    /// A question with the next id.
     fn question(&mut self, name: &str, rtype: u16) -> Vec<u8> {
         self.next_id = self.next_id.wrapping_add(1);
-        let mut message = self.next_id.to_be_bytes().to_vec();
-        message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-        for label in name.split('.') {
-            message.push(label.len() as u8);
-            message.extend_from_slice(label.as_bytes());
-        }
-        message.push(0);
-        message.extend_from_slice(&rtype.to_be_bytes());
-        message.extend_from_slice(&[0, 1]);
-        message
+        question(name, rtype, self.next_id)
     }
+}
+
+/// A question without EDNS.
+pub fn question(name: &str, rtype: u16, id: u16) -> Vec<u8> {
+    let mut message = id.to_be_bytes().to_vec();
+    message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        message.push(label.len() as u8);
+        message.extend_from_slice(label.as_bytes());
+    }
+    message.push(0);
+    message.extend_from_slice(&rtype.to_be_bytes());
+    message.extend_from_slice(&[0, 1]);
+    message
 }
 
 /// The serial in the SOA of an answer.

@@ -6,6 +6,7 @@
 //! Cost: reads `/proc` of all processes, twenty times a second while waiting (proc(5)).
 
 use crate::harness::wait_until;
+use crate::usage::read_stat;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -31,26 +32,6 @@ pub fn wait_quiet(groups: &[u32]) {
 fn processor_ticks(groups: &[u32]) -> u64 {
     let entries = fs::read_dir("/proc").expect("the process table of Linux");
     let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    texts.filter_map(|text| read_ticks(&text, groups)).sum()
-}
-
-/// User and system time in a line of `stat`, if the process is in one of the groups.
-fn read_ticks(stat: &str, groups: &[u32]) -> Option<u64> {
-    // The name in parentheses may hold anything; fields count from behind it.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let group: u32 = fields.get(2)?.parse().ok()?;
-    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
-    groups.contains(&group).then_some(ticks(11)? + ticks(12)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_counted_of_the_groups_alone() {
-        let stat = "42 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 13 4 0 0 20 0 1 0 100 200 300";
-        assert_eq!(read_ticks(stat, &[7]), Some(17));
-        assert_eq!(read_ticks(stat, &[1, 42]), None);
-    }
+    let ticks = texts.filter_map(|text| read_stat(&text));
+    ticks.filter(|(group, ..)| groups.contains(group)).map(|(_, user, system)| user + system).sum()
 }

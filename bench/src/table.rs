@@ -52,6 +52,14 @@ fn milliseconds(time: Duration) -> String {
     format!("{time:.digits$}")
 }
 
+/// The value in the middle, or half way between the two there; zero of none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    (sorted[last / 2] + sorted[sorted.len() / 2]) / 2.0
+}
+
 /// A table in the making.
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -108,6 +116,11 @@ mod tests {
         assert_eq!(figures.to_string(), "**17.6 ms** (0.00 … 1500; 4)");
         assert_eq!(figures.spread(), ["5.00 ms", "1500 ms", "1500 ms"]);
         assert_eq!(Figures::default().spread(), ["–"; 3]);
+    }
+
+    #[test]
+    fn the_middle_of_numbers() {
+        assert_eq!([median(&[]), median(&[3.0, 1.0]), median(&[5.0, 1.0, 2.0])], [0.0, 2.0, 2.0]);
     }
 
     #[test]

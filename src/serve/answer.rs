@@ -20,7 +20,9 @@
 use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State, Unknown};
 use crate::rr::{self, Set, rtype};
-use crate::serve::message::{ExtendedError, HEADER_BYTES, OPCODE_QUERY, Placed, Request, Section, Writer, rcode};
+use crate::serve::message::{
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Placed, Request, Section, Writer, rcode,
+};
 use crate::zone::{Node, Zone};
 
 /// Aliases followed in one answer; as many as other servers follow, and more than any sane zone has.
@@ -46,9 +48,9 @@ pub fn answer(
     rotation: u32,
     out: &mut [u8],
 ) -> Option<Response> {
-    let request = Request::parse(request)?;
-    let limit = request.limit(datagram);
-    Some(answer_request(published, &request, limit, rotation, out))
+    let mut read = Request::default();
+    let limit = read.read(request).then(|| read.limit(datagram))?;
+    Some(answer_request(published, &read, limit, rotation, out))
 }
 
 /// Answers a request that has been read, in at most `limit` octets, question and OPT record apart.
@@ -72,8 +74,8 @@ pub fn answer_request(
     let mut reply = Reply { published, writer, rotation, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
     let rcode = match &request.question {
         Some(question) if request.rcode == rcode::NOERROR => match question.class {
-            rr::CLASS_IN => reply.resolve(question.name, question.rtype),
-            rr::CLASS_CH => reply.identify(question.name, question.rtype),
+            rr::CLASS_IN => reply.resolve(&question.name, question.rtype),
+            rr::CLASS_CH => reply.identify(&question.name, question.rtype),
             _ => rcode::REFUSED,
         },
         _ => request.rcode,
@@ -130,8 +132,9 @@ struct Reply<'p, 'o> {
 
 impl<'p> Reply<'p, '_> {
     /// Answers a question of class IN; returns the response code.
-    fn resolve(&mut self, name: NameBuf, qtype: u16) -> u16 {
-        let mut current = Placed { offset: HEADER_BYTES, lower: name.to_lowercase() };
+    fn resolve(&mut self, name: &NameBuf, qtype: u16) -> u16 {
+        let mut current = Placed { offset: HEADER_BYTES, lower: NameBuf::root() };
+        current.lower.fill_lowercase(name);
         let Some(served) = zone_for(self.published, current.lower.as_wire(), qtype) else {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
@@ -178,7 +181,7 @@ impl<'p> Reply<'p, '_> {
             Found::Referral(start, ns) => {
                 // RFC 1034 section 4.3.1: AA speaks for the first owner name, which behind an alias is ours.
                 self.writer.authoritative = self.aliases > 0;
-                self.refer(zone, &suffix(current, start), ns);
+                self.refer(zone, current.suffix(start), ns);
                 Step::Done(rcode::NOERROR)
             }
             Found::Dname(start, dname) => self.follow_dname(zone, current, start, dname, qtype),
@@ -212,7 +215,7 @@ impl<'p> Reply<'p, '_> {
         }
         self.aliases += 1;
         let mut target = 0;
-        if self.writer.add_rrset(Section::Answer, current, cname, 0, |at| target = at).is_err() {
+        if self.writer.add_rrset(Section::Answer, current.owner(), cname, 0, |at| target = at).is_err() {
             self.writer.truncated = true;
             return Step::Done(rcode::NOERROR);
         }
@@ -222,7 +225,7 @@ impl<'p> Reply<'p, '_> {
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
     fn add_answer(&mut self, owner: &Placed, rrset: Set<'_>) -> bool {
         let start = self.writer.position();
-        let added = self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ());
+        let added = self.writer.add_rrset(Section::Answer, owner.owner(), rrset, self.rotation, |_| ());
         if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype)) {
             self.targets = Some(Targets { position: start, end: self.writer.position(), offset });
         }
@@ -236,11 +239,11 @@ impl<'p> Reply<'p, '_> {
             return Step::Done(rcode::NOERROR);
         }
         self.aliases += 1;
-        let owner = suffix(current, start);
+        let owner = current.suffix(start);
         // A region shares the sets of its members, under other owner names.
         let is_here = |(of, added): &(&Zone, Set<'_>)| std::ptr::eq(*of, zone) && added.is(dname);
         if !self.dnames.iter().flatten().any(is_here) {
-            if self.writer.add_rrset(Section::Answer, &owner, dname, 0, |_| ()).is_err() {
+            if self.writer.add_rrset(Section::Answer, owner, dname, 0, |_| ()).is_err() {
                 self.writer.truncated = true;
                 return Step::Done(rcode::NOERROR);
             }
@@ -256,7 +259,7 @@ impl<'p> Reply<'p, '_> {
             return Step::Done(rcode::YXDOMAIN);
         };
         let fixed = (rtype::CNAME, rr::CLASS_IN, dname.ttl);
-        match self.writer.add_record(Section::Answer, current, fixed, next.as_wire()) {
+        match self.writer.add_record(Section::Answer, current.owner(), fixed, next.as_wire()) {
             Err(_) => {
                 self.writer.truncated = true;
                 Step::Done(rcode::NOERROR)
@@ -291,8 +294,8 @@ impl<'p> Reply<'p, '_> {
 
     /// Writes a negative answer's SOA (RFC 2308 section 2).
     fn deny(&mut self, zone: &Zone, current: &Placed, rcode: u16) -> Step {
-        let origin = suffix(current, current.lower.as_wire().len() - zone.origin.as_wire().len());
-        if self.writer.add_rrset(Section::Authority, &origin, zone.negative.as_set(), 0, |_| ()).is_err() {
+        let origin = current.suffix(current.lower.as_wire().len() - zone.origin.as_wire().len());
+        if self.writer.add_rrset(Section::Authority, origin, zone.negative.as_set(), 0, |_| ()).is_err() {
             self.writer.truncated = true;
         }
         Step::Done(rcode)
@@ -300,7 +303,7 @@ impl<'p> Reply<'p, '_> {
 
     /// Writes a referral: NS, then the glue. RFC 9471: glue for name servers below the cut must fit or TC is set;
     /// addresses of others are a courtesy.
-    fn refer(&mut self, zone: &Zone, cut: &Placed, ns: Set<'_>) {
+    fn refer(&mut self, zone: &Zone, cut: Owner<'_>, ns: Set<'_>) {
         let position = self.writer.position();
         if self.writer.add_rrset(Section::Authority, cut, ns, 0, |_| ()).is_err() {
             self.writer.truncated = true;
@@ -311,14 +314,15 @@ impl<'p> Reply<'p, '_> {
             let mut names = names;
             while let Some(target) = names.next(&self.writer) {
                 let wire = target.lower.as_wire();
-                let below = name::suffix_offset(wire, cut.lower.as_wire()).is_some();
+                let below = name::suffix_offset(wire, cut.wire).is_some();
                 if below != required || name::suffix_offset(wire, zone.origin.as_wire()).is_none() {
                     continue;
                 }
                 let Some(node) = zone.get(wire) else { continue };
                 for rtype in [rtype::A, rtype::AAAA] {
                     let Some(rrset) = node.get(rtype) else { continue };
-                    let added = self.writer.add_rrset(Section::Additional, &target, rrset, self.rotation, |_| ());
+                    let added =
+                        self.writer.add_rrset(Section::Additional, target.owner(), rrset, self.rotation, |_| ());
                     self.writer.truncated |= required && added.is_err();
                 }
             }
@@ -346,14 +350,14 @@ impl<'p> Reply<'p, '_> {
             for rtype in [rtype::A, rtype::AAAA] {
                 if let Some(rrset) = node.get(rtype) {
                     // What does not fit is left out: additional addresses never set TC (RFC 2181 section 9).
-                    let _ = self.writer.add_rrset(Section::Additional, &target, rrset, self.rotation, |_| ());
+                    let _ = self.writer.add_rrset(Section::Additional, target.owner(), rrset, self.rotation, |_| ());
                 }
             }
         }
     }
 
     /// Answers a question of class CH about the server itself (RFC 4892).
-    fn identify(&mut self, name: NameBuf, qtype: u16) -> u16 {
+    fn identify(&mut self, name: &NameBuf, qtype: u16) -> u16 {
         let identity = &self.published.identity;
         let text = match name.to_lowercase().as_wire() {
             b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => &identity.version,
@@ -366,19 +370,13 @@ impl<'p> Reply<'p, '_> {
             let mut rdata = [0; 256];
             rdata[0] = text.len() as u8;
             rdata[1..=text.len()].copy_from_slice(text);
-            let owner = Placed { offset: HEADER_BYTES, lower: name };
+            let owner = Owner { offset: HEADER_BYTES, wire: name.as_wire() };
             let fixed = (rtype::TXT, rr::CLASS_CH, 0);
-            let added = self.writer.add_record(Section::Answer, &owner, fixed, &rdata[..=text.len()]);
+            let added = self.writer.add_record(Section::Answer, owner, fixed, &rdata[..=text.len()]);
             self.writer.truncated = added.is_err();
         }
         rcode::NOERROR
     }
-}
-
-/// The part of a placed name from octet `start` on.
-fn suffix(name: &Placed, start: usize) -> Placed {
-    let lower = NameBuf::root().splice(0, &name.lower.as_wire()[start..]).unwrap_or(name.lower);
-    Placed { offset: name.offset + start, lower }
 }
 
 /// Records of the response that name hosts, to be gone through one by one.

@@ -83,7 +83,7 @@ pub struct Edns {
 }
 
 /// A request as far as it could be read.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Request {
     pub id: u16,
     pub opcode: u8,
@@ -101,43 +101,47 @@ impl Request {
     ///
     /// TC, AA, RA, Z, AD and CD are ignored, as are bytes behind the records (RFC 8906 sections 3.1.1 and 3.1.3).
     pub fn parse(message: &[u8]) -> Option<Request> {
-        let field = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
-        if message.len() < HEADER_BYTES || field(2) & FLAG_QR != 0 {
-            return None;
-        }
+        let mut request = Request::default();
+        request.read(message).then_some(request)
+    }
+
+    /// As [`Request::parse`], in place of a fresh request: returning one copies its name. False when no response may be
+    /// sent.
+    pub fn read(&mut self, message: &[u8]) -> bool {
+        let Some(header) = message.first_chunk::<HEADER_BYTES>() else { return false };
+        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let flags = field(2);
-        let mut request = Request {
-            id: field(0),
-            opcode: (flags >> 11 & 15) as u8,
-            recursion_desired: flags & FLAG_RD != 0,
-            question: None,
-            edns: None,
-            signed: false,
-            rcode: rcode::NOERROR,
-        };
-        if !matches!(request.opcode, OPCODE_QUERY | OPCODE_NOTIFY) {
-            request.rcode = rcode::NOTIMP;
-            return Some(request);
+        if flags & FLAG_QR != 0 {
+            return false;
+        }
+        self.id = field(0);
+        self.opcode = (flags >> 11 & 15) as u8;
+        self.recursion_desired = flags & FLAG_RD != 0;
+        if !matches!(self.opcode, OPCODE_QUERY | OPCODE_NOTIFY) {
+            self.rcode = rcode::NOTIMP;
+            return true;
         }
         // RFC 9619: a query has exactly one question; RFC 1996 section 3.7: so has a NOTIFY that means something.
-        let read = if field(4) == 1 { request.read_sections(message, field(6), field(8), field(10)) } else { None };
+        let read = if field(4) == 1 { self.read_sections(message, field(6), field(8), field(10)) } else { None };
         if read.is_none() {
-            request.rcode = rcode::FORMERR;
-        } else if request.edns.is_some_and(|edns| edns.version > 0) {
-            request.rcode = rcode::BADVERS;
+            self.rcode = rcode::FORMERR;
+        } else if self.edns.is_some_and(|edns| edns.version > 0) {
+            self.rcode = rcode::BADVERS;
         }
-        Some(request)
+        true
     }
 
     /// Reads the question and looks for the OPT record. `None` when the message is malformed.
     fn read_sections(&mut self, message: &[u8], answers: u16, authority: u16, additional: u16) -> Option<()> {
-        let (name, end) = NameBuf::read_plain(message, HEADER_BYTES).ok()?;
-        let fixed = message.get(end..end + 4)?;
-        self.question = Some(Question {
-            name,
-            rtype: u16::from_be_bytes([fixed[0], fixed[1]]),
-            class: u16::from_be_bytes([fixed[2], fixed[3]]),
-        });
+        // In place: names are large, and copying them would take longer than reading them.
+        let question = self.question.insert(Question { name: NameBuf::root(), rtype: 0, class: 0 });
+        let end = question.name.fill_plain(message, HEADER_BYTES).ok();
+        let Some((end, fixed)) = end.and_then(|end| Some((end, message.get(end..end + 4)?))) else {
+            self.question = None;
+            return None;
+        };
+        question.rtype = u16::from_be_bytes([fixed[0], fixed[1]]);
+        question.class = u16::from_be_bytes([fixed[2], fixed[3]]);
         let mut position = end + 4;
         let others = u32::from(answers) + u32::from(authority);
         for index in 0..others + u32::from(additional) {
@@ -165,11 +169,13 @@ impl Request {
         bits |= if flags.truncated { FLAG_TC } else { 0 };
         // RFC 8906 section 3.1.4: with an unknown opcode no flag has a known meaning.
         bits |= if self.recursion_desired && self.opcode == OPCODE_QUERY { FLAG_RD } else { 0 };
-        let questions = u16::from(self.question.is_some());
         let mut header = [0; HEADER_BYTES];
-        for (index, field) in [self.id, bits, questions, counts[0], counts[1], counts[2]].into_iter().enumerate() {
-            header[2 * index..2 * index + 2].copy_from_slice(&field.to_be_bytes());
-        }
+        header[..2].copy_from_slice(&self.id.to_be_bytes());
+        header[2..4].copy_from_slice(&bits.to_be_bytes());
+        header[5] = u8::from(self.question.is_some());
+        header[6..8].copy_from_slice(&counts[0].to_be_bytes());
+        header[8..10].copy_from_slice(&counts[1].to_be_bytes());
+        header[10..].copy_from_slice(&counts[2].to_be_bytes());
         header
     }
 
@@ -231,6 +237,25 @@ pub struct Placed {
     pub lower: NameBuf,
 }
 
+impl Placed {
+    /// The name as the owner of records.
+    pub fn owner(&self) -> Owner<'_> {
+        self.suffix(0)
+    }
+
+    /// The part from octet `start` on as the owner of records.
+    pub fn suffix(&self, start: usize) -> Owner<'_> {
+        Owner { offset: self.offset + start, wire: &self.lower.as_wire()[start..] }
+    }
+}
+
+/// The owner of records: where it stands uncompressed in the message, and its lowercase form where no pointer reaches.
+#[derive(Clone, Copy)]
+pub struct Owner<'n> {
+    pub offset: usize,
+    pub wire: &'n [u8],
+}
+
 /// A response in the making.
 pub struct Writer<'a> {
     out: &'a mut [u8],
@@ -270,16 +295,24 @@ impl<'a> Writer<'a> {
         };
         if let Some(question) = &request.question {
             writer.put(question.name.as_wire());
-            writer.put(&question.rtype.to_be_bytes());
-            writer.put(&question.class.to_be_bytes());
+            writer.put_array(question.rtype.to_be_bytes());
+            writer.put_array(question.class.to_be_bytes());
         }
         writer
     }
 
     /// Appends bytes that the caller has found to fit.
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.out[self.position..self.position + bytes.len()].copy_from_slice(bytes);
         self.position += bytes.len();
+    }
+
+    /// Appends octets whose number is known when this is compiled, which takes an instruction or two.
+    #[inline]
+    fn put_array<const N: usize>(&mut self, octets: [u8; N]) {
+        self.out[self.position..][..N].copy_from_slice(&octets);
+        self.position += N;
     }
 
     /// Where the next record begins.
@@ -308,13 +341,13 @@ impl<'a> Writer<'a> {
     pub fn add_rrset(
         &mut self,
         section: Section,
-        owner: &Placed,
+        owner: Owner<'_>,
         rrset: Set<'_>,
         first: u32,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         let pointable = owner.offset < POINTER_LIMIT;
-        let owner_bytes = if pointable { 2 } else { owner.lower.as_wire().len() };
+        let owner_bytes = if pointable { 2 } else { owner.wire.len() };
         let count = rrset.count as usize;
         let needed = rrset.rdata_bytes() + count * (owner_bytes + rr::FIXED_BYTES - 2);
         let counter = usize::from(self.counts[section as usize]) + count;
@@ -328,7 +361,7 @@ impl<'a> Writer<'a> {
                 fixed[..2].copy_from_slice(&(0xc000 | owner.offset as u16).to_be_bytes());
                 self.put(&fixed);
             } else {
-                self.put(owner.lower.as_wire());
+                self.put(owner.wire);
                 self.put(&fixed[2..]);
             }
             place(self.position);
@@ -338,11 +371,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends an owner name, as a pointer where one reaches.
-    fn put_owner(&mut self, owner: &Placed, pointable: bool) {
+    fn put_owner(&mut self, owner: Owner<'_>, pointable: bool) {
         if pointable {
-            self.put(&(0xc000 | owner.offset as u16).to_be_bytes());
+            self.put_array((0xc000 | owner.offset as u16).to_be_bytes());
         } else {
-            self.put(owner.lower.as_wire());
+            self.put(owner.wire);
         }
     }
 
@@ -350,29 +383,32 @@ impl<'a> Writer<'a> {
     pub fn add_record(
         &mut self,
         section: Section,
-        owner: &Placed,
+        owner: Owner<'_>,
         (rtype, class, ttl): (u16, u16, u32),
         rdata: &[u8],
     ) -> Result<usize, Full> {
         let pointable = owner.offset < POINTER_LIMIT;
-        let owner_bytes = if pointable { 2 } else { owner.lower.as_wire().len() };
+        let owner_bytes = if pointable { 2 } else { owner.wire.len() };
         if self.position + owner_bytes + 10 + rdata.len() > self.limit {
             return Err(Full);
         }
         self.put_owner(owner, pointable);
-        self.put(&rtype.to_be_bytes());
-        self.put(&class.to_be_bytes());
-        self.put(&ttl.to_be_bytes());
-        self.put(&(rdata.len() as u16).to_be_bytes());
+        self.put_array(rtype.to_be_bytes());
+        self.put_array(class.to_be_bytes());
+        self.put_array(ttl.to_be_bytes());
+        self.put_array((rdata.len() as u16).to_be_bytes());
         self.put(rdata);
         self.counts[section as usize] += 1;
         Ok(self.position - rdata.len())
     }
 
     /// Reads a name that was written uncompressed at a position.
+    #[inline]
     pub fn placed(&self, offset: usize) -> Result<Placed, NameError> {
-        let (name, _) = NameBuf::read(self.written(), offset)?;
-        Ok(Placed { offset, lower: name.to_lowercase() })
+        let mut placed = Placed { offset, lower: NameBuf::root() };
+        placed.lower.fill_plain(self.written(), offset)?;
+        placed.lower.make_lowercase();
+        Ok(placed)
     }
 
     /// Whether the name that stands uncompressed at a position is this one.
@@ -389,7 +425,7 @@ impl<'a> Writer<'a> {
             let mut options = 0;
             options += if edns.nsid { 4 + nsid.len() } else { 0 };
             options += if self.extended.is_some() { EDE_BYTES } else { 0 };
-            self.put(&edns.response_opt(rcode, options));
+            self.put_array(edns.response_opt(rcode, options));
             if edns.nsid {
                 self.put(&OPTION_NSID.to_be_bytes());
                 self.put(&(nsid.len() as u16).to_be_bytes());

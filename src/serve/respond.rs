@@ -91,11 +91,14 @@ impl Responder {
 
     /// Responds to a message. `out` must hold 1232 octets for datagrams and 65,535 for streams.
     pub fn respond(&self, published: &Published, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
-        match Request::parse(asked.message) {
-            None => Outcome::Nothing,
-            Some(request) if request.signed => self.respond_signed(published, &request, asked, out),
-            Some(request) => self.dispatch(published, &request, asked, None, out),
+        let mut request = Request::default();
+        if !request.read(asked.message) {
+            return Outcome::Nothing;
         }
+        if request.signed {
+            return self.respond_signed(published, &request, asked, out);
+        }
+        self.dispatch(published, &request, asked, None, out)
     }
 
     /// Responds to a message with a TSIG record.
@@ -254,7 +257,7 @@ fn write_soa(request: &Request, zone: &Zone, truncated: bool, nsid: &[u8], limit
     let owner = request.question.as_ref().map(|question| question.name.to_lowercase());
     let added = owner.map(|lower| {
         let owner = Placed { offset: HEADER_BYTES, lower };
-        writer.add_rrset(Section::Answer, &owner, zone.soa_rrset().as_set(), 0, |_| ())
+        writer.add_rrset(Section::Answer, owner.owner(), zone.soa_rrset().as_set(), 0, |_| ())
     });
     let truncated = truncated || added.is_some_and(|added| added.is_err());
     writer.truncated = truncated;
