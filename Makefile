@@ -12,7 +12,7 @@ help:
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
 	@echo "make test-partition  breaks a network of namespaces, as root, one minute"
 	@echo "make docs    writes the references in docs/ from the program (make partitions: the table of docs/partitions.md)"
-	@echo "make bench   figures beside real servers, ten minutes (OPTIONS=--help shows what can be chosen)"
+	@echo "make bench   figures beside real servers, fifteen minutes (OPTIONS=--help shows what can be chosen)"
 	@echo "make lint    formatting and clippy, as CI does"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 

@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 const ZONES: [&str; 3] = ["us-west-1.example.com.", "us-west-2.example.com.", "us-west-3.example.com."];
+const README: &str = include_str!("../README.md");
 const REGION: &str = "us-west.example.com.";
 const REVERSE: &str = "27.172.in-addr.arpa.";
 /// How long a tree is served without its ensemble.
@@ -61,7 +62,7 @@ impl Scene {
         let third = Dname::parse(ZONES[2]);
         let text = format!(
             "$ORIGIN {third}\n@ 3600 IN SOA ns1.test. hostmaster 7 86400 86400 2592000 30\n@ 3600 IN NS ns1.test.\n\
-             authcache 30 IN A {0}\n_redis._tcp.authcache 60 IN SRV 0 10 6379 i1.authcache\ni1.authcache 30 IN A {0}\n",
+             authcache 30 IN A {0}\n_redis._tcp.authcache 60 IN SRV 0 10 6379 i1.authcache\ni1.authcache 20 IN A {0}\n",
             address(3, 1)
         );
         let primary_server = Knotd::start(&folder, &[(third, text)]);
@@ -193,6 +194,28 @@ fn a_service_of_three_datacenters_is_one_name() {
     assert_eq!(member["payload"], String::from_utf8(host(address(2, 1))).unwrap());
     assert_eq!(sources[1]["tree"]["ensemble"][0], scene.servers[1].address().to_string());
     assert_eq!(sources[2]["primaries"][0]["address"], scene.primary.to_string());
+
+    // What the README shows is what it prints, but for addresses and what the clock says.
+    let output = scene.daemon.verb(&["lookup", &format!("i1.authcache.{REGION}"), "A"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let servers = [scene.servers[0].address(), scene.servers[1].address(), scene.primary];
+    let shown = servers
+        .iter()
+        .zip(["10.1.0.21:2181", "10.2.0.21:2181", "10.3.0.10:53"])
+        .fold(output.stdout.clone(), |text, (address, instead)| text.replace(&address.to_string(), instead));
+    let blocks = README.split("```text\n").filter_map(|rest| rest.split("```").next());
+    let block = blocks.into_iter().find(|block| block.starts_with(&format!("i1.authcache.{REGION}\n")));
+    assert_eq!(without_moment(block.expect("a block with the output")), without_moment(&shown), "{}", output.stdout);
+}
+
+/// The text without ages and serials, which are others at each moment.
+fn without_moment(text: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split(' ') {
+        let moment = matches!(words[..], [.., "refreshed" | "serial" | "zxid"] | [.., "expires", "in"]);
+        words.push(if moment { word.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric()) } else { word });
+    }
+    words.join(" ")
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub fn measure(options: &Options) {
     daemon.start_again();
     let restarted = wait(&mut probe, start);
 
-    let mut times = Table::new(&["from sending a change", "half of all", "99 of 100", "all"]);
+    let mut times = Table::new(&["from sending a change", "p50", "p99", "max"]);
     let mut row = |what: &str, figures: &Figures| {
         times.row([what.to_string()].into_iter().chain(figures.spread()).collect());
     };

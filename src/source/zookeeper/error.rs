@@ -10,10 +10,17 @@ use zookeeper_client::{Error, SessionState};
 pub enum SessionError {
     #[error("cannot be reached, or serves nobody because its ensemble has no majority")]
     Unreachable,
+    #[error(
+        "cannot be reached by TLS, or its certificate is for another name or not signed with \"ca\", or its ensemble has no \
+         majority"
+    )]
+    UnreachableByTls,
     #[error("no session within {0:?}")]
     Slow(Duration),
     #[error("connection lost")]
     Disconnected,
+    #[error("connection lost: {0}")]
+    Broken(String),
     #[error("session expired")]
     Expired,
     #[error("authentication failed; look at \"digest\" and at what the ensemble asks of its clients")]
@@ -45,9 +52,9 @@ impl SessionError {
     /// The metric label.
     pub fn label(&self) -> &'static str {
         let index = match self {
-            SessionError::Unreachable => 0,
+            SessionError::Unreachable | SessionError::UnreachableByTls => 0,
             SessionError::Slow(_) => 1,
-            SessionError::Disconnected => 2,
+            SessionError::Disconnected | SessionError::Broken(_) => 2,
             SessionError::Expired => 3,
             SessionError::Authentication => 4,
             SessionError::Stalled(_) => 5,
@@ -67,6 +74,8 @@ impl From<Error> for SessionError {
             Error::SessionExpired | Error::Timeout => SessionError::Expired,
             Error::AuthFailed => SessionError::Authentication,
             Error::Unimplemented => SessionError::NoRecursiveWatches,
+            // What the system says of a connection comes in this form.
+            Error::Custom(error) => SessionError::Broken(error.to_string()),
             other => SessionError::Other(other.to_string()),
         }
     }

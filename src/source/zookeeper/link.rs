@@ -108,6 +108,7 @@ impl Link {
         let client = match timeout(plan.connect_timeout, connecting).await {
             Err(_) => return Err(SessionError::Slow(plan.connect_timeout)),
             Ok(Err(_)) => return Err(SessionError::Other("the client library has panicked".to_owned())),
+            Ok(Ok(Err(Error::NoHosts))) if plan.tls.is_some() => return Err(SessionError::UnreachableByTls),
             Ok(Ok(connected)) => connected?,
         };
         let (sender, signals) = mpsc::unbounded_channel();

@@ -311,6 +311,8 @@ impl Task {
         }
         self.account.note_held(None);
         self.take(reading, found.zxid < served.zxid);
+        // Whoever sees the tree in an answer finds its session live.
+        self.account.note_live();
         let summary = self.publish_settled(link, heard).await?;
         let zone = self.account.zone();
         let ms = started.elapsed().as_millis() as u64;
