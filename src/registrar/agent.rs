@@ -187,7 +187,13 @@ impl Agent {
     /// Runs a task whose result is a message.
     fn report(&mut self, task: impl Future<Output = Message> + Send + 'static) -> AbortHandle {
         // Tasks that have ended keep their memory until somebody asks for them.
-        while self.tasks.try_join_next().is_some() {}
+        while let Some(ended) = self.tasks.try_join_next() {
+            if ended.is_err_and(|error| error.is_panic()) {
+                // What it was to tell never comes, and the agent would wait for it for ever, looking healthy.
+                tracing::error!("a task of the agent has panicked; ending, so that the service manager starts anew");
+                std::process::abort();
+            }
+        }
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             // The receiver is gone only when the agent ends.
