@@ -1,7 +1,7 @@
 //! UDP: plain threads that receive, answer and send in batches.
 //!
 //! Each listening address has one socket, shared by its threads, so changing their number loses no datagram. A thread
-//! takes the waiting requests that fit into a [`Batch`], loads the published root once, answers them all from it, and
+//! takes the waiting requests that fit into a batch, loads the published root once, answers them all from it, and
 //! sends. On a wildcard address replies leave with the destination address of the request as their source; elsewhere
 //! that is the socket's own, and the system need not tell it with every request.
 //!
