@@ -198,7 +198,7 @@ impl Keeper {
             let pause =
                 if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
             tokio::select! {
-                Some(update) = updates.recv() => waiting.push(update),
+                Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
                 command = commands.recv() => match command {
                     Some(command) => commanded.push(command),
                     None => return,
@@ -206,7 +206,7 @@ impl Keeper {
                 () = tokio::time::sleep(pause) => {}
             }
             while let Ok(update) = updates.try_recv() {
-                waiting.push(update);
+                waiting.extend(self.confirm(update));
             }
             while let Ok(command) = commands.try_recv() {
                 commanded.push(command);
@@ -255,6 +255,20 @@ impl Keeper {
         while self.retired.front().is_some_and(|(since, _)| since.elapsed() > RETIRE_AFTER) {
             self.retired.pop_front();
         }
+    }
+
+    /// Takes at once the news that a zone is as it was, since its source asks again only when it was heard: behind a
+    /// publication that is held it would miss changes for that long. Other news come back.
+    fn confirm(&mut self, update: Update) -> Option<Update> {
+        let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
+        if !serves || !matches!(update.change, Change::Current) {
+            return Some(update);
+        }
+        if let Some(done) = self.take_update(update, &mut HashMap::new()) {
+            // Who has gone away does not need to know.
+            let _ = done.send(());
+        }
+        None
     }
 
     /// Takes a source's news; returns whom to tell once it is published.

@@ -357,6 +357,12 @@ async fn a_lone_change_is_published_at_once_and_the_next_after_a_while() {
     send(zones[0]).await.unwrap();
     assert!(begun.elapsed() < hold_down, "held for {:?} without a reason", begun.elapsed());
     let (second, third) = (send(zones[1]), send(zones[2]));
+    let (heard, confirmed) = oneshot::channel();
+    let current =
+        Update { zone: name(zones[0]), change: Change::Current, refreshed: Instant::now(), published: Some(heard) };
+    handle.updates.try_send(current).unwrap();
+    confirmed.await.unwrap();
+    assert!(begun.elapsed() < hold_down, "that nothing has changed waits for nothing");
     second.await.unwrap();
     third.await.unwrap();
     assert!(begun.elapsed() >= hold_down);
