@@ -29,7 +29,7 @@
 //! changed, with the same result; and tells of any name which member gave what.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
+//! and writes responses, [`serve::answer`] turns one into the other, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements, [`serve::xfr`]
 //! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and [`serve::refusals`] keeps
 //! floods of those who are turned away out of the log. No sockets.
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.

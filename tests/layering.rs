@@ -20,6 +20,7 @@ const LAYERS: [&[&str]; 12] = [
         "source/requests",
         "state",
         "notify",
+        "serve/ahead",
         "serve/answer",
         "serve/message",
         "serve/notify",
