@@ -72,9 +72,18 @@ impl UdpListener {
         set_option(&socket, address, (libc::IP_MTU_DISCOVER, v4), (libc::IPV6_MTU_DISCOVER, v6))?;
         socket.bind(&address.into())?;
         socket.set_read_timeout(Some(POLL))?;
-        let socket = UdpSocket::from(socket);
+        UdpListener::from_socket(socket.into())
+    }
+
+    /// Takes a socket that [`UdpListener::bind`] made in an earlier process, with what waits in it.
+    pub fn from_socket(socket: UdpSocket) -> io::Result<UdpListener> {
         let address = socket.local_addr()?;
         Ok(UdpListener { address, socket: Arc::new(socket), leave_by: Arc::default(), threads: Vec::new() })
+    }
+
+    /// The socket, for a process that comes after this one.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
     }
 
     /// The bound address, with the port that the system chose where 0 was asked for.
@@ -261,8 +270,9 @@ impl Batch {
         }
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
         let (messages, count) = (self.messages.as_mut_ptr(), BATCH as libc::c_uint);
-        // SAFETY: every header points into `self`, which is not moved or touched during the call.
-        let received = unsafe { libc::recvmmsg(socket.as_raw_fd(), messages, count, flags, std::ptr::null_mut()) };
+        // SAFETY: every header points into `self`, which is not moved or touched during the call. C libraries differ in the
+        // type of flags.
+        let received = unsafe { libc::recvmmsg(socket.as_raw_fd(), messages, count, flags as _, std::ptr::null_mut()) };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
