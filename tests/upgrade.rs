@@ -6,7 +6,9 @@
 
 mod harness;
 
-use harness::{Client, Dname, Folder, Nsd, Port, Query, ServiceManager, decode, rtype, run_verb, wait_until, write_file};
+use harness::{
+    Client, Dname, Folder, Nsd, Port, Query, ServiceManager, decode, rtype, run_verb, wait_until, write_file,
+};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};

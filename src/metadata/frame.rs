@@ -101,7 +101,8 @@ mod tests {
             assert_eq!(decode(&line), None, "octet {at}");
             assert_eq!(decode(&whole.as_bytes()[..at]), None, "cut at {at}");
         }
-        for line in ["", "invalid command", "V2", "V2 0 00000000 ", "V2 99999999999999999999 f834f67c d6e3ea63 SUCCESS"] {
+        for line in ["", "invalid command", "V2", "V2 0 00000000 ", "V2 99999999999999999999 f834f67c d6e3ea63 SUCCESS"]
+        {
             assert_eq!(decode(line.as_bytes()), None, "{line}");
         }
     }
