@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo test bench lint fuzz clean
+.PHONY: help build demo test bench lint fuzz image test-image clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
@@ -12,6 +12,8 @@ help:
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
 	@echo "make bench   figures beside real servers, ten minutes (OPTIONS=--help shows what can be chosen)"
 	@echo "make lint    formatting and clippy, as CI does"
+	@echo "make image   container image, Debian package and disk in target/image (image/build --help)"
+	@echo "make test-image   runs, boots and installs them; needs root"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
 build:
@@ -38,6 +40,13 @@ lint:
 
 fuzz:
 	scripts/run-fuzz $(or $(SECONDS),60)
+
+image:
+	image/install-tools
+	image/build
+
+test-image: image
+	image/test
 
 clean:
 	$(CARGO) clean

@@ -12,7 +12,7 @@ mod check;
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
 use crate::firstboot::Outcome;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -109,6 +109,11 @@ enum Verb {
     },
     /// Print the version
     Version,
+}
+
+/// The definition of the command line, for manual pages and completions.
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Reads a duration as the configuration file has them.
