@@ -10,7 +10,11 @@ mod container;
 mod disk;
 #[path = "harness/mod.rs"]
 mod harness;
+#[path = "image/machine.rs"]
+mod machine;
 #[path = "image/package.rs"]
 mod package;
+#[path = "image/restart.rs"]
+mod restart;
 #[path = "image/site.rs"]
 mod site;

@@ -7,14 +7,12 @@
 mod harness;
 
 use harness::{
-    Client, Dname, Folder, Nsd, Port, Query, ServiceManager, decode, rtype, run_verb, wait_until, write_file,
+    Client, Dname, Folder, Nsd, Port, Query, ServiceManager, Storm, StormPlan, decode, rtype, run_verb, wait_until,
+    write_file,
 };
-use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Restarts of the storm.
 const RESTARTS: usize = 6;
@@ -22,24 +20,10 @@ const RESTARTS: usize = 6;
 const LOST_AFTER: Duration = Duration::from_secs(10);
 /// Between two queries of a thread: what the socket's buffer holds for a second of absence, on any system.
 const PAUSE: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Threads that ask over UDP.
 const THREADS: usize = 2;
 const REGION: &str = "region.test";
-
-/// What came of the storm.
-#[derive(Default)]
-struct Tally {
-    asked: AtomicU64,
-    lost: AtomicU64,
-    /// The longest time to an answer, in milliseconds.
-    longest: AtomicU64,
-}
-
-impl Tally {
-    fn answered(&self, sent: Instant) {
-        self.longest.fetch_max(sent.elapsed().as_millis() as u64, Ordering::Relaxed);
-    }
-}
 
 /// The program that is replaced.
 fn previous_program(folder: &Folder) -> PathBuf {
@@ -58,56 +42,6 @@ fn configuration(server: SocketAddr, primary: SocketAddr, folder: &Path, more: &
          [metrics]\nlisten = []\n[control]\nsocket = \"{home}/control\"\n[zones]\n\"dc.test\" = \"{primary}\"\n\
          [aggregations]\n\"{REGION}\" = [\"dc.test\"]\n"
     )
-}
-
-/// Sends a query every few milliseconds, whether earlier ones are answered or not, until told to stop.
-fn storm_udp(server: SocketAddr, stop: &AtomicBool, tally: &Tally) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(server).unwrap();
-    let query = Query::new(&Dname::parse(&format!("web.{REGION}")), rtype::A);
-    let mut open: HashMap<u16, Instant> = HashMap::new();
-    let mut next_id = 0u16;
-    let mut buffer = [0; 4096];
-    let mut next_send = Instant::now();
-    while !stop.load(Ordering::Relaxed) || !open.is_empty() {
-        if !stop.load(Ordering::Relaxed) && Instant::now() >= next_send {
-            next_id = next_id.wrapping_add(1);
-            socket.send(&query.encode(next_id)).expect("the port is never closed");
-            open.insert(next_id, Instant::now());
-            tally.asked.fetch_add(1, Ordering::Relaxed);
-            next_send = Instant::now() + PAUSE;
-        }
-        socket.set_read_timeout(Some(PAUSE)).unwrap();
-        match socket.recv(&mut buffer) {
-            Ok(length) => {
-                let answer = decode(&buffer[..length]).expect("a whole answer");
-                assert_eq!((answer.flags & 15, answer.answer.len()), (0, 1), "{answer:?}");
-                tally.answered(open.remove(&answer.id).expect("one answer for each query"));
-            }
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
-            // A closed port, which must not be seen: the query that met it is gone.
-            Err(error) => panic!("{error}"),
-        }
-        let before = open.len();
-        open.retain(|_, sent| sent.elapsed() < LOST_AFTER);
-        tally.lost.fetch_add((before - open.len()) as u64, Ordering::Relaxed);
-    }
-}
-
-/// Opens a connection for each query, one after the other.
-fn storm_tcp(server: SocketAddr, stop: &AtomicBool, tally: &Tally) {
-    let query = Query::new(&Dname::parse(&format!("web.{REGION}")), rtype::A);
-    while !stop.load(Ordering::Relaxed) {
-        let sent = Instant::now();
-        tally.asked.fetch_add(1, Ordering::Relaxed);
-        match Client::new(server).with_deadline(LOST_AFTER).ask_tcp(&query) {
-            Ok(answer) if answer.answer.len() == 1 => tally.answered(sent),
-            other => {
-                eprintln!("lost over TCP: {other:?}");
-                tally.lost.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 #[test]
@@ -136,18 +70,10 @@ fn a_restart_and_an_upgrade_lose_no_query() {
     });
     assert_eq!(manager.kept().len(), 2, "UDP and TCP are kept");
 
-    let (tally, stop) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
-    let mut storm = Vec::new();
-    for index in 0..=THREADS {
-        let (tally, stop) = (tally.clone(), stop.clone());
-        let run = if index < THREADS { storm_udp } else { storm_tcp };
-        storm.push(std::thread::spawn(move || run(server, &stop, &tally)));
-    }
+    let plan = StormPlan { server, query: query.clone(), records: 1, pause: PAUSE, lost_after: LOST_AFTER };
+    let storm = Storm::start(&plan, THREADS);
     for _ in 0..RESTARTS {
-        let before = tally.asked.load(Ordering::Relaxed);
-        wait_until("the storm is under way", Duration::from_secs(20), || {
-            (tally.asked.load(Ordering::Relaxed) > before + 50).then_some(())
-        });
+        storm.wait_for_queries(50, PATIENCE);
         manager.take_heard();
         let status = process.stop(Duration::from_secs(10)).expect("the daemon ends");
         assert!(status.success(), "{status}");
@@ -155,16 +81,11 @@ fn a_restart_and_an_upgrade_lose_no_query() {
         // The port has no process here, and queries go on.
         process = start(&mut manager, &programs[1]);
     }
-    let before = tally.asked.load(Ordering::Relaxed);
-    wait_until("the storm has gone on", Duration::from_secs(20), || {
-        (tally.asked.load(Ordering::Relaxed) > before + 50).then_some(())
-    });
-    stop.store(true, Ordering::Relaxed);
-    storm.into_iter().for_each(|thread| thread.join().expect("the storm sees whole answers only"));
-    let (asked, lost) = (tally.asked.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
-    eprintln!("{asked} queries over {RESTARTS} restarts, {lost} lost, longest wait {:?} ms", tally.longest);
-    assert!(asked > 500, "{asked} are no storm");
-    assert_eq!(lost, 0, "of {asked}");
+    storm.wait_for_queries(50, PATIENCE);
+    let toll = storm.end();
+    eprintln!("{RESTARTS} restarts: {toll:?}");
+    assert!(toll.asked > 500, "{toll:?} is no storm");
+    assert_eq!(toll.lost, 0, "{toll:?}");
 
     // Without a polite end: who asks while nobody is there waits for the next process.
     process.kill();
