@@ -136,7 +136,8 @@ unsafe fn receive_batch(file: RawFd, messages: &mut [Message], wait: bool) -> io
     let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
     let count = messages.len() as libc::c_uint;
     // SAFETY: the caller's, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
-    let received = unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags as _, std::ptr::null_mut()) };
+    let received =
+        unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags as _, std::ptr::null_mut()) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
