@@ -76,9 +76,18 @@ impl UdpListener {
         )?;
         socket.bind(&address.into())?;
         socket.set_read_timeout(Some(POLL))?;
-        let socket = UdpSocket::from(socket);
+        UdpListener::from_socket(socket.into())
+    }
+
+    /// Takes a socket that [`UdpListener::bind`] made in an earlier process, with what waits in it.
+    pub fn from_socket(socket: UdpSocket) -> io::Result<UdpListener> {
         let address = socket.local_addr()?;
         Ok(UdpListener { address, socket: Arc::new(socket), leave_by: Arc::default(), threads: Vec::new() })
+    }
+
+    /// The socket, for a process that comes after this one.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
     }
 
     /// The bound address, with the port that the system chose where 0 was asked for.

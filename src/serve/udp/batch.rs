@@ -141,8 +141,9 @@ impl Batch {
 unsafe fn receive_batch(file: RawFd, messages: &mut [Message], wait: bool) -> io::Result<usize> {
     let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
     let count = messages.len() as libc::c_uint;
-    // SAFETY: the caller's, and `Message` is `mmsghdr`.
-    let received = unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags, std::ptr::null_mut()) };
+    // SAFETY: the caller's, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
+    let received =
+        unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags as _, std::ptr::null_mut()) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
