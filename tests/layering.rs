@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
     &["name", "metrics", "log"],
-    &["rr", "rr/*", "serial", "access"],
+    &["rr", "rr/*", "serial", "access", "dnssd", "dnssd/*"],
     &["zone", "zone/*", "tsig", "tsig/*"],
-    &["rewrite", "publish", "catalog", "discovery", "discovery/*"],
+    &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
     &["merge", "merge/*"],
     &[
         "source",
@@ -30,7 +30,7 @@ const LAYERS: [&[&str]; 12] = [
         "notify/*",
         "state/*",
     ],
-    &["keeper", "keeper/*", "transfer", "transfer/*", "source/zookeeper", "source/zookeeper/*"],
+    &["keeper", "keeper/*", "transfer", "transfer/*", "source/services", "source/zookeeper", "source/zookeeper/*"],
     &[
         "serve",
         "serve/udp",
@@ -43,6 +43,9 @@ const LAYERS: [&[&str]; 12] = [
         "schedule",
         "config",
         "config/*",
+        "announce",
+        "discover",
+        "discover/*",
     ],
     &["daemon", "daemon/*", "registrar", "registrar/*"],
     &["demo", "demo/*"],
