@@ -27,9 +27,9 @@ mod tests;
 mod tree;
 mod versions;
 
+pub use crate::zone::SoaFields;
 pub use explain::Explanation;
 pub use payload::PayloadError;
-pub use crate::zone::SoaFields;
 pub use tree::{Counts, Tree};
 
 use crate::name::{self, Name};

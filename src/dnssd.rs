@@ -44,8 +44,7 @@ pub fn lists_instances(owner: &[u8]) -> bool {
     // What stands below `_dns-sd` is about services, and none itself.
     let is_service = |label: Option<&[u8]>| label.is_some_and(|label| label.starts_with(b"_") && label != SERVICES[1]);
     let is_protocol = |label: Option<&[u8]>| matches!(label, Some(b"_tcp" | b"_udp"));
-    is_service(first) && is_protocol(second)
-        || second == Some(b"_sub") && is_service(third) && is_protocol(fourth)
+    is_service(first) && is_protocol(second) || second == Some(b"_sub") && is_service(third) && is_protocol(fourth)
 }
 
 /// Whether PTR records at a name (lowercase wire form) belong to browsing: they list instances, services, or domains

@@ -176,7 +176,12 @@ pub const SERVICES: Table = Table {
     path: "[zones.\"NAME\"] with services",
     help: "A zone of our own: records, and services from which records follow",
     keys: &[
-        key("services", "text or list of texts", "", "records as in a zone file; SOA and NS of the zone may be among them"),
+        key(
+            "services",
+            "text or list of texts",
+            "",
+            "records as in a zone file; SOA and NS of the zone may be among them",
+        ),
         key("openstack", "tables", "", "services that are found by DNS-SD (RFC 6763)"),
         key("ttl", "seconds or duration", "30", "TTL of records that have none of their own"),
         key("serial", "0 to 4294967295", "", "serial of these records; default: counted with each change"),

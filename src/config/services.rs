@@ -98,13 +98,7 @@ pub fn read_services(
 type Written = (TextRecord, usize);
 
 /// Reads records: one text, or a list of them, each of which goes on where the one before ends.
-fn read_records(
-    reader: &mut Reader<'_>,
-    key: &str,
-    node: &Node,
-    zone: &Name,
-    ttl: u32,
-) -> Option<Vec<Written>> {
+fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, ttl: u32) -> Option<Vec<Written>> {
     let wanted = "records as in a zone file, such as \"os A 192.0.2.80\", or a list of them";
     let single = std::slice::from_ref(node);
     let items = match &node.value {
@@ -126,7 +120,9 @@ fn read_records(
         let at = place(reader, fault.at);
         reader.error(at, format!("{fault}; the text is read as a zone file"));
     }
-    Some(records.into_iter().map(|record| (place(reader, record.at), record)).map(|(at, record)| (record, at)).collect())
+    Some(
+        records.into_iter().map(|record| (place(reader, record.at), record)).map(|(at, record)| (record, at)).collect(),
+    )
 }
 
 /// Where an octet of a string's value stands in a file in which the string begins at `at`.
@@ -231,7 +227,13 @@ fn read_offers(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Vec<
     let items = match &node.value {
         Value::Table(_) => single,
         Value::List(items) => items,
-        _ => return reader.wrong_type("openstack", node, "a table { type = \"identity\", url = \"https://...\" }, or a list"),
+        _ => {
+            return reader.wrong_type(
+                "openstack",
+                node,
+                "a table { type = \"identity\", url = \"https://...\" }, or a list",
+            );
+        }
     };
     let mut offers: Vec<Offer> = Vec::new();
     for item in items {
@@ -258,7 +260,9 @@ fn read_offer(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Offer
     }
     let kind = fields.read(reader, "type", |reader, key, node| {
         let text = reader.text(key, node, "a service type such as \"identity\"")?;
-        text.parse::<ServiceType>().map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text)))).ok()
+        text.parse::<ServiceType>()
+            .map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text))))
+            .ok()
     });
     let endpoint = fields.read(reader, "url", |reader, key, node| {
         let text = reader.text(key, node, "an URL such as \"https://os.example.com/\"")?;

@@ -185,7 +185,9 @@ pub fn read_zones(
         let (is_tree, is_own) = (is_tree(entry), is_services(entry));
         if let Some(names) = unquoted_names(entry, &schema::ZONE).filter(|_| !is_tree && !is_own) {
             report_unquoted(reader, entry, &names);
-            found.declared.extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
+            found
+                .declared
+                .extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
             continue;
         }
         let Some(zone) = reader.parse_name(entry.key_at, &entry.key) else { continue };

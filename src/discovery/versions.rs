@@ -11,10 +11,10 @@
 //!
 //! Cost: O(touched names and their records) and O(zones), or O(nodes) for what is made whole.
 
+use crate::discovery::TreeZone;
 use crate::discovery::payload::Payload;
 use crate::discovery::reverse;
 use crate::discovery::tree::{Tree, service_owner};
-use crate::discovery::TreeZone;
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Zone, ZoneError, apex_rrsets};

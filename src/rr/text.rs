@@ -150,7 +150,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn words(text: &str) -> Vec<Word<'_>> {
-        let word = |raw: &'_ str| Word { raw: raw.trim_matches('"').to_owned().leak(), quoted: raw.starts_with('"'), at: 0 };
+        let word =
+            |raw: &'_ str| Word { raw: raw.trim_matches('"').to_owned().leak(), quoted: raw.starts_with('"'), at: 0 };
         text.split_ascii_whitespace().map(word).collect()
     }
 

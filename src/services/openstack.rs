@@ -36,7 +36,9 @@ impl Offer {
         } else if self.endpoint.text() != other.endpoint.text() {
             Some("all endpoints of a type have one TXT record; give them the same protocol and path")
         } else if is_address(self) || is_address(other) {
-            Some("several endpoints of a type need host names; write names for addresses, with their records in \"services\"")
+            Some(
+                "several endpoints of a type need host names; write names for addresses, with their records in \"services\"",
+            )
         } else {
             None
         }
@@ -124,7 +126,8 @@ mod tests {
 
     #[test]
     fn an_address_has_the_instance_for_its_host() {
-        let offers = [offer("baremetal", "http://192.168.42.17/baremetal", 0), offer("dns", "http://[2001:db8::1]:9001", 0)];
+        let offers =
+            [offer("baremetal", "http://192.168.42.17/baremetal", 0), offer("dns", "http://[2001:db8::1]:9001", 0)];
         let own = [
             "_openstack._tcp.@ PTR baremetal._openstack._tcp.z.example.",
             "baremetal._openstack._tcp.@ A 192.168.42.17",

@@ -39,8 +39,10 @@ pub struct ServiceStatus {
 
 /// Takes a plan that has been read just now.
 pub fn start(plan: ServicesPlan) -> Source {
-    let service =
-        |offer: &crate::services::openstack::Offer| ServiceStatus { kind: offer.kind.to_string(), url: offer.endpoint.to_string() };
+    let service = |offer: &crate::services::openstack::Offer| ServiceStatus {
+        kind: offer.kind.to_string(),
+        url: offer.endpoint.to_string(),
+    };
     let status = ServicesStatus {
         configured: unix_seconds(SystemTime::now()),
         configured_records: plan.records.len(),

@@ -169,7 +169,10 @@ impl TextReader {
             words = &words[1..];
         }
         let Some(owner) = self.owner else {
-            return Err(fault(first.at, "a line that begins with a space belongs to the name before, and there is none"));
+            return Err(fault(
+                first.at,
+                "a line that begins with a space belongs to the name before, and there is none",
+            ));
         };
         let mut ttl = self.ttl;
         // TTL and class stand in any order, and both may be left out.
@@ -205,7 +208,9 @@ impl TextReader {
                 self.origin = self.name(word.raw).map_err(|error| not_a_name(word, error))?;
             }
             [directive, word] if directive.raw.eq_ignore_ascii_case("$TTL") => self.ttl = read_ttl(word)?,
-            _ => return Err(fault(words[0].at, "directive that is not known here; write $ORIGIN NAME or $TTL SECONDS")),
+            _ => {
+                return Err(fault(words[0].at, "directive that is not known here; write $ORIGIN NAME or $TTL SECONDS"));
+            }
         }
         Ok(())
     }
