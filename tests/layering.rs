@@ -43,7 +43,6 @@ const LAYERS: [&[&str]; 12] = [
         "schedule",
         "config",
         "config/*",
-        "announce",
         "discover",
         "discover/*",
     ],

@@ -133,10 +133,15 @@ impl Endpoint {
         Ok(Endpoint { protocol, host, port, path: url.path().to_owned() })
     }
 
-    /// RDATA of the TXT record that goes with it. RFC 6763 section 6.7: the version comes first.
+    /// The keys and values of its TXT record. RFC 6763 section 6.7: the version comes first.
+    pub fn strings(&self) -> [(&'static str, &str); 3] {
+        [("txtvers", "1"), ("protocol", self.protocol.label()), ("path", &self.path)]
+    }
+
+    /// RDATA of the TXT record that goes with it.
     pub fn text(&self) -> Vec<u8> {
-        let (protocol, path) = (format!("protocol={}", self.protocol.label()), format!("path={}", self.path));
-        text::write(["txtvers=1", &protocol, &path].map(str::as_bytes))
+        let strings = self.strings().map(|(key, value)| format!("{key}={value}"));
+        text::write(strings.iter().map(String::as_bytes))
     }
 
     /// The endpoints that SRV and TXT stand for, in the order in which they are to be tried.
