@@ -110,9 +110,9 @@ pub async fn announce(
                 Ok(Ok(event)) => event,
             };
             match event {
-                DaemonEvent::Announce(service, addresses) => {
+                DaemonEvent::Announce(service, at) => {
                     silent = false;
-                    tracing::info!(service, addresses, "announced");
+                    tracing::info!(service, at, "announced");
                 }
                 DaemonEvent::NameChange(change) => {
                     tracing::warn!(from = change.original, to = change.new_name, "another host has the name; renamed");
