@@ -400,3 +400,15 @@ fn what_cannot_be_announced_is_told() {
         assert!(found == code && text.contains(expected), "{found} {text}");
     }
 }
+
+//--- The document ---
+
+#[test]
+fn the_configuration_of_the_document_loads() {
+    let document = repository_text("docs/dns-sd.md");
+    let text = document.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a configuration");
+    let folder = Folder::new();
+    let daemon = Aggregator::start(&folder, text);
+    assert_eq!(urls(&daemon, "identity", "mystack.example.com"), ["https://os.mystack.example.com/"]);
+    assert_eq!(urls(&daemon, "baremetal", "mystack.example.com"), ["http://192.168.42.17/baremetal"]);
+}

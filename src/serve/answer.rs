@@ -228,11 +228,11 @@ impl<'p> Reply<'p, '_> {
     fn add_answer(&mut self, owner: &Placed, rrset: Set<'_>) -> bool {
         let start = self.writer.position();
         let added = self.writer.add_rrset(Section::Answer, owner.owner(), rrset, self.rotation, |_| ());
-        if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype)) {
-            if rrset.rtype != rtype::PTR || dnssd::lists_instances(owner.lower.as_wire()) {
-                let is_list = rrset.rtype == rtype::PTR;
-                self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list });
-            }
+        let is_list = rrset.rtype == rtype::PTR;
+        if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype))
+            && (!is_list || dnssd::lists_instances(owner.lower.as_wire()))
+        {
+            self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list });
         }
         self.writer.truncated |= added.is_err();
         added.is_ok()
