@@ -1,7 +1,7 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees` and `regions` know the sections.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `regions` and `drains` know the sections.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -13,6 +13,7 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
+mod drains;
 pub(crate) mod error;
 mod json;
 mod keys;
@@ -29,13 +30,14 @@ mod trees;
 mod units;
 mod zones;
 
+pub use drains::parse_pattern;
 pub use error::{ConfigError, ConfigErrors};
-pub use plan::describe_pattern;
+pub use plan::{describe_drain, describe_pattern};
 pub use server::DEFAULT_SOCKET;
-pub use units::{format_duration, format_size, parse_duration, parse_size};
+pub use units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
 use crate::catalog::CatalogPlan;
-use crate::merge::RegionPlan;
+use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
@@ -74,6 +76,8 @@ pub struct Config {
     pub trees: Vec<TreePlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
+    /// What regions go without, in file order.
+    pub drains: Vec<Drain>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
     /// Who may transfer what is served: each zone, each region, and the catalog.
@@ -189,6 +193,7 @@ impl Config {
         let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };
         let (zones, trees, zones_at) = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
         let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
+        let drains = drains::read_drains(&mut reader, &root, &regions);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, .. } = out;
         let (keys, secret_files) = keys.finish(&mut reader);
@@ -213,6 +218,7 @@ impl Config {
             zones,
             trees,
             regions,
+            drains,
             audit: transfer.audit,
             outgoing,
             targets,
