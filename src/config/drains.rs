@@ -49,18 +49,16 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
     if fields.lacks("member") {
         reader.error(node.at, "a drain has no member; write member = \"ZONE\"".to_string());
     }
-    let region = match fields.entry("region") {
-        None => None,
-        Some(_) => Some(fields.read(reader, "region", |r, key, node| read_region(r, key, node, regions))?),
-    };
+    let region = optional(reader, &fields, "region", |r, key, node| read_region(r, key, node, regions));
+    let only = region.clone().flatten();
     let member = fields.read(reader, "member", |r, key, node| {
         let member = r.name(key, node)?;
-        let mut possible = regions.iter().filter(|plan| region.as_ref().is_none_or(|only| *only == plan.origin));
+        let mut possible = regions.iter().filter(|plan| only.as_ref().is_none_or(|only| *only == plan.origin));
         if possible.clone().any(|plan| plan.members.contains(&member)) {
             return Some(member);
         }
         let text = shorten_name(&member);
-        let whose = match &region {
+        let whose = match &only {
             Some(region) => format!("member of \"{}\"", shorten_name(region)),
             None => "member of any aggregation".to_string(),
         };
@@ -72,17 +70,26 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
         r.error(node.at, format!("\"{text}\" is no {whose}; {advice}"));
         None
     });
-    let names = match fields.entry("names") {
-        None => None,
-        Some(_) => Some(fields.read(reader, "names", |r, key, node| read_pattern(r, key, node, member.as_ref()))?),
-    };
-    let until = match fields.entry("until") {
-        None => None,
-        Some(_) => Some(fields.read(reader, "until", read_until)?),
-    };
-    let reason = fields.read(reader, "reason", |r, key, node| Some(r.text(key, node, "a text in quotes")?.to_string()));
-    let target = DrainTarget { member: member?, region, names };
+    let names = optional(reader, &fields, "names", |r, key, node| read_pattern(r, key, node, member.as_ref()));
+    let until = optional(reader, &fields, "until", read_until);
+    let text = |r: &mut Reader<'_>, key: &str, node: &Node| Some(r.text(key, node, "a text in quotes")?.to_string());
+    let reason = optional(reader, &fields, "reason", text);
+    let target = DrainTarget { member: member?, region: region?, names: names? };
+    let (until, reason) = (until?, reason?);
     Some((Drain { target, since: UNIX_EPOCH, until, reason, configured: true }, node.at))
+}
+
+/// The value of a key that need not be there; none where it is there and wrong.
+fn optional<'n, T>(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'n>,
+    key: &str,
+    convert: impl FnOnce(&mut Reader<'_>, &str, &'n Node) -> Option<T>,
+) -> Option<Option<T>> {
+    match fields.entry(key) {
+        Some(entry) => convert(reader, key, &entry.node).map(Some),
+        None => Some(None),
+    }
 }
 
 /// Reads the name of a region.
