@@ -161,7 +161,11 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
 
 /// What to say of an order that a restart would forget.
 fn warn_of_loss(persistent: bool) -> &'static str {
-    if persistent { "" } else { "not on disk: a restart would forget this; see the state folder in \"aggregator status\"\n" }
+    if persistent {
+        ""
+    } else {
+        "not on disk: a restart would forget this; see the state folder in \"aggregator status\"\n"
+    }
 }
 
 /// Finds the drains that are meant and has the keeper end them.
@@ -197,9 +201,8 @@ async fn release(commands: &mpsc::Sender<keeper::Command>, target: TargetText) -
 
 /// What would become of each region that a drain concerns.
 fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
-    let concerned = |region: &&RegionView| {
-        region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin))
-    };
+    let concerned =
+        |region: &&RegionView| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
     let mut regions: Vec<&RegionView> = view.regions.values().filter(concerned).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     regions.into_iter().map(|region| RegionReport::new(&region.plan.origin, preview(view, region, drain))).collect()
@@ -237,7 +240,10 @@ impl TargetText {
                 let region = Name::parse(text).map_err(|error| format!("no zone name: {error}"))?;
                 let is_known = plans().any(|plan| plan.origin == region)
                     || view.drains.iter().any(|drain| drain.target.region.as_ref() == Some(&region));
-                Some(region).filter(|_| is_known).ok_or_else(|| format!("{text} is no region of the configuration"))?.into()
+                Some(region)
+                    .filter(|_| is_known)
+                    .ok_or_else(|| format!("{text} is no region of the configuration"))?
+                    .into()
             }
         };
         let drained = view.drains.iter().map(|drain| &drain.target.member);
@@ -265,7 +271,10 @@ fn find_member<'n>(text: &str, members: impl Iterator<Item = &'n Name>) -> Resul
     match found[..] {
         [member] => Ok(member.clone()),
         [] => Err(format!("{text} is no member of a region; members are {}", list(&members))),
-        _ => Err(format!("{text} may be {}; write more of the name", found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))),
+        _ => Err(format!(
+            "{text} may be {}; write more of the name",
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+        )),
     }
 }
 
@@ -289,7 +298,11 @@ mod tests {
         assert_eq!(find("us-west-1.pub"), Ok("us-west-1.pub.x.".into()));
         let ambiguous = "us-west-1 may be us-west-1.cns.x. or us-west-1.pub.x.; write more of the name";
         assert_eq!(find("us-west-1"), Err(ambiguous.into()));
-        assert!(find("us-west").unwrap_err().starts_with("us-west is no member of a region; members are us-east-1.cns.x., "));
+        assert!(
+            find("us-west")
+                .unwrap_err()
+                .starts_with("us-west is no member of a region; members are us-east-1.cns.x., ")
+        );
         assert!(find("a..b").unwrap_err().starts_with("no zone name"));
     }
 }

@@ -437,7 +437,11 @@ fn write_drain(text: &mut String, indent: &str, drain: &DrainStatus) {
     let by = if drain.configured { "configuration" } else { "order" };
     let reason = drain.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
     let since = seconds(drain.since, now);
-    _ = writeln!(text, "{indent}drained: {} {names} from {from} for {since}, {end}, by {by}{reason}", drain.target.member);
+    _ = writeln!(
+        text,
+        "{indent}drained: {} {names} from {from} for {since}, {end}, by {by}{reason}",
+        drain.target.member
+    );
 }
 
 /// A serial, or a dash.

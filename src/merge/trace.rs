@@ -168,7 +168,8 @@ impl Walk<'_> {
     fn collect(&self, member: usize, trace: &mut Trace) {
         let traced = &self.members[member];
         let Some(there) = self.name_in(member, self.name) else { return };
-        let node_in = |zone: &'_ Option<Arc<Zone>>| zone.as_ref().and_then(|zone| Some(zone.get(there.as_wire())?.to_rrsets()));
+        let node_in =
+            |zone: &'_ Option<Arc<Zone>>| zone.as_ref().and_then(|zone| Some(zone.get(there.as_wire())?.to_rrsets()));
         let spelled = traced.zone.as_ref().and_then(|zone| zone.get(there.as_wire())?.spelled);
         let Ok(owner) = NameBuf::from_wire(spelled.unwrap_or(there.as_wire())) else { return };
         let (own, taken) = (node_in(&traced.zone).unwrap_or_default(), node_in(&traced.taken).unwrap_or_default());
@@ -190,7 +191,16 @@ impl Walk<'_> {
             for rdata in rrset.rdatas() {
                 let moved = if left_out.is_none() { self.moved(member, rrset.as_set(), rdata) } else { None };
                 let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
-                trace.contributions.push(Contribution { member, owner, rtype, ttl, rdata, moved, left_out, held: false });
+                trace.contributions.push(Contribution {
+                    member,
+                    owner,
+                    rtype,
+                    ttl,
+                    rdata,
+                    moved,
+                    left_out,
+                    held: false,
+                });
             }
         }
         let has = |rtype: u16, rdata: &[u8]| {

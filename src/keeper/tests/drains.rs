@@ -42,11 +42,21 @@ fn a_drained_member_is_out_of_its_region_and_nowhere_else() {
     let states: Vec<&str> = status.regions[0].members.iter().map(|member| member.state).collect();
     assert_eq!((states, status.regions[0].drift, bench.serial("w.x")), (vec!["drained", "ok"], 1, 31));
     assert_eq!(status.drains[0].regions, [name("w.x")]);
-    let shown = |bench: &Bench| bench.keeper.metrics.render().contains("aggregator_region_drained_since_timestamp_seconds{member=\"w1.x.\",region=\"w.x.\"}");
+    let shown = |bench: &Bench| {
+        bench
+            .keeper
+            .metrics
+            .render()
+            .contains("aggregator_region_drained_since_timestamp_seconds{member=\"w1.x.\",region=\"w.x.\"}")
+    };
     assert!(shown(&bench));
     // Its serial counts all the same, so replicas that drain it agree with each other.
     bench.load("w1.x.", "@ 30 SOA 11\nweb 30 A 192.0.2.1\nnew 30 A 192.0.2.1", ZERO);
-    assert_eq!((bench.serial("w.x"), bench.ask("new.w.x"), bench.ask("new.w1.x")), (31, (3, 0), (0, 1)), "the sum has caught up");
+    assert_eq!(
+        (bench.serial("w.x"), bench.ask("new.w.x"), bench.ask("new.w1.x")),
+        (31, (3, 0), (0, 1)),
+        "the sum has caught up"
+    );
     bench.load("w1.x.", "@ 30 SOA 17\nweb 30 A 192.0.2.1\nnew 30 A 192.0.2.1", ZERO);
     assert_eq!((bench.serial("w.x"), bench.status().regions[0].drift), (37, 0));
     bench.drain("w1.x", None, false);

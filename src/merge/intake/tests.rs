@@ -54,7 +54,10 @@ fn a_drained_member_keeps_serial_and_name_servers() {
 
 #[test]
 fn a_pattern_touches_its_names_and_no_other() {
-    let raw = Arc::new(zone("w1.x.", "@ 30 SOA 7\nweb.svc.a 30 A 192.0.2.1\nweb.svc.b 30 A 192.0.2.1\ndb.svc.a 30 A 192.0.2.2"));
+    let raw = Arc::new(zone(
+        "w1.x.",
+        "@ 30 SOA 7\nweb.svc.a 30 A 192.0.2.1\nweb.svc.b 30 A 192.0.2.1\ndb.svc.a 30 A 192.0.2.2",
+    ));
     let mut intake = Intake::default();
     intake.take(Some(raw.clone()), None, Scope::default(), Held::new());
     let names = |touched: Option<Touched>| {
@@ -81,7 +84,12 @@ fn what_is_held_stands_beside_what_is_there() {
     };
     assert_eq!(names.len(), 2);
     let lines = text(intake.zone().unwrap());
-    for line in ["a.w1.x. 20 IN A 192.0.2.1\n", "a.w1.x. 20 IN A 192.0.2.2\n", "a.w1.x. 30 IN TXT \"t\"\n", "b.c.w1.x. 20 IN A 192.0.2.3\n"] {
+    for line in [
+        "a.w1.x. 20 IN A 192.0.2.1\n",
+        "a.w1.x. 20 IN A 192.0.2.2\n",
+        "a.w1.x. 30 IN TXT \"t\"\n",
+        "b.c.w1.x. 20 IN A 192.0.2.3\n",
+    ] {
         assert!(lines.contains(line), "{line} in {lines}");
     }
     intake.take(Some(raw.clone()), None, scope(false, &["a"]), held);
@@ -140,7 +148,9 @@ fn expected(raw: &Zone, scope: &Scope, held: &Held) -> Vec<String> {
             let text = pattern.to_string();
             let wanted: Vec<&str> = text.split('.').collect();
             let more = labels.len().checked_sub(wanted.len());
-            let same = |more: usize| labels[more..].iter().zip(&wanted).all(|(label, wanted)| *wanted == "*" || label == wanted);
+            let same = |more: usize| {
+                labels[more..].iter().zip(&wanted).all(|(label, wanted)| *wanted == "*" || label == wanted)
+            };
             more.is_some_and(|more| (more == 0 || wanted[0] == "*") && same(more))
         };
         let apex = owner.is_empty();
@@ -154,7 +164,8 @@ fn expected(raw: &Zone, scope: &Scope, held: &Held) -> Vec<String> {
     for (name, sets) in held {
         let wire = name.as_wire();
         if !scope.covers(&wire[..wire.len() - raw.origin.as_wire().len()]) {
-            lines.extend(sets.iter().flat_map(|set| set.rdatas().map(|rdata| line(name, set.as_set(), set.ttl, rdata))));
+            lines
+                .extend(sets.iter().flat_map(|set| set.rdatas().map(|rdata| line(name, set.as_set(), set.ttl, rdata))));
         }
     }
     lines.sort();

@@ -178,6 +178,9 @@ fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
     })
 }
 
+/// A member's zone, whether it contributes, what is drained, and where an address is held.
+type Drawn = (Option<String>, bool, Option<&'static str>, Option<&'static str>);
+
 /// Members that are missing, withdrawn, or there, some of them drained or with an address that is held.
 fn arbitrary_members() -> impl Strategy<Value = Vec<TracedMember>> {
     let text = (arbitrary_text(), arbitrary_extras()).prop_map(|(text, extras)| format!("{text}{extras}"));
@@ -185,7 +188,7 @@ fn arbitrary_members() -> impl Strategy<Value = Vec<TracedMember>> {
     let held = prop::sample::select(vec![None, None, Some("a"), Some("held")]);
     let member = (prop::option::weighted(0.9, text), prop::bool::weighted(0.8), drained, held);
     prop::collection::vec(member, 3).prop_map(|members| {
-        let load = |(index, (text, contributes, drained, held)): (usize, (Option<String>, bool, Option<&str>, Option<&str>))| {
+        let load = |(index, (text, contributes, drained, held)): (usize, Drawn)| {
             let origin = format!("w{}.x.", index + 1);
             let zone = text.map(|text| Arc::new(zone(&origin, &text)));
             let mut scope = Scope { whole: drained == Some(""), patterns: Vec::new() };
@@ -193,7 +196,10 @@ fn arbitrary_members() -> impl Strategy<Value = Vec<TracedMember>> {
             let address = RRset::build(rtype::A, 7, vec![[192, 0, 2, 7 + index as u8]]).map(Arc::new);
             let held = held.map(|owner| (name(&format!("{owner}.{origin}")), address.into_iter().collect()));
             // An address is never held beside an alias, which stands alone in a member.
-            let is_alias = |name: &Name| zone.as_ref().is_some_and(|zone| zone.get(name.as_wire()).is_some_and(|node| node.get(rtype::CNAME).is_some()));
+            let is_alias = |name: &Name| {
+                zone.as_ref()
+                    .is_some_and(|zone| zone.get(name.as_wire()).is_some_and(|node| node.get(rtype::CNAME).is_some()))
+            };
             let held = held.into_iter().filter(|(name, _)| !is_alias(name)).collect();
             let mut intake = Intake::default();
             intake.take(zone.clone().filter(|_| contributes), None, scope.clone(), held);
