@@ -11,6 +11,7 @@ mod announce;
 mod boot;
 mod check;
 mod discover;
+mod drain;
 mod register;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
@@ -22,6 +23,7 @@ use crate::rr::TypeName;
 use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
 use discover::DiscoverVerb;
+use drain::{DrainOptions, Target};
 use register::RegisterOptions;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -120,6 +122,10 @@ enum Verb {
         #[arg(value_name = "TYPE")]
         rtype: Option<TypeName>,
     },
+    /// Take a datacenter, or names of it, out of its regions, after showing what that would do
+    Drain(DrainOptions),
+    /// Take a datacenter that was drained back into its regions
+    Undrain(Target),
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
@@ -216,6 +222,13 @@ pub fn run_main(
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, from } => Request::Diff { zone, from },
         Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
+        Verb::Drain(options) => {
+            return match find_socket(arguments.socket, arguments.config) {
+                Ok(socket) => drain::drain(&socket, &options, arguments.json),
+                Err(message) => fail(&message),
+            };
+        }
+        Verb::Undrain(target) => target.undrain(),
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
@@ -252,18 +265,21 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
 
 /// Sends a request to the server and prints the reply.
 fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("cannot start: {error}")),
-    };
-    match runtime.block_on(control::call(socket, request)) {
+    match request_reply(socket, request) {
         Ok(reply) => print_reply(reply, json, matches!(request, Request::Dump { .. })),
-        Err(error) => {
-            let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
-            print_problem(&error.to_string());
-            ExitCode::from(code)
-        }
+        Err(code) => code,
     }
+}
+
+/// Sends a request to the server; without a reply the problem is printed, and the exit code that goes with it returned.
+fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| fail(&format!("cannot start: {error}")))?;
+    runtime.block_on(control::call(socket, request)).map_err(|error| {
+        let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
+        print_problem(&error.to_string());
+        ExitCode::from(code)
+    })
 }
 
 /// Prints what the server said.

@@ -1,7 +1,8 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services` and `regions` know the sections.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services`, `regions` and
+//! `drains` know the sections.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -13,6 +14,7 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
+mod drains;
 pub(crate) mod error;
 mod json;
 mod keys;
@@ -30,13 +32,14 @@ mod trees;
 mod units;
 mod zones;
 
+pub use drains::parse_pattern;
 pub use error::{ConfigError, ConfigErrors};
-pub use plan::describe_pattern;
+pub use plan::{describe_drain, describe_pattern};
 pub use server::DEFAULT_SOCKET;
-pub use units::{format_duration, format_size, parse_duration, parse_size};
+pub use units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
 use crate::catalog::CatalogPlan;
-use crate::merge::RegionPlan;
+use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
@@ -78,6 +81,8 @@ pub struct Config {
     pub services: Vec<ServicesPlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
+    /// What regions go without, in file order.
+    pub drains: Vec<Drain>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
     /// Who may transfer what is served: each zone, each region, and the catalog.
@@ -196,6 +201,7 @@ impl Config {
         let found = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
         let zones::ZonesSection { zones, trees, services, declared: zones_at } = found;
         let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
+        let drains = drains::read_drains(&mut reader, &root, &regions);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, .. } = out;
         let (keys, secret_files) = keys.finish(&mut reader);
@@ -221,6 +227,7 @@ impl Config {
             trees,
             services,
             regions,
+            drains,
             audit: transfer.audit,
             outgoing,
             targets,

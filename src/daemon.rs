@@ -9,6 +9,7 @@
 
 mod changes;
 mod diff;
+mod drain;
 mod listeners;
 mod lookup;
 mod outward;
@@ -36,6 +37,7 @@ use crate::source::{Wake, WakeKind};
 use crate::state::{Restored, StateError, Store};
 use crate::transfer;
 use changes::ReloadChanges;
+use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
 use restore::{open_store, restore_zones};
 use sources::{Sources, own_news};
@@ -49,7 +51,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +88,8 @@ pub struct Daemon {
     notify: Arc<Reception>,
     /// Zones that a primary has announced a change of.
     changed: mpsc::Receiver<Name>,
+    /// Held while an operator's order about drains is carried out.
+    orders: Arc<Mutex<()>>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -183,6 +187,7 @@ impl Daemon {
             hangup,
             notify,
             changed,
+            orders: Arc::default(),
         };
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
@@ -348,6 +353,11 @@ impl Daemon {
             Request::Dump { zone } => Box::pin(self.dump(zone)),
             Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
             Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
+            Request::Drain { member, region, names, milliseconds, reason, force, preview } => {
+                let (target, lasts) = (TargetText { member, region, names }, milliseconds.map(Duration::from_millis));
+                Box::pin(self.drain(DrainOrder { target, lasts, reason, force, preview }))
+            }
+            Request::Undrain { member, region, names } => Box::pin(self.undrain(TargetText { member, region, names })),
             Request::Notify { zone } => {
                 let reply = self.notify_secondaries(zone.as_deref());
                 Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
@@ -565,6 +575,7 @@ async fn publish_plan(
         keys: Arc::new(config.keys.clone()),
         zones: zones.chain(trees).chain(own).collect(),
         regions: config.regions.clone(),
+        drains: config.drains.clone(),
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
         refusing: refusing.cloned().collect(),

@@ -9,7 +9,7 @@
 //! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
 //!
 //! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
-//! Prometheus names, [`log`] the set-up of log lines. None of them knows anything else here.
+//! Prometheus names, [`log`] the set-up of log lines, [`moment`] points in time as text. None of them knows anything else here.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
 //! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key. [`dnssd`] knows how
@@ -66,6 +66,7 @@ pub mod manager;
 pub mod merge;
 pub mod metadata;
 pub mod metrics;
+pub mod moment;
 pub mod name;
 pub mod notify;
 pub mod publish;

@@ -7,7 +7,8 @@
 use crate::access::Rule;
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
-use crate::merge::{NsPolicy, RegionPlan};
+use crate::merge::{Drain, NsPolicy, RegionPlan};
+use crate::moment::format_moment;
 use crate::name::Name;
 use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
@@ -52,6 +53,7 @@ pub fn describe_plan(config: &Config) -> Value {
         "trees": config.trees.iter().map(|tree| describe_tree(config, tree)).collect::<Vec<_>>(),
         "services": config.services.iter().map(|own| describe_services(config, own)).collect::<Vec<_>>(),
         "aggregations": config.regions.iter().map(|region| describe_region(config, region)).collect::<Vec<_>>(),
+        "drains": config.drains.iter().map(describe_drain).collect::<Vec<_>>(),
         "catalog": config.catalog.as_ref().map(|catalog| json!({
             "zone": catalog.origin,
             "secondaries": describe_secondaries(config, &catalog.origin),
@@ -169,6 +171,17 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         "on_expire": region.on_expire,
         "expire_after": region.expire_after.map(seconds),
         "secondaries": describe_secondaries(config, &region.origin),
+    })
+}
+
+/// Describes one drain.
+fn describe_drain(drain: &Drain) -> Value {
+    json!({
+        "member": drain.target.member,
+        "region": drain.target.region,
+        "names": drain.target.names,
+        "until": drain.until.map(format_moment),
+        "reason": drain.reason,
     })
 }
 

@@ -4,8 +4,10 @@
 
 use crate::access::Rule;
 use crate::config::Config;
+use crate::config::error::on_one_line;
 use crate::config::units::{format_duration, format_size};
-use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::merge::{Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::moment::format_moment;
 use crate::name::Name;
 use crate::notify::Target;
 use crate::services::ServicesPlan;
@@ -45,6 +47,12 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     for region in &config.regions {
         write_region(region, out)?;
         write_secondaries(config, &region.origin, out)?;
+    }
+    if !config.drains.is_empty() {
+        writeln!(out, "\ndrains")?;
+    }
+    for drain in &config.drains {
+        writeln!(out, "  {}", describe_drain(drain))?;
     }
     if let Some(catalog) = &config.catalog {
         writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
@@ -296,6 +304,16 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
         Some(after) => writeln!(out, "    members withdrawn after {} without contact", format_duration(after)),
         None => Ok(()),
     }
+}
+
+/// What a drain takes out of what, until when and why.
+pub fn describe_drain(drain: &Drain) -> String {
+    let Drain { target, until, reason, .. } = drain;
+    let names = target.names.as_ref().map_or("all names".to_string(), |names| format!("\"{names}\""));
+    let from = target.region.as_ref().map_or("all its regions".to_string(), Name::to_string);
+    let until = until.map_or("until undrained".to_string(), |until| format!("until {}", format_moment(until)));
+    let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} {names} from {from} {until}{}", target.member, on_one_line(reason))
 }
 
 /// A pattern as it is written in the file.

@@ -49,6 +49,7 @@ pub const ROOT: Table = Table {
         key("keys", "table", "", "TSIG keys"),
         key("zones", "table", "", "the zones to transfer and their primaries"),
         key("aggregations", "table", "", "the region zones and their members"),
+        key("drains", "list of tables", "", "members that are taken out of regions for a while"),
         key("transfer", "table", "", "timers and limits of all transfers"),
         key("secondaries", "table", "", "who may transfer the zones from here, and who is notified"),
         key("state", "table", "", "what is kept on disk"),
@@ -256,6 +257,19 @@ pub const AGGREGATION: Table = Table {
     ],
 };
 
+/// `[[drains]]`
+pub const DRAIN: Table = Table {
+    path: "[[drains]]",
+    help: "A member, or names of it, that regions go without",
+    keys: &[
+        key("member", "zone name", "", "the member zone"),
+        key("region", "zone name", "", "the region that goes without it; default: all that have it"),
+        key("names", "owner pattern", "", "the owner names that go, relative to the member; default: all"),
+        key("until", "date and time", "", "when it ends by itself, such as 2026-11-21T06:00:00Z; default: never"),
+        key("reason", "text", "", "why, for those who see it in status, log and lookup"),
+    ],
+};
+
 /// `[transfer]`
 pub const TRANSFER: Table = Table {
     path: "[transfer]",
@@ -346,7 +360,7 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 19] = [
+pub const TABLES: [&Table; 20] = [
     &ROOT,
     &SERVER,
     &TLS,
@@ -358,6 +372,7 @@ pub const TABLES: [&Table; 19] = [
     &OPENSTACK,
     &PRIMARY,
     &AGGREGATION,
+    &DRAIN,
     &TRANSFER,
     &SECONDARIES,
     &RULE,

@@ -14,6 +14,7 @@ mod report;
 mod text;
 
 pub use report::{Lookup, Outcome, SourceReport, Step};
+pub use text::printable;
 
 use super::Daemon;
 use super::sources::{Source, Sources};

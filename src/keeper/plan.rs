@@ -1,7 +1,7 @@
 //! What the keeper is to keep: made by the configuration, replaced whole by a reload.
 
 use crate::catalog::CatalogPlan;
-use crate::merge::RegionPlan;
+use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing};
 use crate::source::Update;
@@ -21,6 +21,8 @@ pub struct Plan {
     /// Source zones and how long they may live without contact.
     pub zones: Vec<(Name, Lifetime)>,
     pub regions: Vec<RegionPlan>,
+    /// What the configuration takes out of regions.
+    pub drains: Vec<Drain>,
     /// The catalog of all of them, if there is to be one.
     pub catalog: Option<CatalogPlan>,
     /// How zones may leave; those that are not here do not.
