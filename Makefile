@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo test test-partition bench profile instructions docs partitions lint fuzz clean
+.PHONY: help build demo test test-partition bench profile instructions docs partitions lint fuzz image test-image clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
@@ -15,6 +15,8 @@ help:
 	@echo "make bench   figures beside real servers, an hour (OPTIONS=--help shows what can be chosen)"
 	@echo "make profile where the time of an answer goes"
 	@echo "make lint    formatting and clippy, as CI does"
+	@echo "make image   container image, Debian package and disk in target/image (image/build --help)"
+	@echo "make test-image   runs, boots and installs them; needs root"
 	@echo "make fuzz    every fuzz target for SECONDS=60 (needs cargo-fuzz)"
 
 build:
@@ -67,6 +69,13 @@ lint:
 
 fuzz:
 	scripts/run-fuzz $(or $(SECONDS),60)
+
+image:
+	image/install-tools
+	image/build
+
+test-image: image
+	image/test
 
 clean:
 	$(CARGO) clean

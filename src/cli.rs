@@ -8,6 +8,7 @@
 //! ends the program quietly.
 
 mod announce;
+mod boot;
 mod check;
 mod discover;
 mod register;
@@ -15,10 +16,11 @@ mod register;
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan};
+use crate::firstboot::Outcome;
 use crate::name::Name;
 use crate::rr::TypeName;
 use announce::AnnounceOptions;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use discover::DiscoverVerb;
 use register::RegisterOptions;
 use serde_json::{Value, json};
@@ -62,10 +64,12 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
-        use Verb::{Announce, Check, Demo, Discover, Register, Run, Version};
-        let local =
-            matches!(self.verb, Run | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version);
-        let without_json = matches!(self.verb, Run | Demo { .. } | Announce(_));
+        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Version};
+        let local = matches!(
+            self.verb,
+            Run | Boot(_) | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
+        );
+        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_));
         let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
         if local && self.socket.is_some() {
             Some("--socket")
@@ -84,6 +88,8 @@ impl Arguments {
 enum Verb {
     /// Run the server in the foreground
     Run,
+    /// Find the configuration of a new instance in file, metadata or environment, wait for one, and run the server with it
+    Boot(boot::BootArguments),
     /// Check the configuration and whether its addresses are free, and print what would run
     Check,
     /// Have the server read its configuration again, without dropping a query
@@ -146,6 +152,11 @@ enum Verb {
     Version,
 }
 
+/// The definition of the command line, for manual pages and completions.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
 /// Reads a duration as the configuration file has them.
 fn read_duration(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "write a number and ms, s, m, h or d, such as 20s".to_string())
@@ -176,9 +187,13 @@ pub fn run_main(
     let config_path = || arguments.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
     let request = match arguments.verb {
         Verb::Run => {
-            return match Config::load(&config_path()) {
-                Ok(config) => run(config),
-                Err(errors) => fail(&errors.to_string()),
+            return load_and_run(&config_path(), run);
+        }
+        Verb::Boot(ref boot) => {
+            return match boot::start(boot, config_path()) {
+                Ok(Outcome::Serve(path)) => load_and_run(&path, run),
+                Ok(Outcome::Ended(code)) => code,
+                Err(error) => fail(&error.to_string()),
             };
         }
         Verb::Check => return check::check(&config_path(), arguments.json),
@@ -191,7 +206,10 @@ pub fn run_main(
         Verb::Announce(options) => return announce::run(&config_path(), &options),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
-        Verb::Reload => Request::Reload,
+        Verb::Reload => {
+            boot::look_at_metadata();
+            Request::Reload
+        }
         Verb::Status { zone } => Request::Status { zone },
         Verb::Refresh { zone } => Request::Refresh { zone },
         Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
@@ -204,6 +222,14 @@ pub fn run_main(
     match find_socket(arguments.socket, arguments.config) {
         Ok(socket) => send(&socket, &request, arguments.json),
         Err(message) => fail(&message),
+    }
+}
+
+/// Runs the server with a file, or says what is wrong with it.
+fn load_and_run(path: &Path, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    match Config::load(path) {
+        Ok(config) => run(config),
+        Err(errors) => fail(&errors.to_string()),
     }
 }
 

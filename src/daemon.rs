@@ -2,7 +2,8 @@
 //!
 //! Start: bind every socket, publish the plan, start the sources, then answer. Reload: read and check the whole file,
 //! bind what is new, publish once, start and stop sources, and only then end sockets that are gone; any error before
-//! the publication leaves everything as it was. Stop: no new requests, finish what is owed, remove the control socket.
+//! the publication leaves everything as it was. Stop: no new connections, finish what is owed, remove the control socket;
+//! UDP is answered to the very end, because a successor that has our sockets begins only then.
 //!
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
 
@@ -20,6 +21,7 @@ use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};
 use crate::log::{self, LogHandle};
+use crate::manager::Manager;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::notify::{self, Notifier};
@@ -28,7 +30,7 @@ use crate::schedule::{self, Schedule};
 use crate::serial::Serial;
 use crate::serve::notify::{Announcers, Reception};
 use crate::serve::respond::Responder;
-use crate::serve::udp::DRAIN;
+use crate::serve::udp::{DRAIN, UdpListener};
 use crate::source::zookeeper::TreePlan;
 use crate::source::{Wake, WakeKind};
 use crate::state::{Restored, StateError, Store};
@@ -79,6 +81,7 @@ pub struct Daemon {
     commands: mpsc::Receiver<control::Command>,
     command_sender: mpsc::Sender<control::Command>,
     log: Option<LogHandle>,
+    manager: Arc<Manager>,
     hangup: Option<Signal>,
     notify: Arc<Reception>,
     /// Zones that a primary has announced a change of.
@@ -89,12 +92,17 @@ pub struct Daemon {
 pub fn run(config: Config) -> ExitCode {
     let log = log::start(&config.log.level, config.log.format == LogFormat::Json);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    reap_orphans();
     let result = match (log, runtime) {
-        (Ok(log), Ok(runtime)) => runtime.block_on(async {
-            let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
-            Daemon::start(config, Some(log)).await?.run_until(end).await;
-            Ok(())
-        }),
+        (Ok(log), Ok(runtime)) => {
+            let served = runtime.block_on(async {
+                let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
+                Ok(Daemon::start(config, Some(log), Manager::from_environment()).await?.run_until(end).await)
+            });
+            // With the runtime goes the keeper, and what is still to be written; queries are answered meanwhile.
+            drop(runtime);
+            served.map(drop)
+        }
         (Err(error), _) => Err(RunError::Start(error.to_string())),
         (_, Err(error)) => Err(RunError::Start(error.to_string())),
     };
@@ -121,7 +129,7 @@ pub fn end_signal() -> io::Result<impl Future<Output = ()>> {
 
 impl Daemon {
     /// Starts a server; it answers when this returns, from its zones as soon as they are transferred.
-    pub async fn start(config: Config, log: Option<LogHandle>) -> Result<Daemon, RunError> {
+    pub async fn start(config: Config, log: Option<LogHandle>, mut manager: Manager) -> Result<Daemon, RunError> {
         // First of all: until someone listens for it, this signal ends the process.
         let hangup = signal(SignalKind::hangup()).ok();
         raise_file_limit();
@@ -139,7 +147,10 @@ impl Daemon {
         plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
         let responder = Responder::new(notify.clone(), metrics.clone(), clock);
-        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone());
+        let inherited = std::mem::take(&mut manager.inherited);
+        let manager = Arc::new(manager);
+        let handover = (manager.clone(), inherited);
+        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), handover);
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -168,6 +179,7 @@ impl Daemon {
             commands,
             command_sender,
             log,
+            manager,
             hangup,
             notify,
             changed,
@@ -175,6 +187,7 @@ impl Daemon {
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
         tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, addresses = ?daemon.addresses(), "started");
+        daemon.manager.ready(&daemon.summary());
         Ok(daemon)
     }
 
@@ -188,9 +201,17 @@ impl Daemon {
         &self.publisher
     }
 
-    /// Serves until `end` is ready or an operator says stop.
-    pub async fn run_until(mut self, end: impl Future<Output = ()>) {
+    /// What is served, for the service manager.
+    fn summary(&self) -> String {
+        let (zones, regions) = (self.config.source_zones().count(), self.config.regions.len());
+        format!("zones: {zones}, regions: {regions}, serving")
+    }
+
+    /// Serves until `end` is ready or an operator says stop. What comes back still answers over UDP, until it is dropped.
+    pub async fn run_until(mut self, end: impl Future<Output = ()>) -> Vec<UdpListener> {
         tokio::pin!(end);
+        let manager = self.manager.clone();
+        let mut pulse = manager.watchdog().map(tokio::time::interval);
         let stop = loop {
             let hung_up = async {
                 match &mut self.hangup {
@@ -198,8 +219,15 @@ impl Daemon {
                     None => std::future::pending().await,
                 }
             };
+            let due = async {
+                match &mut pulse {
+                    Some(pulse) => _ = pulse.tick().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = &mut end => break None,
+                () = due => manager.alive(),
                 Some(()) = hung_up => drop(self.reload().await),
                 Some(zone) = self.changed.recv() => {
                     if let Some(source) = self.sources.lock().get(&zone) {
@@ -214,13 +242,14 @@ impl Daemon {
             }
         };
         tracing::info!("stopping");
+        manager.stopping();
         if let Some(reply) = stop {
             // The client sees that we have stopped when its connection ends.
             let _ = reply.send(Reply { ok: true, text: "stopping\n".into(), data: serde_json::Value::Null });
         }
         self.schedule.stop();
         self.sources.lock().clear();
-        tokio::task::block_in_place(|| drop(self.listeners));
+        let udp = self.listeners.end_streams().await;
         // Connections are answered a little longer; none is worth more than that.
         let all_closed = async {
             while self.metrics.tcp_connections.get() > 0 {
@@ -230,6 +259,7 @@ impl Daemon {
         _ = tokio::time::timeout(DRAIN, all_closed).await;
         tracing::info!("stopped");
         self.control.end_with_process().await;
+        udp
     }
 
     /// Starts the sources of the configuration; those whose plan is the same go on as they are.
@@ -241,7 +271,9 @@ impl Daemon {
 
     /// Reads the configuration again and goes on with it, or says why not and changes nothing.
     async fn reload(&mut self) -> Reply {
+        self.manager.reloading();
         let result = self.try_reload().await;
+        self.manager.ready(&self.summary());
         let label = if result.is_ok() { "ok" } else { "failed" };
         let reply = match result {
             Ok(changes) => {
@@ -462,6 +494,14 @@ impl Daemon {
                 Err(error) => Reply::failure(format!("{error}\n")),
             }
         }
+    }
+}
+
+/// As the first process of a container, we inherit children of others that end; the system shall not keep them for us.
+fn reap_orphans() {
+    if std::process::id() == 1 {
+        // SAFETY: this process has no children of its own to wait for.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
 }
 

@@ -36,6 +36,7 @@ pub use alone::PrimaryPlan;
 use crate::config::{Config, ConfigErrors};
 use crate::daemon::{self, Daemon, RunError};
 use crate::log::{self, LogError, LogHandle};
+use crate::manager::Manager;
 use crate::name::{Name, NameError};
 use client::Client;
 use folder::Folder;
@@ -136,7 +137,7 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
             () = end => result = Some(Ok(())),
         }
     };
-    daemon.run_until(play).await;
+    drop(daemon.run_until(play).await);
     if !matches!(&result, Some(Ok(()) | Err(StageError::Output(_))) | None) {
         folder.keep();
         view.print(&describe_log(&folder)).map_err(output)?;
@@ -168,7 +169,7 @@ async fn start_daemon(folder: &Folder, sites: &[Site], log: LogHandle) -> Result
         folder.write_config(&text).map_err(DemoError::Folder)?;
         let config = Config::load(&folder.config())?;
         attempts -= 1;
-        match Daemon::start(config, Some(log.clone())).await {
+        match Daemon::start(config, Some(log.clone()), Manager::default()).await {
             Ok(daemon) => return Ok((daemon, text, ports)),
             Err(RunError::Listen(_)) if attempts > 0 => {}
             Err(error) => return Err(error.into()),

@@ -30,7 +30,7 @@
 //! changed, with the same result; and tells of any name which member gave what.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, [`serve::notify`] takes announcements, [`serve::xfr`]
+//! and writes responses, [`serve::answer`] turns one into the other, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements, [`serve::xfr`]
 //! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and [`serve::refusals`] keeps
 //! floods of those who are turned away out of the log. No sockets.
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
@@ -40,12 +40,14 @@
 //! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in messages.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
-//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`discover`] finds services,
-//! and announces them on the local link.
+//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells the
+//! service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton instance. [`discover`]
+//! finds services, and announces them on the local link.
 //!
 //! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names, and stops it.
-//! [`registrar`] is another program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries
-//! that exist only in the process. [`cli`] is the command line.
+//! [`firstboot`] finds the configuration of an instance that was only just made, and follows it. [`registrar`] is another
+//! program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries that exist only in the
+//! process. [`cli`] is the command line.
 
 pub mod access;
 pub mod catalog;
@@ -57,9 +59,12 @@ pub mod demo;
 pub mod discover;
 pub mod discovery;
 pub mod dnssd;
+pub mod firstboot;
 pub mod keeper;
 pub mod log;
+pub mod manager;
 pub mod merge;
+pub mod metadata;
 pub mod metrics;
 pub mod name;
 pub mod notify;

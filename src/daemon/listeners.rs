@@ -4,21 +4,27 @@
 //! else; if one cannot be had, all are closed again and the error names the line of each. [`Listeners::adopt`] then
 //! starts the new ones and ends those that are gone: a UDP socket answers what it still holds, a TCP connection what
 //! it owes. A socket that stays is never touched.
+//!
+//! The service manager keeps every socket in service, and hands it to the next process; what a predecessor left there is
+//! taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
+//! has nothing else to do.
 
 use crate::config::Config;
+use crate::manager::{Inherited, Kind, Manager};
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serve::BindError;
 use crate::serve::http::{HttpListener, readiness};
 use crate::serve::respond::Responder;
-use crate::serve::stream::{StreamContext, StreamListener};
+use crate::serve::stream::{StreamContext, StreamListener, listen};
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
 use arc_swap::ArcSwap;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -35,6 +41,8 @@ pub struct Listeners {
     /// What clients ask for, and so what readiness depends on.
     regions: Arc<ArcSwap<Vec<Name>>>,
     sockets: Sockets,
+    manager: Arc<Manager>,
+    inherited: Inherited,
 }
 
 /// Sockets of all kinds.
@@ -49,15 +57,18 @@ struct Sockets {
 pub struct Bound {
     sockets: Sockets,
     identity: Option<TlsIdentity>,
+    /// The same sockets, for the manager to keep.
+    kept: Vec<(Kind, SocketAddr, OwnedFd)>,
 }
 
 impl Listeners {
-    /// Starts without any socket.
+    /// Starts without any socket but those that were inherited, which are in nobody's service yet.
     pub fn new(
         config: &Config,
         publisher: Arc<Publisher>,
         responder: Arc<Responder>,
         metrics: Arc<Metrics>,
+        (manager, inherited): (Arc<Manager>, Inherited),
     ) -> Listeners {
         let streams = StreamContext::new(&config.listen, publisher.clone(), responder.clone(), metrics.clone());
         Listeners {
@@ -69,11 +80,14 @@ impl Listeners {
             tls_idle: None,
             regions: Arc::default(),
             sockets: Sockets::default(),
+            manager,
+            inherited,
         }
     }
 
     /// Binds every address of a configuration that is not in service yet. All failures are told at once.
-    pub fn bind(&self, config: &Config) -> Result<Bound, Vec<String>> {
+    pub fn bind(&mut self, config: &Config) -> Result<Bound, Vec<String>> {
+        let mut opener = Opener { inherited: std::mem::take(&mut self.inherited), kept: Vec::new() };
         let mut sockets = Sockets::default();
         let mut errors = Vec::new();
         let mut failed = |address: SocketAddr, error: io::Error| {
@@ -87,7 +101,7 @@ impl Listeners {
             }
         };
         for &address in config.listen.dns.iter().filter(|address| !self.sockets.dns.contains_key(address)) {
-            match bind_dns(address) {
+            match opener.open_dns(address) {
                 Ok(pair) => _ = sockets.dns.insert(address, pair),
                 Err(error) if config.is_optional(address, &error) => {
                     tracing::warn!(%address, %error, "this machine cannot listen on a default address; going on without");
@@ -98,13 +112,13 @@ impl Listeners {
         let tls = config.listen.tls.as_ref();
         for &address in tls.iter().flat_map(|tls| &tls.listen).filter(|address| !self.sockets.tls.contains_key(address))
         {
-            match TlsListener::bind(address) {
+            match opener.listen(address).and_then(TlsListener::from_listener) {
                 Ok(listener) => _ = sockets.tls.insert(address, listener),
                 Err(error) => failed(address, error),
             }
         }
         for &address in config.metrics.listen.iter().filter(|address| !self.sockets.http.contains_key(address)) {
-            match HttpListener::bind(address) {
+            match opener.listen(address).and_then(HttpListener::from_listener) {
                 Ok(listener) => _ = sockets.http.insert(address, listener),
                 Err(error) => failed(address, error),
             }
@@ -116,7 +130,10 @@ impl Listeners {
                 None
             }
         };
-        if errors.is_empty() { Ok(Bound { sockets, identity }) } else { Err(errors) }
+        for (kind, address) in opener.inherited.close() {
+            self.manager.forget(kind, address);
+        }
+        if errors.is_empty() { Ok(Bound { sockets, identity, kept: opener.kept }) } else { Err(errors) }
     }
 
     /// The address in service that an address includes or is included in, as 0.0.0.0 does with all others of its port.
@@ -135,6 +152,9 @@ impl Listeners {
     pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
         self.streams.set_limits(&config.listen);
         self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
+        for (kind, address, socket) in bound.kept {
+            self.manager.keep(kind, address, socket);
+        }
         let mut result = Ok(());
         for (address, (mut udp, mut stream)) in bound.sockets.dns {
             result = result.and(udp.start(config.listen.udp_threads, &self.publisher, &self.responder, &self.metrics));
@@ -176,14 +196,34 @@ impl Listeners {
         let sockets = &mut self.sockets;
         let kept = config.listen.dns.iter().filter_map(|address| sockets.dns.remove_entry(address)).collect();
         for (udp, stream) in std::mem::replace(&mut sockets.dns, kept).into_values() {
+            self.manager.forget(Kind::Udp, udp.address());
+            self.manager.forget(Kind::Tcp, stream.address());
             // UDP threads finish what their sockets hold, which takes a moment.
             tokio::task::block_in_place(|| {
                 drop(udp);
                 Handle::current().block_on(stream.end());
             });
         }
-        sockets.tls.retain(|address, _| tls.contains(address));
-        sockets.http.retain(|address, _| config.metrics.listen.contains(address));
+        let manager = &self.manager;
+        let keep = |address: SocketAddr, is_kept: bool| {
+            if !is_kept {
+                manager.forget(Kind::Tcp, address);
+            }
+            is_kept
+        };
+        sockets.tls.retain(|address, listener| keep(listener.address(), tls.contains(address)));
+        let http = &config.metrics.listen;
+        sockets.http.retain(|address, listener| keep(listener.address(), http.contains(address)));
+    }
+
+    /// Ends everything but UDP: TCP connections have a moment more. What is left answers until it is dropped.
+    pub async fn end_streams(mut self) -> Vec<UdpListener> {
+        let sockets = std::mem::take(&mut self.sockets);
+        let (udp, streams): (Vec<_>, Vec<_>) = sockets.dns.into_values().unzip();
+        for stream in streams {
+            stream.end().await;
+        }
+        udp
     }
 
     /// Gives each UDP socket another number of threads; what arrives meanwhile waits in the socket. Every socket stays,
@@ -206,9 +246,28 @@ impl Listeners {
     }
 }
 
-/// Binds UDP and TCP on one port.
-fn bind_dns(address: SocketAddr) -> io::Result<(UdpListener, StreamListener)> {
-    let udp = UdpListener::bind(address)?;
-    let stream = StreamListener::bind(udp.address())?;
-    Ok((udp, stream))
+/// Opens sockets, and remembers them for the manager.
+struct Opener {
+    inherited: Inherited,
+    kept: Vec<(Kind, SocketAddr, OwnedFd)>,
+}
+
+impl Opener {
+    /// UDP and TCP on one port.
+    fn open_dns(&mut self, address: SocketAddr) -> io::Result<(UdpListener, StreamListener)> {
+        let udp = match self.inherited.udp(address) {
+            Some(socket) => UdpListener::from_socket(socket)?,
+            None => UdpListener::bind(address)?,
+        };
+        let stream = StreamListener::from_listener(self.listen(udp.address())?)?;
+        self.kept.push((Kind::Udp, udp.address(), udp.socket().try_clone()?.into()));
+        Ok((udp, stream))
+    }
+
+    /// A TCP socket that takes connections.
+    fn listen(&mut self, address: SocketAddr) -> io::Result<TcpListener> {
+        let listener = self.inherited.tcp(address).map_or_else(|| listen(address), Ok)?;
+        self.kept.push((Kind::Tcp, listener.local_addr()?, listener.try_clone()?.into()));
+        Ok(listener)
+    }
 }

@@ -49,7 +49,11 @@ pub struct HttpListener {
 impl HttpListener {
     /// Binds an address without accepting yet.
     pub fn bind(address: SocketAddr) -> io::Result<HttpListener> {
-        let listener = listen(address)?;
+        HttpListener::from_listener(listen(address)?)
+    }
+
+    /// Takes a socket that [`listen`] made, perhaps in an earlier process.
+    pub fn from_listener(listener: std::net::TcpListener) -> io::Result<HttpListener> {
         let address = listener.local_addr()?;
         Ok(HttpListener { address, listener: Some(listener), patience: PATIENCE, stop: watch::Sender::new(false) })
     }

@@ -177,7 +177,11 @@ pub struct StreamListener {
 impl StreamListener {
     /// Binds an address without accepting yet.
     pub fn bind(address: SocketAddr) -> io::Result<StreamListener> {
-        let listener = listen(address)?;
+        StreamListener::from_listener(listen(address)?)
+    }
+
+    /// Takes a socket that [`listen`] made, perhaps in an earlier process.
+    pub fn from_listener(listener: std::net::TcpListener) -> io::Result<StreamListener> {
         let address = listener.local_addr()?;
         Ok(StreamListener { address, listener: Some(listener), accepting: None, stop: watch::Sender::new(false) })
     }

@@ -106,7 +106,11 @@ pub struct TlsListener {
 impl TlsListener {
     /// Binds an address without accepting yet.
     pub fn bind(address: SocketAddr) -> io::Result<TlsListener> {
-        let listener = listen(address)?;
+        TlsListener::from_listener(listen(address)?)
+    }
+
+    /// Takes a socket that [`listen`] made, perhaps in an earlier process.
+    pub fn from_listener(listener: std::net::TcpListener) -> io::Result<TlsListener> {
         let address = listener.local_addr()?;
         Ok(TlsListener { address, listener: Some(listener), resolver: None, task: None })
     }

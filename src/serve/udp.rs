@@ -16,6 +16,7 @@ mod batch;
 
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
+use crate::serve::ahead::look_ahead;
 use crate::serve::respond::{Asked, Outcome, Responder};
 use arc_swap::{ArcSwap, Cache};
 use batch::Batch;
@@ -75,9 +76,18 @@ impl UdpListener {
         )?;
         socket.bind(&address.into())?;
         socket.set_read_timeout(Some(POLL))?;
-        let socket = UdpSocket::from(socket);
+        UdpListener::from_socket(socket.into())
+    }
+
+    /// Takes a socket that [`UdpListener::bind`] made in an earlier process, with what waits in it.
+    pub fn from_socket(socket: UdpSocket) -> io::Result<UdpListener> {
         let address = socket.local_addr()?;
         Ok(UdpListener { address, socket: Arc::new(socket), leave_by: Arc::default(), threads: Vec::new() })
+    }
+
+    /// The socket, for a process that comes after this one.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
     }
 
     /// The bound address, with the port that the system chose where 0 was asked for.
@@ -177,6 +187,7 @@ impl Worker {
                 }
             };
             let published = cache.load();
+            look_ahead(published, (0..received).map(|index| batch.request(index)));
             for index in 0..received {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |request, peer, out| {

@@ -6,6 +6,7 @@
 //! Invariants: what the kernel is given points into a batch, which does not move; only what a call has changed is set up
 //! again for the next. Cost: O(messages), no allocation after [`Batch::new`].
 
+use crate::serve::ahead;
 use crate::serve::answer::Response;
 use crate::serve::message::MAX_UDP_BYTES;
 use std::io;
@@ -13,7 +14,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 /// Requests taken at once: with 8 or more the system calls' share stops falling, and 16 keep a batch short.
-const BATCH: usize = 16;
+const BATCH: usize = ahead::MOST;
 /// Requests longer than this are cut off, and answered with FORMERR if that cuts a record; no sane question comes near.
 const REQUEST_BYTES: usize = 4096;
 /// Room for one address in control messages, both families (`in6_pktinfo` is 20 octets, headers 16).
@@ -84,6 +85,11 @@ impl Batch {
         received
     }
 
+    /// A request that was received.
+    pub fn request(&self, index: usize) -> &[u8] {
+        &self.slots[index].request[..(self.messages[index].length as usize).min(REQUEST_BYTES)]
+    }
+
     /// Lets `answer` turn a request into a reply.
     pub fn exchange(&mut self, index: usize, answer: impl FnOnce(&[u8], IpAddr, &mut [u8]) -> Option<Response>) {
         let slot = &mut self.slots[index];
@@ -135,8 +141,9 @@ impl Batch {
 unsafe fn receive_batch(file: RawFd, messages: &mut [Message], wait: bool) -> io::Result<usize> {
     let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
     let count = messages.len() as libc::c_uint;
-    // SAFETY: the caller's, and `Message` is `mmsghdr`.
-    let received = unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags, std::ptr::null_mut()) };
+    // SAFETY: the caller's, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
+    let received =
+        unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags as _, std::ptr::null_mut()) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 

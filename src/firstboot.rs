@@ -1,0 +1,408 @@
+//! The first start of an instance that knows nothing yet: find a configuration, wait for one, follow its changes.
+//!
+//! The places, in order: a file, the metadata of the Triton host, the environment variable `AGGREGATOR_CONFIG`, and what
+//! an earlier start has fetched. Where there is none the console says what to set, and the search goes on. Metadata is
+//! looked at again every so often, on SIGHUP, and whenever `aggregator reload` asks; the server reloads what changed.
+//!
+//! Only root can reach the host, and the server shall not be root: as root, this process stays, as the parent of a server
+//! with one capability, or beside one that a service manager runs (`watch`). Otherwise it becomes the server.
+//!
+//! Invariants: a host that is silent, slow or wrong delays the start by [`Plan::patience`] at most, and never the server;
+//! what is not valid is told and not used. As the first process of a container this one answers TERM, INT and HUP, and
+//! collects the children of others.
+//!
+//! Cost: one short conversation with the host for each look.
+
+mod child;
+mod find;
+mod keep;
+mod network;
+
+use crate::config;
+use crate::control::{self, CallError, Request};
+use crate::manager::Manager;
+use crate::metadata;
+use child::Child;
+use find::{Finding, Found, NetworkKeys, Origin, Told};
+use keep::Keep;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The folder of what was fetched, unless the command line says otherwise.
+pub const DEFAULT_FOLDER: &str = "/var/lib/aggregator/boot";
+/// The metadata key of the configuration.
+pub const DEFAULT_KEY: &str = "aggregator-config";
+/// The user of the server, as in the container image.
+pub const DEFAULT_USER: u32 = 65532;
+/// How often everything is looked at while there is no configuration.
+const SEARCH_PAUSE: Duration = Duration::from_secs(5);
+/// How long the server may take to end, before it is killed: less than container engines wait for us.
+const ENDING: Duration = Duration::from_secs(8);
+
+/// How a first start goes.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file that wins over everything.
+    pub file: PathBuf,
+    /// What was fetched is kept here.
+    pub folder: PathBuf,
+    /// The socket or serial port of the host; by default what this machine has.
+    pub host: Option<PathBuf>,
+    pub key: String,
+    /// How often the metadata is looked at; zero for only when asked.
+    pub poll: Duration,
+    /// How long one conversation with the host may take.
+    pub patience: Duration,
+    /// Where systemd-networkd reads files, if the network is to be set up as well.
+    pub network: Option<PathBuf>,
+    /// Whether to set up the network and do nothing else.
+    pub only_network: bool,
+    /// Whether somebody else runs the server.
+    pub watch: bool,
+    /// Whom the server runs as when this process is root.
+    pub user: u32,
+}
+
+/// What is left to do for the caller.
+pub enum Outcome {
+    /// Run the server here.
+    Serve(PathBuf),
+    Ended(ExitCode),
+}
+
+/// Why a first start is impossible.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error("cannot use the folder {}: {error}; mount one that this user can write, or name another by --folder", .path.display())]
+    Folder { path: PathBuf, error: io::Error },
+    #[error("cannot start the server: {0}")]
+    Server(io::Error),
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}
+
+/// Goes through a first start; returns when it is over.
+pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
+    plan.host = plan.host.or_else(|| metadata::find(Path::new("/")));
+    if plan.only_network {
+        if let Some(host) = &plan.host {
+            set_network(&plan, find::ask_host(host, None, true, plan.patience).network);
+        }
+        return Ok(Outcome::Ended(ExitCode::SUCCESS));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BootError::Start)?;
+    let result = runtime.block_on(async { Boot::new(plan)?.run().await });
+    // A conversation that is still under way ends by itself.
+    runtime.shutdown_background();
+    result
+}
+
+/// Has a running first start look at the metadata, if there is one; what came of it.
+pub fn request_look(folder: &Path, patience: Duration) -> Option<String> {
+    use std::io::Read;
+    let mut stream = std::os::unix::net::UnixStream::connect(folder.join(keep::REQUESTS)).ok()?;
+    stream.set_read_timeout(Some(patience)).ok()?;
+    let mut text = String::new();
+    match stream.read_to_string(&mut text) {
+        Ok(_) => Some(text),
+        Err(error) => Some(format!("metadata was not looked at: {error}\n")),
+    }
+}
+
+/// A first start under way.
+struct Boot {
+    plan: Arc<Plan>,
+    keep: Keep,
+    requests: UnixListener,
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    children: Signal,
+    manager: Manager,
+    /// What was last said about why there is no configuration.
+    said: Vec<String>,
+}
+
+/// What happens next.
+enum Event {
+    /// Time to look at the metadata.
+    Due,
+    HungUp,
+    Asked(UnixStream),
+    Child,
+    End,
+}
+
+impl Boot {
+    /// Opens the folder and listens to signals and requests.
+    fn new(plan: Plan) -> Result<Boot, BootError> {
+        let failed = |error| BootError::Folder { path: plan.folder.clone(), error };
+        let keep = Keep::open(&plan.folder).map_err(failed)?;
+        let group = child::is_root().then_some(plan.user);
+        let requests = keep.listen(group).and_then(UnixListener::from_std).map_err(failed)?;
+        let listen = |kind| signal(kind).map_err(BootError::Start);
+        Ok(Boot {
+            keep,
+            requests,
+            hangup: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            children: listen(SignalKind::child())?,
+            manager: Manager::from_environment(),
+            said: Vec::new(),
+            plan: Arc::new(plan),
+        })
+    }
+
+    /// Finds a configuration, then follows it.
+    async fn run(mut self) -> Result<Outcome, BootError> {
+        let Some(found) = self.search().await else { return Ok(Outcome::Ended(ExitCode::SUCCESS)) };
+        say(&format!("configuration from {}: {}", found.origin, found.path.display()));
+        if self.plan.watch {
+            let failed = |error| BootError::Folder { path: self.plan.folder.clone(), error };
+            self.keep.write_environment(&found.path).map_err(failed)?;
+            if found.is_new {
+                // A server that has outlived an earlier watcher; most often there is none yet.
+                _ = reload(&found.path).await;
+            }
+            self.manager.ready(&format!("configuration from {}", found.origin));
+            return Ok(Outcome::Ended(self.follow(&found, None).await));
+        }
+        if !child::is_root() && self.plan.host.is_none() {
+            return Ok(Outcome::Serve(found.path));
+        }
+        let user = (child::is_root() && self.plan.user != 0).then_some(self.plan.user);
+        let child = Child::start(&child::server_arguments(&found.path), user).map_err(BootError::Server)?;
+        Ok(Outcome::Ended(self.follow(&found, Some(child)).await))
+    }
+
+    /// Looks everywhere until there is a configuration; none if the process shall end.
+    async fn search(&mut self) -> Option<Found> {
+        let mut waiting: Option<UnixStream> = None;
+        loop {
+            let told = tokio::select! {
+                told = ask(self.plan.clone()) => told,
+                _ = self.terminate.recv() => return None,
+                _ = self.interrupt.recv() => return None,
+            };
+            let Finding { found, reasons } =
+                find::find(&self.plan.file, &self.plan.key, told, std::env::var_os("AGGREGATOR_CONFIG"), &self.keep);
+            if let Some(stream) = waiting.take() {
+                answer(stream, &reasons, found.is_some()).await;
+            }
+            if let Some(found) = found {
+                // Without these the operator would not know that newer words were not heard.
+                if found.origin == Origin::Kept {
+                    reasons.iter().for_each(|reason| say(reason));
+                }
+                return Some(found);
+            }
+            self.explain(reasons);
+            match self.next(SEARCH_PAUSE.min(self.plan.poll.max(Duration::from_secs(1)))).await {
+                Event::End => return None,
+                Event::Asked(stream) => waiting = Some(stream),
+                Event::Due | Event::HungUp | Event::Child => {}
+            }
+        }
+    }
+
+    /// Says on the console what is missing, once for each new state of affairs.
+    fn explain(&mut self, reasons: Vec<String>) {
+        if self.said == reasons {
+            return;
+        }
+        let (file, key) = (self.plan.file.display(), &self.plan.key);
+        let mut text = "there is no configuration yet; waiting for one. Set one of these:\n".to_owned();
+        text.push_str(&format!("  the file {file}\n"));
+        text.push_str(&format!(
+            "  Triton metadata: triton instance metadata set INSTANCE {key}=\"$(cat config.toml)\"\n"
+        ));
+        text.push_str("  the environment variable AGGREGATOR_CONFIG, for the next start\nWhat was found:\n");
+        reasons.iter().for_each(|reason| text.push_str(&format!("  {reason}\n")));
+        say(text.trim_end());
+        self.manager.status("waiting for a configuration; the log says what to set");
+        self.said = reasons;
+    }
+
+    /// Follows the metadata while a server runs: this process's child, or somebody else's.
+    async fn follow(&mut self, found: &Found, child: Option<Child>) -> ExitCode {
+        let is_polling = self.plan.host.is_some() && !self.plan.poll.is_zero();
+        loop {
+            // Instances that were started together shall not ask together for ever.
+            let pause = self.plan.poll.mul_f64(0.9 + 0.2 * f64::from(std::process::id() % 64) / 64.0);
+            match self.next(if is_polling { pause } else { Duration::MAX }).await {
+                Event::Due => _ = self.look(found, child.as_ref()).await,
+                Event::HungUp => {
+                    let (_, has_reloaded) = self.look(found, child.as_ref()).await;
+                    if let (Some(child), false) = (&child, has_reloaded) {
+                        child.signal(libc::SIGHUP);
+                    }
+                }
+                Event::Asked(stream) => {
+                    let (problems, _) = self.look(found, child.as_ref()).await;
+                    answer(stream, &problems, problems.is_empty()).await;
+                }
+                Event::Child => {
+                    if let Some(status) = child.as_ref().and_then(Child::collect) {
+                        say(&format!("the server has ended: {status}"));
+                        let code = status.code().and_then(|code| u8::try_from(code).ok());
+                        return code.map_or(ExitCode::FAILURE, ExitCode::from);
+                    }
+                }
+                Event::End => {
+                    self.manager.stopping();
+                    return match &child {
+                        Some(child) => self.end(child).await,
+                        None => ExitCode::SUCCESS,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Ends the server, and waits until it has.
+    async fn end(&mut self, child: &Child) -> ExitCode {
+        child.signal(libc::SIGTERM);
+        let ended = async {
+            loop {
+                if let Some(status) = child.collect() {
+                    return status;
+                }
+                self.children.recv().await;
+            }
+        };
+        match tokio::time::timeout(ENDING, ended).await {
+            Ok(status) if status.success() => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(_) => {
+                say("the server does not end; killing it");
+                child.signal(libc::SIGKILL);
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Looks at the metadata and has the server reload what is new: what went wrong, and whether it has reloaded.
+    async fn look(&mut self, current: &Found, child: Option<&Child>) -> (Vec<String>, bool) {
+        let mut problems = Vec::new();
+        if self.plan.host.is_none() {
+            return (problems, false);
+        }
+        let told = tokio::select! {
+            told = ask(self.plan.clone()) => told,
+            _ = self.children.recv(), if child.is_some() => return self.interrupted(),
+            _ = self.terminate.recv() => {
+                self.raise(libc::SIGTERM);
+                return (problems, false);
+            }
+        };
+        // A file that an operator has put there is not overruled.
+        if current.origin == Origin::File {
+            return (problems, false);
+        }
+        let found = find::from_host(&self.plan.key, told, &self.keep, &mut problems);
+        let mut has_reloaded = false;
+        if let Some(found) = found.filter(|found| found.is_new) {
+            say(&format!("metadata has changed: {}", found.path.display()));
+            match reload(&found.path).await {
+                Ok(text) => {
+                    has_reloaded = true;
+                    say(text.trim_end());
+                }
+                // Whoever runs the server will start it with what is there now.
+                Err(CallError::NotRunning(_)) if child.is_none() => {}
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        if problems != self.said {
+            problems.iter().for_each(|problem| say(problem));
+            self.said.clone_from(&problems);
+        }
+        (problems, has_reloaded)
+    }
+
+    /// A look that a child's end has interrupted: the signal is passed on to whoever waits for it next.
+    fn interrupted(&self) -> (Vec<String>, bool) {
+        self.raise(libc::SIGCHLD);
+        (vec!["the server has ended meanwhile".to_owned()], false)
+    }
+
+    /// Sends this process a signal.
+    fn raise(&self, signal: i32) {
+        // SAFETY: a plain system call on this process.
+        unsafe { libc::kill(libc::getpid(), signal) };
+    }
+
+    /// Waits for whatever comes first.
+    async fn next(&mut self, pause: Duration) -> Event {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Event::End,
+            _ = self.interrupt.recv() => Event::End,
+            _ = self.children.recv() => Event::Child,
+            _ = self.hangup.recv() => Event::HungUp,
+            Ok((stream, _)) = self.requests.accept() => Event::Asked(stream),
+            () = tokio::time::sleep(pause) => Event::Due,
+        }
+    }
+}
+
+/// Asks the host, if there is one, and sets up the network as it says.
+async fn ask(plan: Arc<Plan>) -> Told {
+    let asking = tokio::task::spawn_blocking(move || {
+        let Some(host) = &plan.host else { return Told::default() };
+        let mut told = find::ask_host(host, Some(&plan.key), plan.network.is_some(), plan.patience);
+        set_network(&plan, told.network.take());
+        told
+    });
+    asking.await.unwrap_or_default()
+}
+
+/// Sets up the network as the host describes it. What it does not describe stays as it is.
+fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
+    let (Some(folder), Some(keys)) = (&plan.network, keys) else { return };
+    if let Some(Err(error)) = keys.host_name.as_deref().map(network::set_host_name) {
+        say(&format!("cannot set the host name: {error}"));
+    }
+    if keys.nics.is_none() {
+        return;
+    }
+    let written = network::describe(&keys)
+        .and_then(|files| network::write_files(folder, &files).map_err(|error| error.to_string()));
+    match written {
+        // Before networkd runs, it finds the files by itself, and this fails, as it may.
+        Ok(true) if !plan.only_network => {
+            say("the network has been set up anew");
+            _ = Command::new("networkctl").arg("reload").status();
+        }
+        Ok(_) => {}
+        Err(error) => say(&format!("network: {error}")),
+    }
+}
+
+/// Has the server that runs with a configuration read it again.
+async fn reload(configuration: &Path) -> Result<String, CallError> {
+    let socket = config::find_socket(configuration).unwrap_or_else(|| config::DEFAULT_SOCKET.into());
+    let reply = control::call(&socket, &Request::Reload).await?;
+    Ok(reply.text)
+}
+
+/// Answers who asked for a look.
+async fn answer(mut stream: UnixStream, problems: &[String], is_well: bool) {
+    let text: String = if is_well { String::new() } else { problems.iter().map(|line| format!("{line}\n")).collect() };
+    // Whoever has gone away does not want to know.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    let _ = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 16])).await;
+}
+
+/// Says something on the console.
+fn say(text: &str) {
+    eprintln!("aggregator boot: {text}");
+}

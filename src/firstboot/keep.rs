@@ -1,0 +1,161 @@
+//! The folder that keeps what was fetched: the next start has it even if the host is silent then.
+//!
+//! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing is
+//! followed out of it, and one that somebody else has put there is refused.
+//!
+//! Invariant: a file is replaced as a whole or not at all.
+//!
+//! Cost: O(text), and two waits for the disk.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// The socket by which `aggregator reload` asks for a look at the metadata.
+pub const REQUESTS: &str = "requests";
+/// What was fetched last and is valid.
+const CONFIGURATION: &str = "config.toml";
+/// Where the configuration is, as a variable for the service manager's unit.
+const ENVIRONMENT: &str = "environment";
+/// What is being written.
+const FRESH: &str = "config.new";
+
+/// An open folder.
+pub struct Keep {
+    path: PathBuf,
+    folder: File,
+}
+
+impl Keep {
+    /// Opens the folder, and makes it where it is missing.
+    pub fn open(path: &Path) -> io::Result<Keep> {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(0o755).create(path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let folder = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let about = folder.metadata()?;
+        // SAFETY: a system call without arguments.
+        if about.uid() != unsafe { libc::geteuid() } || about.mode() & 0o022 != 0 {
+            let message = "it belongs to another user, or others may write to it";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+        }
+        Ok(Keep { path: path.to_path_buf(), folder })
+    }
+
+    /// Where a file of the open folder is, whatever has become of the folder's name.
+    fn inside(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
+    }
+
+    /// The name of the configuration for others.
+    pub fn configuration(&self) -> PathBuf {
+        self.path.join(CONFIGURATION)
+    }
+
+    /// The configuration that was kept last.
+    pub fn read(&self) -> Option<String> {
+        fs::read_to_string(self.inside(CONFIGURATION)).ok()
+    }
+
+    /// Writes a configuration beside the one that is kept, for a check; its path.
+    pub fn prepare(&self, text: &str) -> io::Result<PathBuf> {
+        let fresh = self.inside(FRESH);
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        Ok(self.path.join(FRESH))
+    }
+
+    /// Makes what was prepared the configuration.
+    pub fn adopt(&self) -> io::Result<()> {
+        fs::rename(self.inside(FRESH), self.inside(CONFIGURATION))?;
+        self.folder.sync_all()
+    }
+
+    /// Tells a unit of the service manager where the configuration is.
+    pub fn write_environment(&self, configuration: &Path) -> io::Result<()> {
+        let text = format!("AGGREGATOR_CONFIG_FILE={}\n", configuration.display());
+        self.prepare(&text)?;
+        fs::rename(self.inside(FRESH), self.inside(ENVIRONMENT))
+    }
+
+    /// Listens for requests. Those of a group may ask beside ourselves.
+    pub fn listen(&self, group: Option<u32>) -> io::Result<UnixListener> {
+        let path = self.inside(REQUESTS);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o660))?;
+        std::os::unix::fs::chown(&path, None, group)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_adopted_is_there_again() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("state/boot");
+        let keep = Keep::open(&path).unwrap();
+        assert_eq!(keep.read(), None);
+        keep.prepare("one").unwrap();
+        assert_eq!(Keep::open(&path).unwrap().read(), None, "only prepared");
+        keep.adopt().unwrap();
+        keep.prepare("half").unwrap();
+        assert_eq!(Keep::open(&path).unwrap().read().as_deref(), Some("one"));
+        keep.prepare("two").unwrap();
+        keep.adopt().unwrap();
+        assert_eq!(fs::read_to_string(keep.configuration()).unwrap(), "two");
+        keep.write_environment(Path::new("/etc/c.toml")).unwrap();
+        assert_eq!(fs::read_to_string(path.join("environment")).unwrap(), "AGGREGATOR_CONFIG_FILE=/etc/c.toml\n");
+    }
+
+    #[test]
+    fn nothing_is_followed_out_of_the_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, target) = (root.path().join("boot"), root.path().join("target"));
+        fs::write(&target, "precious").unwrap();
+        let keep = Keep::open(&path).unwrap();
+        for name in [FRESH, CONFIGURATION] {
+            std::os::unix::fs::symlink(&target, path.join(name)).unwrap();
+        }
+        keep.prepare("text").unwrap();
+        keep.adopt().unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+        assert_eq!(keep.read().as_deref(), Some("text"));
+        // The folder's name now leads elsewhere; the open folder does not.
+        fs::rename(&path, root.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(root.path(), &path).unwrap();
+        keep.prepare("more").unwrap();
+        keep.adopt().unwrap();
+        assert!(!root.path().join(CONFIGURATION).exists());
+        assert!(Keep::open(&path).is_err(), "a link is no folder of ours");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("boot");
+        drop(Keep::open(&path).unwrap());
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(Keep::open(&path).err().unwrap().kind(), ErrorKind::PermissionDenied);
+    }
+}

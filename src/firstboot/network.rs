@@ -1,0 +1,221 @@
+//! The network of a guest, as the host describes it, in the files of systemd-networkd.
+//!
+//! `sdc:nics` lists the interfaces: hardware address, addresses with prefix lengths or `dhcp` or `addrconf`, gateways. The
+//! default route is that of the primary interface alone.
+//!
+//! Invariant: only what parses as an address or a number gets into a file.
+//!
+//! Cost: O(interfaces).
+
+use super::find::NetworkKeys;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Files begin with it; files of others are left alone.
+const PREFIX: &str = "10-triton-";
+/// Name servers, in the form that C libraries read.
+const RESOLVERS: &str = "triton-resolv.conf";
+
+/// An interface, as far as we use what is said of it.
+#[derive(Debug, Deserialize)]
+struct Nic {
+    mac: String,
+    #[serde(default)]
+    primary: bool,
+    #[serde(default)]
+    ips: Vec<String>,
+    #[serde(default)]
+    gateways: Vec<String>,
+    mtu: Option<u32>,
+    /// The older form of `ips` and `gateways`.
+    ip: Option<String>,
+    netmask: Option<String>,
+    gateway: Option<String>,
+}
+
+/// The files for what the host says, by name; an error says what is not understood.
+pub fn describe(keys: &NetworkKeys) -> Result<BTreeMap<String, String>, String> {
+    let nics = keys.nics.as_deref().unwrap_or("[]");
+    let nics: Vec<Nic> = serde_json::from_str(nics).map_err(|error| format!("sdc:nics is not understood: {error}"))?;
+    let mut files = BTreeMap::new();
+    for (index, nic) in nics.iter().enumerate() {
+        files.insert(format!("{PREFIX}{index}.network"), describe_nic(nic)?);
+    }
+    let resolvers = keys.resolvers.as_deref().unwrap_or("[]");
+    let resolvers: Vec<IpAddr> =
+        serde_json::from_str(resolvers).map_err(|error| format!("sdc:resolvers is not understood: {error}"))?;
+    let lines: String = resolvers.iter().map(|address| format!("nameserver {address}\n")).collect();
+    if !lines.is_empty() {
+        files.insert(RESOLVERS.to_owned(), lines);
+    }
+    Ok(files)
+}
+
+/// The file of an interface.
+fn describe_nic(nic: &Nic) -> Result<String, String> {
+    let mut text = format!("[Match]\nMACAddress={}\n", read_mac(&nic.mac)?);
+    if let Some(mtu) = nic.mtu {
+        write!(text, "[Link]\nMTUBytes={mtu}\n").expect("writing to a string cannot fail");
+    }
+    let mut ips = nic.ips.clone();
+    if let (true, Some(ip)) = (ips.is_empty(), &nic.ip) {
+        ips.push(match &nic.netmask {
+            Some(mask) if ip != "dhcp" => format!("{ip}/{}", prefix_length(mask)?),
+            _ => ip.clone(),
+        });
+    }
+    let (mut dhcp, mut router_advertisements, mut addresses) = (false, false, Vec::new());
+    for ip in &ips {
+        match ip.as_str() {
+            "dhcp" => dhcp = true,
+            "addrconf" => router_advertisements = true,
+            _ => addresses.push(read_prefix(ip)?),
+        }
+    }
+    let yes_no = |choice| if choice { "yes" } else { "no" };
+    let dhcp = if dhcp { "ipv4" } else { "no" };
+    write!(text, "[Network]\nDHCP={dhcp}\nIPv6AcceptRA={}\n", yes_no(router_advertisements))
+        .expect("writing to a string cannot fail");
+    for (address, length) in addresses {
+        writeln!(text, "Address={address}/{length}").expect("writing to a string cannot fail");
+    }
+    let gateways = if nic.gateways.is_empty() { nic.gateway.as_slice() } else { &nic.gateways[..] };
+    for gateway in gateways.iter().filter(|_| nic.primary) {
+        let gateway: IpAddr = gateway.parse().map_err(|_| format!("{gateway:?} is no gateway"))?;
+        writeln!(text, "Gateway={gateway}").expect("writing to a string cannot fail");
+    }
+    Ok(text)
+}
+
+/// A hardware address, whose parts may lack leading zeros.
+fn read_mac(text: &str) -> Result<String, String> {
+    let part = |part: &str| (part.len() <= 2).then(|| u8::from_str_radix(part, 16).ok()).flatten();
+    let parts: Option<Vec<String>> = text.split(':').map(|text| part(text).map(|byte| format!("{byte:02x}"))).collect();
+    parts.filter(|parts| parts.len() == 6).map(|parts| parts.join(":")).ok_or(format!("{text:?} is no MAC address"))
+}
+
+/// An address with a prefix length.
+fn read_prefix(text: &str) -> Result<(IpAddr, u8), String> {
+    let read = || {
+        let (address, length) = text.split_once('/')?;
+        let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+        (length <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, length))
+    };
+    read().ok_or_else(|| format!("{text:?} is no address with a prefix length"))
+}
+
+/// The length that a mask of IPv4 stands for.
+fn prefix_length(mask: &str) -> Result<u32, String> {
+    let bits: Option<u32> = mask.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
+    bits.filter(|bits| bits.leading_ones() + bits.trailing_zeros() == 32 || *bits == 0)
+        .map(u32::leading_ones)
+        .ok_or_else(|| format!("{mask:?} is no netmask"))
+}
+
+/// Writes files into a folder and removes earlier ones of ours; whether anything changed.
+pub fn write_files(folder: &Path, files: &BTreeMap<String, String>) -> io::Result<bool> {
+    std::fs::create_dir_all(folder)?;
+    let mut has_changed = false;
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with(PREFIX) && !files.contains_key(&name) {
+            std::fs::remove_file(folder.join(&name))?;
+            has_changed = true;
+        }
+    }
+    for (name, text) in files {
+        let path = folder.join(name);
+        if std::fs::read_to_string(&path).ok().as_ref() != Some(text) {
+            std::fs::write(&path, text)?;
+            has_changed = true;
+        }
+    }
+    Ok(has_changed)
+}
+
+/// Sets the machine's name; the part of it that a host may have.
+pub fn set_host_name(name: &str) -> io::Result<()> {
+    let is_name = |name: &str| !name.is_empty() && name.len() <= 64;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let name: String = name.trim().chars().filter(|c| allowed(*c)).collect();
+    if !is_name(&name) {
+        return Ok(());
+    }
+    // SAFETY: pointer and length are those of one live string.
+    if unsafe { libc::sethostname(name.as_ptr().cast(), name.len() as _) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(nics: &str, resolvers: &str) -> Result<BTreeMap<String, String>, String> {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        describe(&NetworkKeys { nics: text(nics), resolvers: text(resolvers), host_name: None })
+    }
+
+    #[test]
+    fn interfaces_become_files() {
+        let nics = r#"[{"interface":"net0","mac":"90:b8:d0:1:A:ff","primary":true,"nic_tag":"external","vlan_id":3,
+            "ips":["203.0.113.53/24","2001:db8::53/64","addrconf"],"gateways":["203.0.113.1","2001:db8::1"],"mtu":1500},
+            {"mac":"90:b8:d0:00:00:02","ips":["dhcp"],"gateways":["10.0.0.1"]}]"#;
+        let found = files(nics, r#"["192.0.2.1","2001:db8::8"]"#).unwrap();
+        assert_eq!(
+            found["10-triton-0.network"],
+            "[Match]\nMACAddress=90:b8:d0:01:0a:ff\n[Link]\nMTUBytes=1500\n[Network]\nDHCP=no\nIPv6AcceptRA=yes\n\
+             Address=203.0.113.53/24\nAddress=2001:db8::53/64\nGateway=203.0.113.1\nGateway=2001:db8::1\n"
+        );
+        assert_eq!(
+            found["10-triton-1.network"],
+            "[Match]\nMACAddress=90:b8:d0:00:00:02\n[Network]\nDHCP=ipv4\nIPv6AcceptRA=no\n",
+            "only the primary interface has the default route"
+        );
+        assert_eq!(found[RESOLVERS], "nameserver 192.0.2.1\nnameserver 2001:db8::8\n");
+    }
+
+    #[test]
+    fn the_older_form_is_understood() {
+        let nics =
+            r#"[{"mac":"2:8:20:a:b:c","primary":true,"ip":"10.1.2.3","netmask":"255.255.252.0","gateway":"10.1.0.1"}]"#;
+        let text = &files(nics, "").unwrap()["10-triton-0.network"];
+        assert!(text.ends_with("Address=10.1.2.3/22\nGateway=10.1.0.1\n"), "{text}");
+        assert_eq!(files("", "").unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn what_is_no_address_gets_nowhere() {
+        for nics in [
+            "{}",
+            r#"[{"mac":"1:2:3:4:5"}]"#,
+            r#"[{"mac":"1:2:3:4:5:zz"}]"#,
+            r#"[{"mac":"1:2:3:4:5:6","ips":["10.0.0.1/33"]}]"#,
+            r#"[{"mac":"1:2:3:4:5:6","ips":["10.0.0.1/24\n[Match]"]}]"#,
+            r#"[{"mac":"1:2:3:4:5:6","primary":true,"gateways":["x"]}]"#,
+            r#"[{"mac":"1:2:3:4:5:6","ip":"10.0.0.1","netmask":"255.0.255.0"}]"#,
+        ] {
+            assert!(files(nics, "").is_err(), "{nics}");
+        }
+        assert!(files("[]", r#"["resolver.example"]"#).is_err());
+    }
+
+    #[test]
+    fn only_our_files_are_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("20-other.network");
+        std::fs::write(&other, "other").unwrap();
+        let one = files(r#"[{"mac":"1:2:3:4:5:6","ips":["dhcp"]}]"#, "").unwrap();
+        assert!(write_files(folder.path(), &one).unwrap());
+        assert!(!write_files(folder.path(), &one).unwrap());
+        assert!(write_files(folder.path(), &BTreeMap::new()).unwrap());
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [other]);
+    }
+}

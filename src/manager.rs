@@ -1,0 +1,316 @@
+//! The service manager: telling it how we are, and having it keep our sockets over a restart.
+//!
+//! A manager such as systemd gives a datagram socket in `NOTIFY_SOCKET` and takes lines `KEY=VALUE` there. It also keeps
+//! open files that we send along, and hands them to the next process as descriptors 3 and following (`LISTEN_FDS`).
+//! A listening socket that is kept this way goes on to queue requests while nobody runs, so a restart answers them late
+//! instead of losing them.
+//!
+//! Invariants: without a manager everything here does nothing; a manager that does not listen delays nobody and is no
+//! error. Each descriptor is taken once, and by nobody else.
+//!
+//! Cost: one datagram for each call.
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The first descriptor that a manager hands over.
+const FIRST_DESCRIPTOR: RawFd = 3;
+/// More than any configuration listens on.
+const MOST_DESCRIPTORS: RawFd = 1024;
+
+/// What a socket is for; part of the name that the manager knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Udp,
+    Tcp,
+}
+
+/// The way to the manager, if there is one.
+#[derive(Debug, Default)]
+pub struct Manager {
+    socket: Option<Socket>,
+    watchdog: Option<Duration>,
+    /// What the process before this one has left with the manager.
+    pub inherited: Inherited,
+}
+
+impl Manager {
+    /// The manager that this process was started by. Once in a process: what was inherited has one owner.
+    pub fn from_environment() -> Manager {
+        let variable = |name: &str| std::env::var(name).ok();
+        let is_ours = variable("WATCHDOG_PID").is_none_or(|id| id.parse() == Ok(std::process::id()));
+        let watchdog = variable("WATCHDOG_USEC").and_then(|text| text.parse().ok()).filter(|_| is_ours);
+        Manager {
+            socket: std::env::var_os("NOTIFY_SOCKET").and_then(|path| connect(&path).ok()),
+            watchdog: watchdog.filter(|time| *time > 0).map(Duration::from_micros),
+            inherited: Inherited::from_environment(),
+        }
+    }
+
+    /// How often [`Manager::alive`] must be called; half of what the manager waits for.
+    pub fn watchdog(&self) -> Option<Duration> {
+        self.watchdog.map(|time| time / 2)
+    }
+
+    /// Says that requests are answered, in words for whoever looks.
+    pub fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={status}"), None);
+    }
+
+    /// Says how we are, in words.
+    pub fn status(&self, status: &str) {
+        self.send(&format!("STATUS={status}"), None);
+    }
+
+    /// Says that the configuration is being read again; [`Manager::ready`] ends that.
+    pub fn reloading(&self) {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the structure outlives the call.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        let microseconds = i128::from(time.tv_sec) * 1_000_000 + i128::from(time.tv_nsec) / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"), None);
+    }
+
+    /// Says that the process is about to end.
+    pub fn stopping(&self) {
+        self.send("STOPPING=1", None);
+    }
+
+    /// Says that we still run.
+    pub fn alive(&self) {
+        self.send("WATCHDOG=1", None);
+    }
+
+    /// Has the manager keep a listening socket for the next process.
+    pub fn keep(&self, kind: Kind, address: SocketAddr, socket: impl AsFd) {
+        // Polled, the manager would throw a socket out for an error that a client caused.
+        let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={}", name(kind, address));
+        self.send(&message, Some(socket.as_fd().as_raw_fd()));
+    }
+
+    /// Has the manager close a socket that is not listened on any more.
+    pub fn forget(&self, kind: Kind, address: SocketAddr) {
+        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={}", name(kind, address)), None);
+    }
+
+    /// Sends a message, with a descriptor or without. A manager that does not take it is none.
+    fn send(&self, message: &str, descriptor: Option<RawFd>) {
+        if let Some(socket) = &self.socket
+            && let Err(error) = send_with(socket, message.as_bytes(), descriptor)
+        {
+            tracing::debug!(%error, "the service manager does not listen");
+        }
+    }
+}
+
+/// Connects to a manager's socket: a path, or after `@` a name that is in no folder.
+fn connect(path: &OsStr) -> io::Result<Socket> {
+    let mut bytes = path.as_bytes().to_vec();
+    if bytes.first() == Some(&b'@') {
+        bytes[0] = 0;
+    }
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+    socket.connect(&SockAddr::unix(Path::new(OsStr::from_bytes(&bytes)))?)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// The name of a socket in the manager's store; without colons, which it does not take.
+fn name(kind: Kind, address: SocketAddr) -> String {
+    let kind = match kind {
+        Kind::Udp => "udp",
+        Kind::Tcp => "tcp",
+    };
+    format!("{kind}-{}", address.to_string().replace(':', "_"))
+}
+
+/// Sends a datagram, and with it a copy of a descriptor (`SCM_RIGHTS`).
+fn send_with(socket: &Socket, bytes: &[u8], descriptor: Option<RawFd>) -> io::Result<()> {
+    /// Room for one descriptor behind its header, aligned as the header must be.
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: zeroes are valid for this plain structure; all pointers in it are to values that outlive the call, and the
+    // control message is written inside of `control`, which has room for it.
+    let sent = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut vector;
+        header.msg_iovlen = 1;
+        if let Some(descriptor) = descriptor {
+            let size = size_of::<RawFd>() as libc::c_uint;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = libc::CMSG_SPACE(size) as _;
+            let message = libc::CMSG_FIRSTHDR(&raw const header);
+            (*message).cmsg_level = libc::SOL_SOCKET;
+            (*message).cmsg_type = libc::SCM_RIGHTS;
+            (*message).cmsg_len = libc::CMSG_LEN(size) as _;
+            libc::CMSG_DATA(message).cast::<RawFd>().write_unaligned(descriptor);
+        }
+        libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+//--- What a predecessor left ---
+
+/// Listening sockets of the process before this one, by kind and address.
+#[derive(Debug, Default)]
+pub struct Inherited(BTreeMap<(Kind, SocketAddr), OwnedFd>);
+
+impl Inherited {
+    /// Takes what the manager hands over. Once in a process: the descriptors have one owner.
+    fn from_environment() -> Inherited {
+        static TAKEN: std::sync::Once = std::sync::Once::new();
+        let mut inherited = Inherited::default();
+        TAKEN.call_once(|| inherited = Inherited::take(std::env::var_os("LISTEN_PID"), std::env::var_os("LISTEN_FDS")));
+        inherited
+    }
+
+    /// Takes as many descriptors as the variables say, if they are for this process.
+    fn take(id: Option<OsString>, count: Option<OsString>) -> Inherited {
+        let number = |text: Option<OsString>| text.and_then(|text| text.to_str()?.parse::<u32>().ok());
+        if number(id) != Some(std::process::id()) {
+            return Inherited::default();
+        }
+        let count = RawFd::try_from(number(count).unwrap_or_default()).unwrap_or_default().min(MOST_DESCRIPTORS);
+        let mut found = BTreeMap::new();
+        for descriptor in FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + count {
+            // SAFETY: by the manager's word the descriptors are ours, and this is the only place that takes them; one that is
+            // not open is left alone.
+            let socket = unsafe {
+                if libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) < 0 {
+                    continue;
+                }
+                Socket::from_raw_fd(descriptor)
+            };
+            if let Some(key) = identify(&socket) {
+                // Two sockets of one address cannot come from us; the first is as good as the other.
+                found.entry(key).or_insert_with(|| OwnedFd::from(socket));
+            }
+        }
+        Inherited(found)
+    }
+
+    /// The UDP socket of an address.
+    pub fn udp(&mut self, address: SocketAddr) -> Option<UdpSocket> {
+        self.0.remove(&(Kind::Udp, address)).map(UdpSocket::from)
+    }
+
+    /// The listening TCP socket of an address.
+    pub fn tcp(&mut self, address: SocketAddr) -> Option<TcpListener> {
+        self.0.remove(&(Kind::Tcp, address)).map(TcpListener::from)
+    }
+
+    /// Closes what nobody has asked for, so that the manager can do the same.
+    pub fn close(self) -> Vec<(Kind, SocketAddr)> {
+        self.0.into_keys().collect()
+    }
+}
+
+/// What a socket is; none if it is not one of ours.
+fn identify(socket: &Socket) -> Option<(Kind, SocketAddr)> {
+    let address = socket.local_addr().ok()?.as_socket()?;
+    match socket.r#type().ok()? {
+        Type::DGRAM => Some((Kind::Udp, address)),
+        Type::STREAM if socket.is_listener().ok()? => Some((Kind::Tcp, address)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    /// A manager that listens.
+    fn manager(folder: &Path) -> (UnixDatagram, Manager) {
+        let path = folder.join("notify");
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        (receiver, Manager { socket: Some(connect(path.as_os_str()).unwrap()), ..Manager::default() })
+    }
+
+    /// The next message, and whether it was complete.
+    fn next(receiver: &UnixDatagram) -> String {
+        let mut buffer = [0; 512];
+        let count = receiver.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_manager_hears_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let (receiver, manager) = manager(folder.path());
+        manager.ready("zones: 3");
+        assert_eq!(next(&receiver), "READY=1\nSTATUS=zones: 3");
+        manager.reloading();
+        let text = next(&receiver);
+        let time: u64 = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse().unwrap();
+        assert!(time > 0);
+        manager.alive();
+        assert_eq!(next(&receiver), "WATCHDOG=1");
+        manager.stopping();
+        assert_eq!(next(&receiver), "STOPPING=1");
+        let socket = UdpSocket::bind("[::1]:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        manager.keep(Kind::Udp, address, &socket);
+        let port = address.port();
+        assert_eq!(next(&receiver), format!("FDSTORE=1\nFDPOLL=0\nFDNAME=udp-[__1]_{port}"));
+        manager.forget(Kind::Udp, address);
+        assert_eq!(next(&receiver), format!("FDSTOREREMOVE=1\nFDNAME=udp-[__1]_{port}"));
+    }
+
+    #[test]
+    fn a_manager_that_is_gone_or_never_was_is_no_trouble() {
+        let folder = tempfile::tempdir().unwrap();
+        let (receiver, manager) = manager(folder.path());
+        drop(receiver);
+        manager.ready("");
+        Manager::default().ready("");
+        assert_eq!(Manager::default().watchdog(), None);
+    }
+
+    #[test]
+    fn a_full_manager_delays_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_receiver, manager) = manager(folder.path());
+        // Many times what the kernel queues for a reader that sleeps.
+        (0..10_000).for_each(|_| manager.alive());
+    }
+
+    #[test]
+    fn a_name_in_no_folder_is_reached() {
+        use std::os::linux::net::SocketAddrExt;
+        let name = format!("aggregator-test-{}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let receiver = UnixDatagram::bind_addr(&address).unwrap();
+        let manager = Manager { socket: Some(connect(OsStr::new(&format!("@{name}"))).unwrap()), ..Manager::default() };
+        manager.status("well");
+        assert_eq!(next(&receiver), "STATUS=well");
+    }
+
+    #[test]
+    fn descriptors_for_others_are_left_alone() {
+        assert!(Inherited::take(Some("1".into()), Some("9".into())).close().is_empty());
+        assert!(Inherited::take(None, Some("9".into())).close().is_empty());
+    }
+
+    #[test]
+    fn sockets_are_told_apart() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        let kind = |fd: OwnedFd| identify(&Socket::from(fd));
+        assert_eq!(kind(udp.try_clone().unwrap().into()), Some((Kind::Udp, udp.local_addr().unwrap())));
+        assert_eq!(kind(tcp.try_clone().unwrap().into()), Some((Kind::Tcp, tcp.local_addr().unwrap())));
+        assert_eq!(kind(client.into()), None);
+    }
+}

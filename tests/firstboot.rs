@@ -1,0 +1,246 @@
+//! The first start of an instance: metadata over a socket and over a serial line, hosts that misbehave, a configuration
+//! that is missing, wrong, set and changed, and the server that follows it.
+
+mod harness;
+
+use aggregator::metadata::{Client as MetadataClient, MetadataError};
+use harness::{Client, Dname, Folder, Habit, MetadataHost, Nsd, Port, Process, Query, rtype, wait_until, write_file};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const KEY: &str = "aggregator-config";
+
+//--- The client of the protocol ---
+
+/// Asks a host for a key within a time.
+fn get(path: &std::path::Path, key: &str, patience: Duration) -> Result<Option<String>, MetadataError> {
+    let deadline = Instant::now() + patience;
+    MetadataClient::connect(path, deadline)?.get(key, deadline)
+}
+
+#[test]
+fn values_come_over_sockets_and_terminals() {
+    let folder = Folder::new();
+    let host = MetadataHost::new();
+    let large = "α0123456789\n".repeat(100_000);
+    for (key, value) in [("one", "value\n"), ("empty", ""), ("large", &large)] {
+        host.set(key, Some(value));
+    }
+    let socket = folder.path().join("socket");
+    host.listen(&socket);
+    let terminal = host.open_terminal();
+    for path in [&socket, &terminal] {
+        for habit in [Habit::Answers, Habit::Noisy, Habit::Slow] {
+            host.behave(habit);
+            let patience = Duration::from_secs(40);
+            assert_eq!(get(path, "one", patience).unwrap().as_deref(), Some("value\n"), "{habit:?} {path:?}");
+            assert_eq!(get(path, "empty", patience).unwrap().as_deref(), Some(""));
+            assert_eq!(get(path, "nothing", patience).unwrap(), None);
+        }
+        host.behave(Habit::Answers);
+        assert_eq!(get(path, "large", Duration::from_secs(40)).unwrap().as_deref(), Some(large.as_str()));
+    }
+}
+
+#[test]
+fn no_host_makes_anybody_wait_for_ever() {
+    let folder = Folder::new();
+    let host = MetadataHost::new();
+    let socket = folder.path().join("socket");
+    host.listen(&socket);
+    let terminal = host.open_terminal();
+    let patience = Duration::from_millis(1500);
+    let start = Instant::now();
+    for path in [&socket, &terminal] {
+        host.behave(Habit::Silent);
+        assert!(matches!(get(path, "one", patience), Err(MetadataError::Silent(_))));
+        host.behave(Habit::Old);
+        assert!(matches!(get(path, "one", patience), Err(MetadataError::OldHost(_))));
+    }
+    let nowhere = folder.path().join("nowhere");
+    assert!(matches!(get(&nowhere, "one", patience), Err(MetadataError::Open { .. })));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+//--- The whole start ---
+
+/// A datacenter, a host that knows an instance, and the instance.
+struct Instance {
+    folder: Folder,
+    host: MetadataHost,
+    server: SocketAddr,
+    primary: SocketAddr,
+    _nsd: harness::Peer,
+    process: Option<Process>,
+}
+
+impl Instance {
+    fn new() -> Instance {
+        let folder = Folder::new();
+        let zone = "$ORIGIN dc.test.\n$TTL 30\n@ IN SOA ns.dc.test. h.dc.test. 1 30 60 2592000 30\n\
+                    @ IN NS ns.dc.test.\nweb IN A 192.0.2.1\n";
+        let nsd = Nsd::start(&folder, &[(Dname::parse("dc.test"), zone.to_owned())]);
+        let host = MetadataHost::new();
+        host.listen(&folder.path().join("host"));
+        let server = Port::reserve().release();
+        std::fs::create_dir(folder.path().join("run")).unwrap();
+        // As root, the server becomes another user, who needs the way here and a folder of its own.
+        open_to_all(&folder, "");
+        open_to_all(&folder, "run");
+        Instance { folder, host, server, primary: nsd.address(), _nsd: nsd, process: None }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A configuration whose region has this name.
+    fn configuration(&self, region: &str) -> String {
+        let (server, primary, run) = (self.server, self.primary, self.path("run"));
+        let run = run.display();
+        format!(
+            "[server]\nname = \"ns.test\"\nlisten = \"{server}\"\n[state]\nfolder = \"{run}/state\"\n[metrics]\n\
+             listen = []\n[control]\nsocket = \"{run}/control\"\n[zones]\n\"dc.test\" = \"{primary}\"\n\
+             [aggregations]\n\"{region}\" = [\"dc.test\"]\n"
+        )
+    }
+
+    fn boot(&mut self, arguments: &[&str], environment: Option<&str>) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        command.arg("boot").args(arguments).arg("--config").arg(self.path("mounted.toml"));
+        command.arg("--folder").arg(self.path("boot"));
+        if let Some(text) = environment {
+            command.env("AGGREGATOR_CONFIG", text);
+        }
+        self.process = Some(Process::start("aggregator boot", &mut command, &self.path("log")));
+    }
+
+    /// Starts with the host, which is looked at only when asked.
+    fn boot_with_host(&mut self) {
+        let host = self.path("host").display().to_string();
+        self.boot(&["--host", &host, "--poll", "0s", "--patience", "3s"], None);
+    }
+
+    fn log(&self) -> String {
+        self.process.as_ref().unwrap().log_text()
+    }
+
+    fn wait_for_log(&self, text: &str) {
+        wait_until(&format!("the log says {text:?}"), Duration::from_secs(20), || {
+            self.log().contains(text).then_some(())
+        });
+    }
+
+    /// Waits until a name of a region has its address.
+    fn wait_for_region(&self, region: &str) {
+        let query = Query::new(&Dname::parse(&format!("web.{region}")), rtype::A);
+        let mut client = Client::new(self.server).with_deadline(Duration::from_millis(200));
+        wait_until(&format!("{region} is served"), Duration::from_secs(20), || {
+            client.ask(&query).is_ok_and(|answer| answer.answer.len() == 1).then_some(())
+        });
+    }
+
+    /// Runs `aggregator reload` as an operator on the instance does; what it said.
+    fn reload(&self) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        command.env("AGGREGATOR_BOOT", self.path("boot")).arg("reload").arg("--socket").arg(self.path("run/control"));
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn stop(&mut self) -> std::process::ExitStatus {
+        self.process.as_mut().unwrap().stop(Duration::from_secs(10)).expect("it ends")
+    }
+}
+
+fn open_to_all(folder: &Folder, name: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn metadata_is_waited_for_then_followed() {
+    let mut instance = Instance::new();
+    instance.boot_with_host();
+    instance.wait_for_log("metadata has no key \"aggregator-config\"");
+    assert!(instance.log().contains("triton instance metadata set INSTANCE aggregator-config="), "{}", instance.log());
+    instance.host.set(KEY, Some("[zones]\nnonsense\n"));
+    instance.wait_for_log("aggregator-config:2:");
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.wait_for_region("one.test");
+
+    // What an operator changes arrives when it is asked for.
+    instance.host.set(KEY, Some(&instance.configuration("two.test")));
+    let (ok, text) = instance.reload();
+    assert!(ok, "{text}");
+    instance.wait_for_region("two.test");
+    instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
+    let (ok, text) = instance.reload();
+    assert!(ok && text.contains("aggregator-config:2:"), "{text}");
+    instance.wait_for_region("two.test");
+    instance.host.set(KEY, Some(&instance.configuration("three.test")));
+    instance.process.as_ref().unwrap().signal(libc::SIGHUP);
+    instance.wait_for_region("three.test");
+    assert!(instance.stop().success(), "{}", instance.log());
+
+    // The next start does not depend on the host.
+    instance.host.behave(Habit::Silent);
+    instance.boot_with_host();
+    instance.wait_for_region("three.test");
+    assert!(instance.log().contains("the host does not answer"), "{}", instance.log());
+    assert!(instance.stop().success());
+}
+
+#[test]
+fn polling_needs_nobody_to_ask() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--host", &host, "--poll", "200ms"], None);
+    instance.wait_for_region("one.test");
+    instance.host.set(KEY, Some(&instance.configuration("two.test")));
+    instance.wait_for_region("two.test");
+    let asked = instance.host.asked();
+    assert!(asked.iter().all(|key| key == KEY), "{asked:?}");
+}
+
+#[test]
+fn the_environment_and_a_file_do_without_a_host() {
+    let mut instance = Instance::new();
+    let text = instance.configuration("environment.test");
+    instance.boot(&[], Some(&text));
+    instance.wait_for_region("environment.test");
+    assert!(instance.stop().success());
+    write_file(&instance.path("mounted.toml"), &instance.configuration("file.test"));
+    instance.boot(&[], Some(&text));
+    instance.wait_for_region("file.test");
+    assert!(instance.stop().success());
+}
+
+#[test]
+fn a_file_that_comes_late_is_found_and_signals_end_the_wait() {
+    let mut instance = Instance::new();
+    instance.boot(&[], None);
+    instance.wait_for_log("the environment has no AGGREGATOR_CONFIG");
+    assert!(instance.stop().success(), "{}", instance.log());
+    instance.boot(&["--poll", "1s"], None);
+    instance.wait_for_log("there is no configuration yet");
+    write_file(&instance.path("mounted.toml"), &instance.configuration("late.test"));
+    instance.wait_for_region("late.test");
+}
+
+#[test]
+fn a_server_that_ends_takes_its_parent_along() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("one.test");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+    assert!(command.arg("stop").arg("--socket").arg(instance.path("run/control")).status().unwrap().success());
+    instance.wait_for_log("the server has ended");
+    let process = instance.process.as_mut().unwrap();
+    assert!(process.stop(Duration::from_secs(10)).expect("it has ended").success());
+}

@@ -1,0 +1,126 @@
+//! An emulated machine with a disk of ours: no acceleration, two processors, the host on the second serial port.
+//!
+//! The machine reaches the datacenters as 10.0.2.2, and its port 53 is reached through one of loopback.
+
+use crate::harness::{Folder, Port, Process};
+use crate::site::{Site, answers, image, images, run};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A machine without acceleration, beside others on the same processors.
+pub const PATIENCE: Duration = Duration::from_secs(240);
+/// The emulator's network, as the host describes it.
+pub const NICS: &str = r#"[{"mac":"52:54:0:12:34:56","primary":true,"ips":["10.0.2.15/24"],"gateways":["10.0.2.2"]}]"#;
+
+/// How the machine starts.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Firmware {
+    Bios,
+    Uefi,
+}
+
+/// A machine with a disk of its own.
+pub struct Machine {
+    disk: PathBuf,
+    folder: PathBuf,
+    firmware: Firmware,
+    pub server: SocketAddr,
+    process: Option<Process>,
+}
+
+impl Machine {
+    /// A machine whose changes stay in a file over the image.
+    pub fn new(folder: &Folder, firmware: Firmware) -> Machine {
+        let disk = folder.path().join("disk.qcow2");
+        let base = image("aggregator-VERSION.qcow2");
+        let (base, overlay) = (base.to_str().unwrap(), disk.to_str().unwrap());
+        run("qemu-img", &["create", "-q", "-f", "qcow2", "-b", base, "-F", "qcow2", overlay]);
+        Machine::with_disk(folder, firmware, disk)
+    }
+
+    /// A machine that writes to a disk.
+    pub fn with_disk(folder: &Folder, firmware: Firmware, disk: PathBuf) -> Machine {
+        let server = Port::reserve().release();
+        Machine { disk, folder: folder.path().to_path_buf(), firmware, server, process: None }
+    }
+
+    /// Switches it on, and has the host ready at its second serial port.
+    pub fn start(&mut self, site: &Site) {
+        let port = self.server.port();
+        let serial = self.folder.join("ttyb.sock");
+        _ = std::fs::remove_file(&serial);
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("image/emulator"));
+        command.env("OUTPUT", images());
+        command.args(["-machine", "pc", "-accel", "tcg", "-cpu", "max", "-m", "512", "-smp", "2", "-display", "none"]);
+        command.args([
+            "-nodefaults",
+            "-no-reboot",
+            "-device",
+            "virtio-rng-pci",
+            "-smbios",
+            "type=1,product=SmartDC HVM",
+        ]);
+        if self.firmware == Firmware::Uefi {
+            command.args(["-bios", "/usr/share/ovmf/OVMF.fd"]);
+        }
+        let format = if self.disk.extension().is_some_and(|kind| kind == "raw") { "raw" } else { "qcow2" };
+        command.arg("-drive").arg(format!("file={},format={format},if=virtio", self.disk.display()));
+        command.arg("-netdev").arg(format!(
+            "user,id=n0,hostfwd=udp:127.0.0.1:{port}-10.0.2.15:53,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:53"
+        ));
+        command.args(["-device", "virtio-net-pci,netdev=n0,mac=52:54:00:12:34:56"]);
+        command.arg("-chardev").arg(format!("file,id=con,path={}", self.console().display()));
+        command.args(["-serial", "chardev:con"]);
+        command.arg("-chardev").arg(format!("socket,id=md,path={},server=on,wait=off", serial.display()));
+        command.args(["-serial", "chardev:md"]);
+        self.process = Some(Process::start("image/emulator", &mut command, &self.folder.join("emulator.log")));
+        site.host.connect(&serial);
+    }
+
+    /// What the machine writes to its first serial port.
+    fn console(&self) -> PathBuf {
+        self.folder.join("console.log")
+    }
+
+    /// Everything that the machine has said so far.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.console()).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the machine says something; the rest of that line.
+    pub fn wait_for_console(&mut self, text: &str) -> String {
+        let mut process = self.process.take().expect("a running machine");
+        let word = process.wait_ready(&format!("says {text:?}"), PATIENCE, || {
+            let said = self.said();
+            let (_, rest) = said.split_once(text)?;
+            Some(rest.split_once('\n')?.0.trim().to_owned())
+        });
+        self.process = Some(process);
+        word
+    }
+
+    /// Waits for a region, and says what the console has if it does not come.
+    pub fn wait_for(&mut self, region: &str, patience: Duration) {
+        let start = Instant::now();
+        while !answers(self.server, region) {
+            if start.elapsed() > patience {
+                panic!("no answer for {region}; the console:\n{}", self.said());
+            }
+            self.process.as_mut().unwrap().assert_running();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Pulls the plug.
+    pub fn cut_power(&mut self) {
+        self.process.as_mut().unwrap().kill();
+        self.process = None;
+    }
+}
+
+/// A configuration for a machine.
+pub fn configuration(site: &Site, region: &str) -> String {
+    site.configuration(region, Ipv4Addr::new(10, 0, 2, 2).into(), "0.0.0.0:53")
+}
