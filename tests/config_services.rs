@@ -105,6 +105,7 @@ fn faults_of_a_text_have_their_own_places() {
             "c.toml:4:18: \"192.0.2\" is no IPv4 address; the text is read as a zone file",
         ),
         ("services = '''\nos A 192.0.2.1\n  b B 1\nx A\n'''\n", "c.toml:6:3: no record type: b"),
+        ("services = '''\r\nos A 192.0.2.1\r\n  b B 1\r\nx A\r\n'''\r\n", "c.toml:7:3: A ends too early"),
         ("services = '''\nos A 192.0.2.1\n  b B 1\nx A\n'''\n", "c.toml:7:3: A ends too early; it lacks IPv4 address"),
         (
             "services = [\"os A 192.0.2.1\",\n  \"\\u00e9 \\u0041 1.2.3\"]\n",

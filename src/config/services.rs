@@ -136,7 +136,7 @@ fn locate(file: &str, at: usize, offset: usize) -> usize {
         position += if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
     }
     while value < offset
-        && let Some(first) = file[position..].chars().next()
+        && let Some(first) = file.get(position..).and_then(|rest| rest.chars().next())
     {
         let (raw, octets) = match first {
             '\\' if quotes.starts_with('"') => escape(&file[position + 1..]),
