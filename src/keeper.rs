@@ -11,7 +11,7 @@
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
-//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` and `view` to
+//! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `gauges` what is shown to Prometheus, `status` and `view` to
 //! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
@@ -21,6 +21,7 @@ mod gauges;
 mod plan;
 mod regions;
 mod status;
+mod steps;
 mod view;
 
 pub use plan::{Lifetime, Plan, PlanChanges};
@@ -41,6 +42,7 @@ use regions::{KeptRegion, Touched};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use steps::Step;
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
@@ -232,11 +234,12 @@ impl Keeper {
                 Command::View(reply) => views.push(reply),
             }
         }
-        let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched));
+        let mut steps = Vec::new();
+        let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched, &mut steps));
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
         let mut changed = !touched.is_empty() || !plans.is_empty();
-        changed |= self.merge(&touched, started);
+        changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
         changed |= self.settle_regions(started);
         if changed {
             self.save();
@@ -264,7 +267,7 @@ impl Keeper {
         if !serves || !matches!(update.change, Change::Current) {
             return Some(update);
         }
-        if let Some(done) = self.take_update(update, &mut HashMap::new()) {
+        if let Some(done) = self.take_update(update, &mut HashMap::new(), &mut Vec::new()) {
             // Who has gone away does not need to know.
             let _ = done.send(());
         }
@@ -272,7 +275,12 @@ impl Keeper {
     }
 
     /// Takes a source's news; returns whom to tell once it is published.
-    fn take_update(&mut self, update: Update, touched: &mut HashMap<Name, Touched>) -> Option<oneshot::Sender<()>> {
+    fn take_update(
+        &mut self,
+        update: Update,
+        touched: &mut HashMap<Name, Touched>,
+        steps: &mut Vec<Step>,
+    ) -> Option<oneshot::Sender<()>> {
         // The zone may have left the configuration while its update was on the way.
         let source = self.sources.get_mut(&update.zone)?;
         source.refreshed = Some(update.refreshed);
@@ -290,7 +298,6 @@ impl Keeper {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
                 let old = source.zone.replace(new.clone());
-                let before = old.as_ref().map(|zone| zone.soa.serial);
                 // What changed is known only against the version that is here.
                 let comparable = match (&old, &base) {
                     (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
@@ -300,21 +307,7 @@ impl Keeper {
                 // Regions hold nothing of an expired zone.
                 let known = comparable && old.is_some() && source.state != State::Expired;
                 source.state = State::Ok;
-                let delta = old
-                    .filter(|_| comparable && has_room(changed.len(), &new))
-                    .map(|old| Arc::new(Delta::between(&old, &new, changed.iter().cloned())));
-                match (&delta, before) {
-                    (Some(delta), _) => source.history.push(delta.clone(), &self.history),
-                    (None, Some(before)) => source.history.break_off(before, new.soa.serial),
-                    (None, None) => source.history.clear(),
-                }
-                if let Some(store) = &self.store {
-                    let refreshed = wall_time(update.refreshed);
-                    match delta {
-                        Some(delta) => store.append(&update.zone, delta, new, refreshed),
-                        None => store.replace(&update.zone, new, refreshed),
-                    }
-                }
+                steps.push(Step::new(update.zone.clone(), old, new, changed.clone(), comparable, update.refreshed));
                 let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
                 match names {
                     Touched::Names(names) if known => names.extend(changed),

@@ -12,7 +12,9 @@
 //!
 //! Cost: lookup O(name); an edit O(names changed × depth); comparing a transfer O(records).
 
+mod apply;
 mod builder;
+mod canonical;
 mod delta;
 mod editor;
 mod history;
@@ -22,7 +24,9 @@ mod kept;
 mod laws;
 mod loader;
 mod node;
+pub mod parallel;
 mod patch;
+mod records;
 mod repeated;
 mod table;
 #[cfg(test)]
@@ -37,7 +41,7 @@ pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
-pub use table::Stored;
+pub use table::{Owner, Stored};
 
 use crate::name::{self, Name};
 use crate::rr::{self, RRset, rtype};
@@ -135,6 +139,11 @@ impl Zone {
         self.table.get(wire.strip_suffix(self.origin.as_wire())?)
     }
 
+    /// The node at an owner in front of the zone's origin.
+    pub fn get_at(&self, owner: &Owner<'_>) -> Option<Node<'_>> {
+        self.table.get_hashed(owner.hash, owner.labels)
+    }
+
     /// The node of the origin.
     pub fn apex(&self) -> Node<'_> {
         self.table.get(&[]).expect("a zone has a node at its origin")
@@ -158,11 +167,6 @@ impl Zone {
     /// Iterates over all nodes as they are stored, those of one zone in nearly the order of another's.
     pub fn stored(&self) -> impl Iterator<Item = Stored<'_>> {
         self.table.stored()
-    }
-
-    /// The node at the labels that another zone's node has in front of its origin.
-    pub fn get_same(&self, stored: &Stored<'_>) -> Option<Node<'_>> {
-        self.table.get_hashed(stored.hash, stored.node.owner)
     }
 
     /// Iterates over all nodes with their names in no order.

@@ -10,7 +10,7 @@ use super::{Conflict, Members, Place, Region, is_dropped};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rewrite::RdataNames;
 use crate::rr::rtype;
-use crate::zone::{Builder, Editor, Node, Zone};
+use crate::zone::{Builder, Editor, Node, Stored, Zone};
 
 impl Region {
     /// Begins a version with all names of all members, put on the present version if there is one. Returns also the names
@@ -25,8 +25,9 @@ impl Region {
         let mut builder = Builder::new(origin.clone());
         for (index, zone) in members.iter().enumerate() {
             let Some(zone) = zone else { continue };
-            let has_same =
-                |others: &Members, stored: &_| others.iter().flatten().any(|zone| zone.get_same(stored).is_some());
+            let has_same = |others: &Members, stored: &Stored<'_>| {
+                others.iter().flatten().any(|zone| zone.get_at(&stored.owner()).is_some())
+            };
             for stored in zone.stored().filter(|stored| !stored.node.owner().is_empty()) {
                 let owner = stored.node.owner();
                 if owner.len() > longest {

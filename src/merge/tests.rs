@@ -1,6 +1,7 @@
 //! Every row of the merge's tables, and the law that a merge of what changed equals a merge of everything.
 
 use super::*;
+use crate::name::NameBuf;
 use crate::zone::tests::{arbitrary_text, load, zone};
 use crate::zone::{Loader, Soa};
 use proptest::prelude::*;

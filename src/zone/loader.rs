@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// What a response over TCP has room for beside its header and the longest question.
-const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
+pub(super) const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
 
 /// What a primary sent that a zone cannot hold or that should not be there; all of it is counted, none of it is fatal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -1,5 +1,6 @@
 //! Tables against a plain map, alone and beside others.
 
+use super::shard::{HEAD_BYTES, TAG_BYTES};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -43,7 +44,10 @@ fn check(table: &Table, model: &Model) {
 
 /// Octets of nodes that a table holds itself.
 fn own_bytes(table: &Table) -> usize {
-    let shards = table.groups.iter().flat_map(|group| group.iter());
+    let all = |table: &Table| table.groups.iter().flat_map(|group| group.to_vec()).collect::<Vec<_>>();
+    let others: Vec<Shard> = table.sources.iter().flat_map(all).collect();
+    let is_own = |shard: &Shard| !others.iter().any(|other| Arc::ptr_eq(&other.bytes, &shard.bytes));
+    let shards = all(table).into_iter().filter(is_own);
     shards.map(|shard| shard.bytes.len() - HEAD_BYTES - (TAG_BYTES + 2) * shard.names()).sum()
 }
 

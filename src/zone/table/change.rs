@@ -1,0 +1,191 @@
+//! A table with other nodes at some owners.
+//!
+//! As long as the number of shards stays, each shard that is touched is made anew by itself, in the order that its nodes
+//! have, and groups without such a shard are shared. Many shards are made by several threads.
+//!
+//! Cost: O(octets of the shards that are touched); with another number of shards O(octets).
+
+use super::super::parallel;
+use super::shard::{Beside, Entry, Freezer, Shard};
+use super::{GROUP_BITS, Table, bits_for, hash, shard_index};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Shards of a group.
+const GROUP: usize = 1 << GROUP_BITS;
+/// With fewer shards to be made other threads are not worth their start.
+const MANY_SHARDS: usize = 512;
+
+/// Another node at an owner, or none.
+pub struct Change<'a> {
+    /// What [`hash`] gives for the owner.
+    pub hash: u64,
+    pub owner: &'a [u8],
+    /// As [`Node::write`](super::Node) wrote it.
+    pub node: Option<&'a [u8]>,
+}
+
+impl Table {
+    /// The table with other nodes at some owners, each given once, sharing what it can with this one and with the
+    /// sources given.
+    pub fn change(&self, mut changes: Vec<Change<'_>>, sources: Arc<[Table]>) -> Table {
+        changes.sort_unstable_by_key(|change| change.hash);
+        let names = changes.iter().fold(self.names, |names, change| {
+            let before = self.get_hashed(change.hash, change.owner).is_some();
+            names + usize::from(change.node.is_some()) - usize::from(before)
+        });
+        let bits = bits_for(names, self.bits);
+        if bits != self.bits {
+            return self.resize(bits, names, &changes, sources);
+        }
+        let mut touched = self.outdated(&sources);
+        changes.iter().for_each(|change| touched[shard_index(change.hash, bits)] = true);
+        let many = touched.iter().filter(|touched| **touched).count();
+        let parts = parallel::parts(many, MANY_SHARDS);
+        let groups = parallel::in_parts(self.groups.len(), parts, |range| {
+            self.change_groups(range, &touched, &changes, &sources)
+        });
+        Table { groups: groups.into_iter().flatten().collect(), bits, names, sources }
+    }
+
+    /// Makes the groups of a range, with the changes that concern them, which are sorted.
+    fn change_groups(
+        &self,
+        range: Range<usize>,
+        touched: &[bool],
+        changes: &[Change<'_>],
+        sources: &[Table],
+    ) -> Vec<Arc<[Shard]>> {
+        let mut rest = &changes[changes.partition_point(|change| self.index_of(change) < range.start * GROUP)..];
+        let (mut freezer, mut beside) = (Freezer::default(), Vec::new());
+        let mut made = Vec::with_capacity(range.len());
+        for (group, old) in range.clone().zip(&self.groups[range]) {
+            let first = group * GROUP;
+            if !touched[first..first + old.len()].contains(&true) {
+                made.push(old.clone());
+                continue;
+            }
+            let mut shard = |index: usize| {
+                let old = &old[index - first];
+                if !touched[index] {
+                    return old.clone();
+                }
+                let here = rest.iter().take_while(|change| self.index_of(change) == index).count();
+                let (changes, behind) = rest.split_at(here);
+                rest = behind;
+                Beside::list(sources, index, self.bits, &mut beside);
+                old.change(changes, &beside, &mut freezer)
+            };
+            made.push((first..first + old.len()).map(&mut shard).collect());
+        }
+        made
+    }
+
+    /// The shard that a change concerns.
+    fn index_of(&self, change: &Change<'_>) -> usize {
+        shard_index(change.hash, self.bits)
+    }
+
+    /// Which shards may point into shards of sources that are no more.
+    fn outdated(&self, sources: &Arc<[Table]>) -> Vec<bool> {
+        let mut outdated = vec![false; 1 << self.bits];
+        if Arc::ptr_eq(&self.sources, sources) {
+            return outdated;
+        }
+        if self.sources.len() != sources.len() {
+            outdated.fill(true);
+            return outdated;
+        }
+        for (old, new) in self.sources.iter().zip(sources.iter()) {
+            if old.bits != new.bits {
+                outdated.fill(true);
+                return outdated;
+            }
+            for (group, pair) in old.groups.iter().zip(new.groups.iter()).enumerate() {
+                if Arc::ptr_eq(pair.0, pair.1) {
+                    continue;
+                }
+                for (index, (old_shard, new_shard)) in pair.0.iter().zip(pair.1.iter()).enumerate() {
+                    if Arc::ptr_eq(&old_shard.bytes, &new_shard.bytes) {
+                        continue;
+                    }
+                    let index = group << GROUP_BITS | index;
+                    let range = match self.bits.checked_sub(old.bits) {
+                        Some(more) => index << more..(index + 1) << more,
+                        None => index >> (old.bits - self.bits)..(index >> (old.bits - self.bits)) + 1,
+                    };
+                    outdated[range].fill(true);
+                }
+            }
+        }
+        outdated
+    }
+
+    /// The table with another number of shards. Parts are made that both tables divide in the same way.
+    fn resize(&self, bits: u32, names: usize, changes: &[Change<'_>], sources: Arc<[Table]>) -> Table {
+        let common = bits.min(self.bits);
+        let (mut freezer, mut beside) = (Freezer::default(), Vec::new());
+        let mut made: Vec<Shard> = Vec::with_capacity(1 << bits);
+        let mut rest = changes;
+        for part in 0..1 << common {
+            let here = rest.iter().take_while(|change| shard_index(change.hash, common) == part).count();
+            let (changes, behind) = rest.split_at(here);
+            rest = behind;
+            let mut entries: Vec<(u64, Entry<'_>)> = Vec::new();
+            let more = self.bits - common;
+            for shard in (part << more..(part + 1) << more).map(|index| self.shard_at(index)) {
+                for (node, bytes) in (0..shard.names()).map(|index| shard.node(index)) {
+                    let hash = hash(node.owner);
+                    let first = changes.partition_point(|change| change.hash < hash);
+                    let mut same = changes[first..].iter().take_while(|change| change.hash == hash);
+                    if !same.any(|change| change.owner == node.owner) {
+                        entries.push((hash, Entry { tag: hash as u16, owner: node.owner, bytes }));
+                    }
+                }
+            }
+            entries.extend(changes.iter().filter_map(|change| Some((change.hash, change.entry()?))));
+            entries.sort_unstable_by_key(|entry| entry.0);
+            let mut entries = entries.into_iter().peekable();
+            let more = bits - common;
+            let mut in_shard = Vec::new();
+            for index in part << more..(part + 1) << more {
+                in_shard.clear();
+                while let Some((_, entry)) = entries.next_if(|entry| shard_index(entry.0, bits) == index) {
+                    in_shard.push(entry);
+                }
+                Beside::list(&sources, index, bits, &mut beside);
+                made.push(freezer.freeze(&in_shard, &beside));
+            }
+        }
+        Table { groups: made.chunks(GROUP).map(Arc::from).collect(), bits, names, sources }
+    }
+}
+
+impl Shard {
+    /// The shard with some changes.
+    fn change(&self, changes: &[Change<'_>], beside: &[Beside<'_>], freezer: &mut Freezer) -> Shard {
+        let mut entries: Vec<Entry<'_>> = Vec::with_capacity(self.names() + changes.len());
+        let mut made: Vec<bool> = vec![false; changes.len()];
+        for index in 0..self.names() {
+            let (node, bytes) = self.node(index);
+            let tag = self.tag(index);
+            let is_same = |change: &Change<'_>| change.hash as u16 == tag && change.owner == node.owner;
+            match changes.iter().position(is_same) {
+                None => entries.push(Entry { tag, owner: node.owner, bytes }),
+                Some(index) => {
+                    entries.extend(changes[index].entry());
+                    made[index] = true;
+                }
+            }
+        }
+        entries.extend(changes.iter().zip(made).filter(|(_, made)| !made).filter_map(|(change, _)| change.entry()));
+        freezer.freeze(&entries, beside)
+    }
+}
+
+impl<'a> Change<'a> {
+    /// The node as a shard gets it.
+    fn entry(&self) -> Option<Entry<'a>> {
+        Some(Entry { tag: self.hash as u16, owner: self.owner, bytes: self.node? })
+    }
+}
