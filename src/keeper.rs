@@ -347,7 +347,7 @@ impl Keeper {
                     kept.fingerprint = fingerprint(&plan);
                     kept.region.set_plan(plan);
                     changes.rebuilt.push(origin.clone());
-                    self.merge_region(&mut kept, None);
+                    self.merge_anew(&mut kept, now);
                     kept
                 }
                 None => {
@@ -356,7 +356,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
-                    self.merge_region(&mut new, None);
+                    self.merge_anew(&mut new, now);
                     new
                 }
             };

@@ -31,6 +31,7 @@ mod repeated;
 mod table;
 #[cfg(test)]
 pub mod tests;
+mod unite;
 
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
@@ -118,6 +119,8 @@ pub struct Zone {
     pub cuts: u32,
     /// Nodes whose first label is `*` (RFC 4592): above zero, a missing name may still have an answer.
     pub wildcards: u32,
+    /// Nodes below the origin that another zone may not be able to take as they stand.
+    odd: u32,
     /// The SOA with the TTL of negative answers (RFC 2308 section 3).
     pub negative: Arc<RRset>,
 }

@@ -53,6 +53,11 @@ impl KeptRegion {
             goes_on: None,
         }
     }
+
+    /// Whether it has waited for missing members for as long as it should.
+    fn has_waited(&self, now: Instant) -> bool {
+        now.duration_since(self.waiting_since) >= self.region.plan.partial_after
+    }
 }
 
 /// What has to be merged into the regions that have a zone as member.
@@ -80,11 +85,15 @@ impl Keeper {
                 continue;
             }
             if !kept.was_served
+                && !(affected.is_empty() && kept.contributing.is_empty())
                 && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
             {
                 // What was published last is made of other versions than those on disk now, whatever their serials.
                 seen.fingerprint = NO_PLAN;
                 kept.region.set_last_serial(Some(seen.last), None);
+            }
+            if !self.is_due(kept, now) {
+                continue;
             }
             let mut names = same_members.then(Vec::new);
             for (index, touched) in affected {
@@ -101,8 +110,22 @@ impl Keeper {
         changed
     }
 
+    /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
+    fn is_due(&self, kept: &KeptRegion, now: Instant) -> bool {
+        let is_loaded = |member: &Name| self.sources.get(member).is_some_and(|source| source.zone.is_some());
+        kept.was_served || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
+    }
+
+    /// Merges all of a region, as soon as that is due.
+    pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
+        kept.contributing.clear();
+        if self.is_due(kept, now) {
+            self.merge_region(kept, None);
+        }
+    }
+
     /// Makes a region's next version out of the names that changed, or of all.
-    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
+    fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
         kept.contributing = self.contributing(&kept.region.plan);
         let members = self.members(&kept.region.plan);
@@ -188,7 +211,7 @@ impl Keeper {
         for (name, kept) in &mut self.regions {
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
             let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
-            let waited = now.duration_since(kept.waiting_since) >= kept.region.plan.partial_after;
+            let waited = kept.has_waited(now);
             let state = match &kept.region.zone {
                 None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
                 None => State::NotReady,

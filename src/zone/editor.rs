@@ -9,12 +9,15 @@
 use super::node::{self, Node};
 use super::table::{self, Change, Table};
 use super::{Owner, RRsets, Repeated, Soa, Zone, ZoneError};
-use crate::name::Name;
-use crate::rr::{RRset, Set, rtype};
+use crate::name::{MAX_NAME_BYTES, Name};
+use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
+pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
 
 /// A zone version in the making.
 pub struct Editor {
@@ -109,13 +112,15 @@ impl Editor {
             return false;
         }
         let (existed, below) = (exists(old), old.below);
+        let new = Node { owner, below, spelled, sets };
         let counts = &mut self.counts;
-        counts.records = counts.records + Node { sets, ..old }.records() - old.records();
+        counts.records = counts.records + new.records() - old.records();
         counts.owners = counts.owners + u64::from(!sets.is_empty()) - u64::from(!old.is_empty());
         counts.cuts = counts.cuts + u32::from(is_cut(sets, owner)) - u32::from(is_cut(old.sets, owner));
+        counts.odd = counts.odd + u32::from(is_odd(new)) - u32::from(is_odd(Node { owner, ..old }));
         match found {
             Some(index) => self.pending.replace(index, sets, spelled),
-            None => _ = self.pending.push(hash, Node { owner, below, spelled, sets }),
+            None => _ = self.pending.push(hash, new),
         }
         match (existed, below > 0 || !sets.is_empty()) {
             (false, true) => self.link(owner),
@@ -169,6 +174,12 @@ impl Editor {
             let node = self.base.get_hashed(hash, owner).unwrap_or_default();
             self.pending.push(hash, Node { owner, ..node })
         })
+    }
+
+    /// The names below the origin at which what the editor began with differs from a version, if it has the same origin.
+    pub fn differing(&self, zone: &Zone) -> Vec<Name> {
+        let owners = self.base.differing(&zone.table).into_iter().filter(|owner| !owner.is_empty());
+        owners.map(|owner| Name::join(owner, &self.origin)).collect()
     }
 
     /// Replaces what is known of repeated records.
@@ -269,6 +280,7 @@ pub(super) struct Counts {
     pub owners: u64,
     pub cuts: u32,
     pub wildcards: u32,
+    pub odd: u32,
 }
 
 impl Counts {
@@ -278,13 +290,32 @@ impl Counts {
         self.owners += 1;
         self.cuts += u32::from(is_cut(node.sets, node.owner));
         self.wildcards += u32::from(is_wildcard(node.owner));
+        self.odd += u32::from(is_odd(node));
+    }
+
+    /// Counts any node.
+    pub fn add_any(&mut self, node: Node<'_>) {
+        self.add(node);
+        self.owners -= u64::from(node.is_empty());
+    }
+
+    /// All that is counted, with more and without some of it.
+    pub fn change(self, more: Counts, less: Counts) -> Counts {
+        Counts {
+            records: self.records + more.records - less.records,
+            owners: self.owners + more.owners - less.owners,
+            cuts: self.cuts + more.cuts - less.cuts,
+            wildcards: self.wildcards + more.wildcards - less.wildcards,
+            odd: self.odd + more.odd - less.odd,
+        }
     }
 }
 
 impl Zone {
     /// The counts of the version.
-    fn counts(&self) -> Counts {
-        Counts { records: self.records, owners: self.owners, cuts: self.cuts, wildcards: self.wildcards }
+    pub(super) fn counts(&self) -> Counts {
+        let Zone { records, owners, cuts, wildcards, odd, .. } = *self;
+        Counts { records, owners, cuts, wildcards, odd }
     }
 
     /// Makes a version of its nodes and what they count.
@@ -296,14 +327,14 @@ impl Zone {
         let rdata = set.rdatas().next().ok_or(ZoneError::NoSoa)?;
         let soa = Soa::from_rdata(rdata).ok_or(ZoneError::NoSoa)?;
         let negative = RRset::build(rtype::SOA, set.ttl.min(soa.minimum), vec![rdata]).ok_or(ZoneError::NoSoa)?;
-        let Counts { records, owners, cuts, wildcards } = counts;
+        let Counts { records, owners, cuts, wildcards, odd } = counts;
         let (soa_rrset, negative) = (Arc::new(set.to_rrset()), Arc::new(negative));
-        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, cuts, wildcards })
+        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, cuts, wildcards, odd })
     }
 }
 
 /// Whether there is such a node.
-fn exists(node: Node<'_>) -> bool {
+pub(super) fn exists(node: Node<'_>) -> bool {
     node.below > 0 || !node.is_empty()
 }
 
@@ -322,6 +353,18 @@ pub(super) fn parent(owner: &[u8]) -> Option<&[u8]> {
 pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
     let cuts = |set: Set<'_>| set.rtype == rtype::DNAME || set.rtype == rtype::NS && !owner.is_empty();
     node::sets(sets).any(cuts)
+}
+
+/// Whether another zone may not be able to take a node with records as it stands: for its spelling, its length, or a type that
+/// is bound to its zone.
+pub(super) fn is_odd(node: Node<'_>) -> bool {
+    let is_bound = |rtype| match rtype {
+        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::PLACEHOLDER => true,
+        _ => rr::is_dnssec(rtype),
+    };
+    let is_odd =
+        || node.spelled.is_some() || node.owner.len() > LONG_OWNER || node.rrsets().any(|set| is_bound(set.rtype));
+    !node.owner.is_empty() && !node.is_empty() && is_odd()
 }
 
 /// Whether the first label is the asterisk (RFC 4592 section 2.1.1).

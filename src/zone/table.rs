@@ -10,16 +10,20 @@
 //! beside others, its shards point into theirs for such nodes. Places count through the shard's own bytes, then through
 //! those that it points into. Whenever a source has built a shard anew, so do its dependents, so old shards are not kept.
 //!
-//! The hash has a key that is new in every process: names in zones come from strangers.
+//! The hash has keys that nobody else knows: names in zones come from strangers. They are kept with what is on disk.
 //!
 //! Cost: lookup O(octets of the owner); a new version O(names in touched shards); with another number of shards O(names).
 
 mod change;
+mod image;
 mod maker;
 mod shard;
+mod union;
 
 pub use change::Change;
+pub use image::Found;
 pub use maker::Maker;
+pub use union::Union;
 
 use super::node::Node;
 use shard::{Freezer, Shard};
@@ -180,10 +184,16 @@ pub fn shard_index(hash: u64, bits: u32) -> usize {
 /// The keys of the hash in this process.
 static KEYS: OnceLock<[u64; 3]> = OnceLock::new();
 
+/// The keys, drawn by lot unless a table that was read has brought them.
+#[inline]
+fn keys() -> [u64; 3] {
+    *KEYS.get_or_init(|| [0, 1, 2].map(|number: u64| RandomState::new().hash_one(number)))
+}
+
 /// The hash of an owner: products of keyed halves of 16 octets, folded.
 #[inline]
 pub fn hash(owner: &[u8]) -> u64 {
-    let [first, second, third] = *KEYS.get_or_init(|| [0, 1, 2].map(|number: u64| RandomState::new().hash_one(number)));
+    let [first, second, third] = keys();
     let word = |at: usize| u64::from_le_bytes(*owner[at..].first_chunk().expect("eight octets are there"));
     let length = owner.len();
     let mut state = first ^ length as u64;

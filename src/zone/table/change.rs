@@ -5,6 +5,7 @@
 //!
 //! Cost: O(octets of the shards that are touched); with another number of shards O(octets).
 
+use super::super::node::Node;
 use super::super::parallel;
 use super::shard::{Beside, Entry, Freezer, Shard};
 use super::{GROUP_BITS, Table, bits_for, hash, shard_index};
@@ -86,6 +87,26 @@ impl Table {
         shard_index(change.hash, self.bits)
     }
 
+    /// The owners whose records differ from those in another table, or how they are spelled.
+    pub fn differing<'a>(&'a self, other: &'a Table) -> Vec<&'a [u8]> {
+        let shards = |table: &'a Table| table.groups.iter().flat_map(|group| group.iter());
+        let is_same = |index: usize, shard: &Shard| {
+            self.bits == other.bits && shard.is(self.shard_at(index)) && shard.is(other.shard_at(index))
+        };
+        let mut owners = Vec::new();
+        for (_, shard) in shards(self).enumerate().filter(|(index, shard)| !is_same(*index, shard)) {
+            let nodes = (0..shard.names()).map(|index| shard.node(index).0);
+            let differs = |node: &Node<'_>| !node.has_same_records(other.get(node.owner).unwrap_or_default());
+            owners.extend(nodes.filter(differs).map(|node| node.owner));
+        }
+        for (_, shard) in shards(other).enumerate().filter(|(index, shard)| !is_same(*index, shard)) {
+            let nodes = (0..shard.names()).map(|index| shard.node(index).0);
+            let is_gone = |node: &Node<'_>| !node.is_empty() && self.get(node.owner).is_none();
+            owners.extend(nodes.filter(is_gone).map(|node| node.owner));
+        }
+        owners
+    }
+
     /// Which shards may point into shards of sources that are no more.
     fn outdated(&self, sources: &Arc<[Table]>) -> Vec<bool> {
         let mut outdated = vec![false; 1 << self.bits];
@@ -139,7 +160,7 @@ impl Table {
                     let first = changes.partition_point(|change| change.hash < hash);
                     let mut same = changes[first..].iter().take_while(|change| change.hash == hash);
                     if !same.any(|change| change.owner == node.owner) {
-                        entries.push((hash, Entry { tag: hash as u16, owner: node.owner, bytes }));
+                        entries.push((hash, Entry::new(hash as u16, node.owner, bytes)));
                     }
                 }
             }
@@ -171,7 +192,7 @@ impl Shard {
             let tag = self.tag(index);
             let is_same = |change: &Change<'_>| change.hash as u16 == tag && change.owner == node.owner;
             match changes.iter().position(is_same) {
-                None => entries.push(Entry { tag, owner: node.owner, bytes }),
+                None => entries.push(Entry::new(tag, node.owner, bytes)),
                 Some(index) => {
                     entries.extend(changes[index].entry());
                     made[index] = true;
@@ -186,6 +207,6 @@ impl Shard {
 impl<'a> Change<'a> {
     /// The node as a shard gets it.
     fn entry(&self) -> Option<Entry<'a>> {
-        Some(Entry { tag: self.hash as u16, owner: self.owner, bytes: self.node? })
+        Some(Entry::new(self.hash as u16, self.owner, self.node?))
     }
 }

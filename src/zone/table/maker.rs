@@ -36,7 +36,7 @@ impl Maker {
         for index in self.made.len()..self.made.len() + (1 << self.bits >> parts) {
             entries.clear();
             while let Some((hash, bytes)) = nodes.next_if(|(hash, _)| shard_index(*hash, self.bits) == index) {
-                entries.push(Entry { tag: hash as u16, owner: Node::take(&mut &*bytes).owner, bytes });
+                entries.push(Entry::new(hash as u16, Node::take(&mut &*bytes).owner, bytes));
             }
             Beside::list(&self.sources, index, self.bits, &mut beside);
             self.made.push(self.freezer.freeze(&entries, &beside));

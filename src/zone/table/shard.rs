@@ -16,7 +16,7 @@ pub(super) const HEAD_BYTES: usize = 4;
 /// Octets of a tag.
 pub(super) const TAG_BYTES: usize = 2;
 /// Places take four octets instead of two.
-const WIDE: u32 = 1 << 31;
+pub(super) const WIDE: u32 = 1 << 31;
 
 /// The nodes whose hashes begin alike.
 #[derive(Clone)]
@@ -32,6 +32,11 @@ impl Shard {
     fn head(&self) -> (usize, bool) {
         let head = u32::from_le_bytes(*self.bytes.first_chunk().expect("a shard has a head"));
         ((head & !WIDE) as usize, head & WIDE != 0)
+    }
+
+    /// Whether both are the same bytes in memory, and all of their nodes.
+    pub fn is(&self, other: &Shard) -> bool {
+        self.others.is_none() && other.others.is_none() && Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
     /// Number of nodes.
@@ -119,6 +124,15 @@ pub(super) struct Entry<'a> {
     pub tag: u16,
     pub owner: &'a [u8],
     pub bytes: &'a [u8],
+    /// The source that has it, most likely.
+    pub from: usize,
+}
+
+impl<'a> Entry<'a> {
+    /// A node that no source is known to have.
+    pub fn new(tag: u16, owner: &'a [u8], bytes: &'a [u8]) -> Entry<'a> {
+        Entry { tag, owner, bytes, from: 0 }
+    }
 }
 
 /// Where a source has the nodes that a shard may point to.
@@ -211,8 +225,8 @@ impl Freezer {
         let mut is_whole = true;
         for entry in entries {
             let mut shared = None;
-            for (source, beside) in beside.iter().enumerate() {
-                let shard = match beside {
+            for source in (entry.from..beside.len()).chain(0..entry.from.min(beside.len())) {
+                let shard = match &beside[source] {
                     Beside::Shard(shard) => *shard,
                     Beside::Table(table) => table.shard(hash(entry.owner)),
                 };
