@@ -15,6 +15,7 @@
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod apex;
+mod changed;
 mod full;
 mod plan;
 mod trace;
@@ -27,7 +28,7 @@ use crate::name::{self, Name};
 use crate::rewrite::Move;
 use crate::rr::{self, RRset, Set, rtype};
 use crate::serial::{self, Serial};
-use crate::zone::{Editor, Node, Owner, RRsets, Zone};
+use crate::zone::{Node, Owner, RRsets, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -290,72 +291,6 @@ impl Region {
         self.servers_without_address = apex::servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
-    }
-
-    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of the
-    /// present version.
-    fn merge_names(
-        &mut self,
-        members: &Members,
-        changed: Vec<(usize, Name)>,
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
-    ) -> (Editor, Vec<Name>) {
-        let origin = self.plan.origin.clone();
-        let mut names: Vec<Name> = Vec::with_capacity(changed.len());
-        for (index, name) in changed {
-            match name.replace_suffix(&self.plan.members[index], &origin) {
-                Some(Ok(moved)) => names.push(moved),
-                _ => self.report_too_long(members, index, &name, reported),
-            }
-        }
-        self.add_dependents(members, &mut names);
-        let labels = |name: &Name| name.as_wire().len() - origin.as_wire().len();
-        let owner = |name| Owner::new(&Name::as_wire(name)[..labels(name)]);
-        let mut owners: Vec<Owner<'_>> = names.iter().filter(|name| **name != origin).map(owner).collect();
-        // As tables have them, and each once.
-        owners.sort_unstable();
-        owners.dedup();
-        let mut editor = self.zone.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
-        let mut touched = Vec::with_capacity(owners.len());
-        for owner in owners {
-            let name = Name::join(owner.labels(), &origin);
-            self.note_aliases(members, &name);
-            let (changed, conflicts) = match self.sole(members, &name, &owner) {
-                Some((node, spelled)) => (editor.copy(&owner, node, spelled), Vec::new()),
-                None => {
-                    let merged = self.merge_name(members, &name);
-                    (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts)
-                }
-            };
-            self.report(None, &name, conflicts, reported);
-            if changed {
-                touched.push(name);
-            }
-        }
-        (editor, touched)
-    }
-
-    /// Adds the names whose result depends on others that are looked at.
-    fn add_dependents(&self, members: &Members, names: &mut Vec<Name>) {
-        let cuts = members.iter().flatten().any(|zone| zone.cuts > 0);
-        if !cuts && self.aliases.is_empty() {
-            return;
-        }
-        let mut more = HashSet::new();
-        for name in names.iter() {
-            more.extend(self.aliases.get(name).into_iter().flatten().cloned());
-            if !cuts {
-                continue;
-            }
-            let mut above = name.parent();
-            while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
-                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(node)) {
-                    more.insert(ancestor.clone());
-                }
-                above = ancestor.parent();
-            }
-        }
-        names.extend(more);
     }
 
     /// The members' nodes that correspond to a name of the region.

@@ -84,8 +84,8 @@ impl Keeper {
             if affected.is_empty() && same_members {
                 continue;
             }
-            if !kept.was_served
-                && !(affected.is_empty() && kept.contributing.is_empty())
+            let is_first = affected.is_empty() && kept.contributing.is_empty();
+            if !(kept.was_served || is_first)
                 && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
             {
                 // What was published last is made of other versions than those on disk now, whatever their serials.

@@ -11,12 +11,13 @@ use crate::name::{MAX_NAME_BYTES, Name};
 /// With fewer names keys are not worth their making.
 const FEW_NAMES: usize = 8;
 
-/// Sorts names within an origin and removes doubles.
-pub(super) fn sort(mut names: Vec<Name>, origin: &Name) -> Vec<Name> {
+/// Where names within an origin are in their list, in canonical order and each once.
+pub(super) fn order(names: &[Name], origin: &Name) -> Vec<usize> {
     if names.len() < FEW_NAMES {
-        names.sort_unstable_by(Name::canonical_cmp);
-        names.dedup();
-        return names;
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_unstable_by(|a, b| names[*a].canonical_cmp(&names[*b]));
+        order.dedup_by(|a, b| names[*a] == names[*b]);
+        return order;
     }
     let mut bytes = Vec::with_capacity(64 * names.len());
     let mut keys = Vec::with_capacity(names.len());
@@ -31,7 +32,7 @@ pub(super) fn sort(mut names: Vec<Name>, origin: &Name) -> Vec<Name> {
     }
     keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| bytes[a.1.clone()].cmp(&bytes[b.1.clone()])));
     keys.dedup_by(|a, b| bytes[a.1.clone()] == bytes[b.1.clone()]);
-    keys.into_iter().map(|(.., index)| names[index].clone()).collect()
+    keys.into_iter().map(|(.., index)| index).collect()
 }
 
 /// Writes labels that have no root label behind them as a key.
@@ -72,7 +73,8 @@ mod tests {
             let mut expected = names.clone();
             expected.sort_by(Name::canonical_cmp);
             expected.dedup();
-            prop_assert_eq!(sort(names, &origin), expected);
+            let order = order(&names, &origin);
+            prop_assert_eq!(order.into_iter().map(|index| names[index].clone()).collect::<Vec<_>>(), expected);
         }
     }
 }

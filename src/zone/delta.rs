@@ -15,6 +15,7 @@ use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
 use crate::serial::Serial;
 use crate::zone::{Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// With fewer names to compare other threads are not worth their start.
@@ -161,16 +162,26 @@ pub enum DeltaError {
 impl Delta {
     /// The difference of two versions of one zone, which may differ at the names given and at the apex only.
     pub fn between(old: &Zone, new: &Zone, touched: impl IntoIterator<Item = Name>) -> Delta {
-        let names = touched.into_iter().chain([new.origin.clone()]).collect();
-        let names = canonical::sort(names, &new.origin);
-        let blocks = parallel::in_parts(names.len(), parallel::parts(names.len(), MANY_NAMES), |range| {
+        let names: Vec<Name> = touched.into_iter().chain([new.origin.clone()]).collect();
+        let parts = parallel::parts(names.len(), MANY_NAMES);
+        // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the blocks.
+        let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
+            let labels = |name: &Name| name.as_wire().len() - new.origin.as_wire().len();
+            let owners = names[range].iter().map(|name| Owner::new(&name.as_wire()[..labels(name)]));
+            owners.map(|owner| [old, new].map(|zone| zone.get_at(&owner).unwrap_or_default())).collect()
+        };
+        let find_all = || parallel::in_parts(names.len(), parts, find).concat();
+        let sort = || canonical::order(&names, &new.origin);
+        let (nodes, order) = if parts > 1 { parallel::both(find_all, sort) } else { (find_all(), sort()) };
+        let compare = |range: Range<usize>| {
             let mut blocks = (Block::default(), Block::default());
-            for name in &names[range] {
-                let owner = Owner::new(&name.as_wire()[..name.as_wire().len() - new.origin.as_wire().len()]);
-                compare_nodes(name, old.get_at(&owner), new.get_at(&owner), &mut blocks.0, &mut blocks.1);
+            for index in &order[range] {
+                let [before, after] = nodes[*index];
+                compare_nodes(&names[*index], before, after, &mut blocks.0, &mut blocks.1);
             }
             blocks
-        });
+        };
+        let blocks = parallel::in_parts(order.len(), parts, compare);
         let (removed, added): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
         let (removed, added) = (Block::join(removed), Block::join(added));
         let (from, to) = (old.soa_rrset().clone(), new.soa_rrset().clone());
@@ -307,14 +318,7 @@ fn name_of(owner: &[u8]) -> Option<Name> {
 }
 
 /// Notes what differs between two nodes of one name.
-fn compare_nodes(
-    name: &Name,
-    before: Option<Node<'_>>,
-    after: Option<Node<'_>>,
-    removed: &mut Block,
-    added: &mut Block,
-) {
-    let (old, new) = (before.unwrap_or_default(), after.unwrap_or_default());
+fn compare_nodes(name: &Name, old: Node<'_>, new: Node<'_>, removed: &mut Block, added: &mut Block) {
     if old.has_same_records(new) {
         return;
     }

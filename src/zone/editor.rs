@@ -7,12 +7,11 @@
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
 use super::node::{self, Node};
-use super::table::{self, Change, Table};
+use super::table::{self, ByHash, Change, Table};
 use super::{Owner, RRsets, Repeated, Soa, Zone, ZoneError};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ struct Pendings {
     bytes: Vec<u8>,
     list: Vec<Pending>,
     /// Where the newest of the nodes with a hash is in the list.
-    newest: HashMap<u64, usize, BuildHasherDefault<HashAsIs>>,
+    newest: HashMap<u64, usize, ByHash>,
 }
 
 /// A node that differs; without sets and names below there is none.
@@ -46,6 +45,8 @@ struct Pending {
     owner: Range<usize>,
     spelled: Option<Range<usize>>,
     sets: Range<usize>,
+    /// Whether the base has the owner.
+    existed: bool,
     /// Another node with the hash.
     next: Option<usize>,
 }
@@ -90,9 +91,10 @@ impl Editor {
         changed
     }
 
-    /// Gives an owner the RRsets of a node, which may be another zone's. Returns whether anything changed.
-    pub fn copy(&mut self, owner: &Owner<'_>, node: Node<'_>, spelled: Option<Arc<[u8]>>) -> bool {
-        self.set_hashed(owner.hash, owner.labels, node.sets, spelled.as_deref())
+    /// Gives an owner the RRsets of a node, which may be another zone's, where the version that the editor began with has the
+    /// old one. Returns whether anything changed.
+    pub fn copy(&mut self, owner: &Owner<'_>, old: Node<'_>, node: Node<'_>, spelled: Option<Arc<[u8]>>) -> bool {
+        self.set_instead(owner.hash, owner.labels, old, node.sets, spelled.as_deref())
     }
 
     /// Replaces all RRsets at an owner without origin by sets as a node holds them. Returns whether anything changed.
@@ -102,12 +104,22 @@ impl Editor {
 
     /// As [`Editor::set_bytes`], for an owner whose hash is known.
     pub(super) fn set_hashed(&mut self, hash: u64, owner: &[u8], sets: &[u8], spelled: Option<&[u8]>) -> bool {
+        let base = self.base.clone();
+        self.set_instead(hash, owner, base.get_hashed(hash, owner).unwrap_or_default(), sets, spelled)
+    }
+
+    /// As [`Editor::set_hashed`], for an owner whose node in the version that the editor began with is known.
+    pub(super) fn set_instead(
+        &mut self,
+        hash: u64,
+        owner: &[u8],
+        old: Node<'_>,
+        sets: &[u8],
+        spelled: Option<&[u8]>,
+    ) -> bool {
         let spelled = spelled.filter(|_| !sets.is_empty());
         let found = self.pending.find(hash, owner);
-        let old = match found {
-            Some(index) => self.pending.node(index),
-            None => self.base.get_hashed(hash, owner).unwrap_or_default(),
-        };
+        let old = found.map_or(old, |index| self.pending.node(index));
         if old.sets == sets && old.spelled == spelled {
             return false;
         }
@@ -120,7 +132,7 @@ impl Editor {
         counts.odd = counts.odd + u32::from(is_odd(new)) - u32::from(is_odd(Node { owner, ..old }));
         match found {
             Some(index) => self.pending.replace(index, sets, spelled),
-            None => _ = self.pending.push(hash, new),
+            None => _ = self.pending.push(hash, new, existed),
         }
         match (existed, below > 0 || !sets.is_empty()) {
             (false, true) => self.link(owner),
@@ -172,7 +184,7 @@ impl Editor {
         let hash = table::hash(owner);
         self.pending.find(hash, owner).unwrap_or_else(|| {
             let node = self.base.get_hashed(hash, owner).unwrap_or_default();
-            self.pending.push(hash, Node { owner, ..node })
+            self.pending.push(hash, Node { owner, ..node }, exists(node))
         })
     }
 
@@ -202,11 +214,11 @@ impl Editor {
             if exists(node) {
                 node.write(&mut bytes);
             }
-            places.push((self.pending.list[index].hash, node.owner, start..bytes.len()));
+            places.push((&self.pending.list[index], node.owner, start..bytes.len()));
         }
-        let change = |(hash, owner, range): (_, _, Range<usize>)| {
+        let change = |(pending, owner, range): (&Pending, _, Range<usize>)| {
             let node = (!range.is_empty()).then(|| &bytes[range]);
-            Change { hash, owner, node }
+            Change { hash: pending.hash, owner, is_new: !pending.existed, node }
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
@@ -232,11 +244,11 @@ impl Pendings {
     }
 
     /// Adds a node whose owner is not here; returns where it is.
-    fn push(&mut self, hash: u64, node: Node<'_>) -> usize {
+    fn push(&mut self, hash: u64, node: Node<'_>, existed: bool) -> usize {
         let (owner, spelled) = (self.write(node.owner), node.spelled.map(|spelled| self.write(spelled)));
         let (sets, below) = (self.write(node.sets), node.below);
         let next = self.newest.insert(hash, self.list.len());
-        self.list.push(Pending { hash, below, owner, spelled, sets, next });
+        self.list.push(Pending { hash, below, owner, spelled, sets, existed, next });
         self.list.len() - 1
     }
 
@@ -250,24 +262,6 @@ impl Pendings {
     fn write(&mut self, octets: &[u8]) -> Range<usize> {
         self.bytes.extend_from_slice(octets);
         self.bytes.len() - octets.len()..self.bytes.len()
-    }
-}
-
-/// Takes what is a keyed hash already.
-#[derive(Default)]
-struct HashAsIs(u64);
-
-impl Hasher for HashAsIs {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("hashes are numbers");
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

@@ -35,6 +35,19 @@ pub struct Anomalies {
     pub oversized: u64,
 }
 
+impl Anomalies {
+    /// The sums of both.
+    pub(super) fn add(self, other: Anomalies) -> Anomalies {
+        Anomalies {
+            duplicates: self.duplicates + other.duplicates,
+            mixed_ttls: self.mixed_ttls + other.mixed_ttls,
+            aliases: self.aliases + other.aliases,
+            inner_soa: self.inner_soa + other.inner_soa,
+            oversized: self.oversized + other.oversized,
+        }
+    }
+}
+
 /// The records of a full transfer, in any order.
 pub struct Loader {
     origin: Name,

@@ -7,6 +7,7 @@
 
 use std::num::NonZero;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Query threads need processors, too.
@@ -35,6 +36,18 @@ pub fn in_parts<T: Send>(count: usize, parts: usize, work: impl Fn(Range<usize>)
     })
 }
 
+/// Does the work on each item.
+pub fn each<T: Send>(items: &mut [T], parts: usize, work: impl Fn(&mut T) + Sync) {
+    let size = items.len().div_ceil(parts).max(1);
+    let items: Vec<Mutex<&mut [T]>> = items.chunks_mut(size).map(Mutex::new).collect();
+    in_parts(items.len(), parts.min(items.len()).max(1), |range| {
+        for chunk in &items[range] {
+            // Each is taken once, so nobody has panicked with it before.
+            chunk.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(&work);
+        }
+    });
+}
+
 /// Does the second work in another thread while this one does the first.
 pub fn both<T, U: Send>(first: impl FnOnce() -> T, second: impl Fn() -> U + Sync) -> (T, U) {
     thread::scope(|scope| {
@@ -60,5 +73,11 @@ mod tests {
             assert_eq!(ranges.concat(), (0..count).collect::<Vec<_>>());
         }
         assert_eq!(parts(9, 10), 1);
+        for (count, parts) in [(0, 2), (1, 2), (5, 2), (5, 1)] {
+            let mut numbers: Vec<usize> = (0..count).collect();
+            each(&mut numbers, parts, |number| *number += 1);
+            assert_eq!(numbers, (1..=count).collect::<Vec<_>>());
+        }
+        assert_eq!(both(|| 1, || 2), (1, 2));
     }
 }

@@ -18,15 +18,18 @@
 
 use super::node::Node;
 use super::records::Records;
-use super::table;
+use super::{parallel, table};
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Repeated, Zone, ZoneError, node};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;
+/// With fewer changes other threads are not worth their start.
+const MANY_CHANGES: usize = 1000;
 
 /// A version in the making.
 pub struct Patcher {
@@ -121,57 +124,100 @@ impl Patcher {
             let by_owner = || owner(&changes[a.1]).cmp(owner(&changes[b.1]));
             a.0.cmp(&b.0).then_with(by_owner).then(a.1.cmp(&b.1))
         });
-        let mut patch = Patch {
-            base: &base,
-            bytes: &bytes,
-            editor: Editor::from_zone(&base),
-            repeated: base.repeated.clone(),
-            anomalies: Anomalies::default(),
-            touched: Vec::new(),
-            sets: Vec::new(),
-            absent: 0,
-            present: 0,
-            doubtful: false,
-        };
-        let mut group: Vec<&Change> = Vec::new();
         let is_same = |a: &(u64, usize), b: &(u64, usize)| a.0 == b.0 && owner(&changes[a.1]) == owner(&changes[b.1]);
-        for part in order.chunk_by(is_same) {
-            let of_name = owner(&changes[part[0].1]);
-            // The apex has the SOA, whatever else changed there.
-            if !of_name.is_empty() {
+        // The apex has the SOA, whatever else changed there.
+        let below_apex = order.chunk_by(is_same).filter(|group| changes[group[0].1].owner_bytes > 0);
+        let groups: Vec<&[(u64, usize)]> = below_apex.collect();
+        let change_names = |range: Range<usize>| {
+            let (mut patch, mut group) = (Patch::new(&base, &bytes), Vec::new());
+            for part in &groups[range] {
                 group.clear();
                 group.extend(part.iter().map(|(_, index)| &changes[*index]));
-                patch.change(part[0].0, of_name, &group, None);
+                patch.change(part[0].0, owner(group[0]), &group, None);
+            }
+            patch
+        };
+        let parts = parallel::parts(changes.len(), MANY_CHANGES);
+        let mut patches = parallel::in_parts(groups.len(), parts, change_names);
+        let at_apex: Vec<&Change> = changes.iter().filter(|change| change.owner_bytes == 0).collect();
+        let mut last = Patch::new(&base, &bytes);
+        last.change(table::hash(&[]), &[], &at_apex, Some((rtype::SOA, soa_ttl, soa)));
+        patches.push(last);
+        let mut editor = Editor::from_zone(&base);
+        for patch in &patches {
+            for Edit { hash, owner, old, sets, spelled } in &patch.edits {
+                editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
             }
         }
-        let at_apex: Vec<&Change> = changes.iter().filter(|change| change.owner_bytes == 0).collect();
-        patch.change(table::hash(&[]), &[], &at_apex, Some((rtype::SOA, soa_ttl, soa)));
-        let Patch { mut editor, repeated, anomalies, touched, absent, present, doubtful, .. } = patch;
+        let Some(Patch { repeated, anomalies, touched, absent, present, doubtful, .. }) =
+            patches.into_iter().reduce(Patch::join)
+        else {
+            unreachable!("there is the one of the apex");
+        };
         editor.set_repeated(repeated);
         let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
         Ok(Patched { loaded, absent, present, doubtful })
     }
 }
 
-/// Changes being made.
+/// Changes being made to some names.
 struct Patch<'a> {
     base: &'a Zone,
     /// What changes are made of.
     bytes: &'a [u8],
-    editor: Editor,
+    edits: Vec<Edit<'a>>,
+    /// Those of all edits.
+    sets: Vec<u8>,
     repeated: Repeated,
     anomalies: Anomalies,
     touched: Vec<Name>,
-    /// What the sets of a name are written to.
-    sets: Vec<u8>,
     absent: u64,
     present: u64,
     doubtful: bool,
 }
 
+/// What a name has after its changes.
+struct Edit<'a> {
+    hash: u64,
+    owner: &'a [u8],
+    /// What it has in the base.
+    old: Node<'a>,
+    sets: Range<usize>,
+    spelled: Option<&'a [u8]>,
+}
+
 impl<'a> Patch<'a> {
+    /// No changes yet.
+    fn new(base: &'a Zone, bytes: &'a [u8]) -> Patch<'a> {
+        Patch {
+            base,
+            bytes,
+            edits: Vec::new(),
+            sets: Vec::new(),
+            repeated: base.repeated.clone(),
+            anomalies: Anomalies::default(),
+            touched: Vec::new(),
+            absent: 0,
+            present: 0,
+            doubtful: false,
+        }
+    }
+
+    /// Adds what the changes of other names came to.
+    fn join(mut self, mut other: Patch<'a>) -> Patch<'a> {
+        self.touched.append(&mut other.touched);
+        self.repeated.extend(other.repeated);
+        Patch {
+            anomalies: self.anomalies.add(other.anomalies),
+            absent: self.absent + other.absent,
+            present: self.present + other.present,
+            doubtful: self.doubtful || other.doubtful,
+            ..self
+        }
+    }
+
     /// Makes the changes of one name, in their order, and gives it a record more.
-    fn change(&mut self, hash: u64, owner: &[u8], changes: &[&Change], more: Option<Raw<&[u8]>>) {
+    fn change(&mut self, hash: u64, owner: &'a [u8], changes: &[&Change], more: Option<Raw<&[u8]>>) {
         let (base, bytes) = (self.base, self.bytes);
         let node = base.table.get_hashed(hash, owner).unwrap_or_default();
         let mut records = Records::new(node, changes.len());
@@ -214,7 +260,7 @@ impl<'a> Patch<'a> {
         };
         let mut raw: Vec<Raw<&[u8]>> = records.iter().collect();
         let mut sets = std::mem::take(&mut self.sets);
-        sets.clear();
+        let start = sets.len();
         let is_alias = |record: &Raw<&[u8]>| matches!(record.0, rtype::CNAME | rtype::DNAME);
         if raw.len() > 1 && raw.iter().any(is_alias) || more.is_some() {
             raw.iter_mut().for_each(|(rtype, ttl, _)| *ttl = base_ttl(*rtype).unwrap_or(*ttl));
@@ -236,8 +282,11 @@ impl<'a> Patch<'a> {
                 }
             }
         }
-        if self.editor.set_hashed(hash, owner, &sets, spelled) {
+        if node.sets == &sets[start..] && (node.spelled == spelled || node.is_empty()) {
+            sets.truncate(start);
+        } else {
             self.touched.push(name());
+            self.edits.push(Edit { hash, owner, old: node, sets: start..sets.len(), spelled });
         }
         self.sets = sets;
     }

@@ -27,15 +27,15 @@ pub use union::Union;
 
 use super::node::Node;
 use shard::{Freezer, Shard};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
 /// Shards of a group, as a power of two.
 const GROUP_BITS: u32 = 6;
 /// Names of a shard, on average, above which there are twice as many shards.
-const MOST_NAMES: usize = 32;
+const MOST_NAMES: usize = 16;
 /// Names of a shard, on average, below which there are fewer: well apart, so that a zone does not go back and forth.
-const LEAST_NAMES: usize = 8;
+const LEAST_NAMES: usize = 4;
 
 /// Nodes by owner.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub struct Stored<'a> {
 
 /// The labels of an owner in front of an origin, which may be that of any zone, with their hash; in the order that tables
 /// have.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner<'a> {
     pub(super) hash: u64,
     pub(super) labels: &'a [u8],
@@ -72,6 +72,33 @@ impl<'a> Owner<'a> {
     /// The labels.
     pub fn labels(&self) -> &'a [u8] {
         self.labels
+    }
+}
+
+impl std::hash::Hash for Owner<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Tables of the standard library by hashes that are keyed already.
+pub type ByHash = BuildHasherDefault<HashAsIs>;
+
+/// Takes what is a hash already.
+#[derive(Default)]
+pub struct HashAsIs(u64);
+
+impl Hasher for HashAsIs {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("hashes are numbers");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -63,7 +63,7 @@ impl Compressor {
     pub fn write(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<usize> {
         let starts = name::label_starts(name);
         let mut hashes = [0; 128];
-        let mut hash = 0x811c_9dc5;
+        let mut hash = 0;
         for (index, start) in starts.iter().enumerate().rev() {
             hash = hash_label(hash, &name[usize::from(*start)..]);
             hashes[index] = hash;
@@ -91,13 +91,13 @@ impl Compressor {
     }
 
     /// Where a suffix stands, if it does.
-    fn find(&self, message: &[u8], hash: u32, suffix: &[u8]) -> Option<u16> {
+    fn find(&self, message: &[u8], hash: u64, suffix: &[u8]) -> Option<u16> {
         let places = (0..PROBES).map(|probe| self.slots[place(hash, probe)]).take_while(|position| *position != 0);
         places.into_iter().find(|position| stands_at(message, usize::from(*position), suffix))
     }
 
     /// Remembers a suffix, if it can be pointed to and there is a place.
-    fn insert(&mut self, hash: u32, position: usize) {
+    fn insert(&mut self, hash: u64, position: usize) {
         if position >= POINTER_LIMIT {
             return;
         }
@@ -109,15 +109,22 @@ impl Compressor {
 }
 
 /// The place of a hash at a probe.
-fn place(hash: u32, probe: usize) -> usize {
-    // The upper bits of the product have seen all others.
-    ((hash.wrapping_mul(0x9e37_79b1) >> 16) as usize + probe) & (SLOTS - 1)
+fn place(hash: u64, probe: usize) -> usize {
+    ((hash >> 48) as usize + probe) & (SLOTS - 1)
 }
 
-/// Adds a label, which begins with its length, to the hash of what follows it (FNV-1a).
-fn hash_label(hash: u32, label: &[u8]) -> u32 {
+/// Adds a label, which begins with its length, to the hash of what follows it, eight octets at a time.
+fn hash_label(hash: u64, label: &[u8]) -> u64 {
     let label = &label[..=usize::from(label[0])];
-    label.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619))
+    // The upper bits of the product have seen all others.
+    let add = |hash: u64, word: [u8; 8]| {
+        let product = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ product >> 32
+    };
+    let (words, rest) = label.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    add(words.iter().fold(hash, |hash, word| add(hash, *word)), last)
 }
 
 /// Whether the name at a position of our own message is this one, octet by octet.

@@ -22,6 +22,8 @@ pub struct Change<'a> {
     /// What [`hash`] gives for the owner.
     pub hash: u64,
     pub owner: &'a [u8],
+    /// Whether the table has no node there.
+    pub is_new: bool,
     /// As [`Node::write`](super::Node) wrote it.
     pub node: Option<&'a [u8]>,
 }
@@ -31,10 +33,9 @@ impl Table {
     /// sources given.
     pub fn change(&self, mut changes: Vec<Change<'_>>, sources: Arc<[Table]>) -> Table {
         changes.sort_unstable_by_key(|change| change.hash);
-        let names = changes.iter().fold(self.names, |names, change| {
-            let before = self.get_hashed(change.hash, change.owner).is_some();
-            names + usize::from(change.node.is_some()) - usize::from(before)
-        });
+        let names = changes
+            .iter()
+            .fold(self.names, |names, change| names + usize::from(change.node.is_some()) - usize::from(!change.is_new));
         let bits = bits_for(names, self.bits);
         if bits != self.bits {
             return self.resize(bits, names, &changes, sources);
@@ -185,6 +186,16 @@ impl Table {
 impl Shard {
     /// The shard with some changes.
     fn change(&self, changes: &[Change<'_>], beside: &[Beside<'_>], freezer: &mut Freezer) -> Shard {
+        if beside.is_empty()
+            && let Some(shard) = self.splice(changes, freezer)
+        {
+            return shard;
+        }
+        let sources =
+            beside.iter().filter_map(|beside| if let Beside::Shard(shard) = beside { Some(*shard) } else { None });
+        if let Some(shard) = sources.into_iter().find(|source| self.becomes(source, changes)) {
+            return shard.clone();
+        }
         let mut entries: Vec<Entry<'_>> = Vec::with_capacity(self.names() + changes.len());
         let mut made: Vec<bool> = vec![false; changes.len()];
         for index in 0..self.names() {
@@ -201,6 +212,44 @@ impl Shard {
         }
         entries.extend(changes.iter().zip(made).filter(|(_, made)| !made).filter_map(|(change, _)| change.entry()));
         freezer.freeze(&entries, beside)
+    }
+
+    /// As [`Shard::change`], where all nodes are the shard's own, and remain so: most are not looked at.
+    fn splice(&self, changes: &[Change<'_>], freezer: &mut Freezer) -> Option<Shard> {
+        let mut parts: Vec<(u16, &[u8])> = Vec::with_capacity(self.names() + changes.len());
+        parts.extend(self.own_nodes()?);
+        for change in changes {
+            let tag = change.hash as u16;
+            let found = self.find(change.hash, change.owner).map(|(index, ..)| index);
+            match (found, change.node) {
+                (Some(index), node) => parts[index] = (tag, node.unwrap_or_default()),
+                (None, Some(node)) => parts.push((tag, node)),
+                (None, None) => {}
+            }
+        }
+        parts.retain(|(_, bytes)| !bytes.is_empty());
+        freezer.join(&parts)
+    }
+
+    /// Whether a shard of a source holds what this one does after some changes, in the same order.
+    fn becomes(&self, source: &Shard, changes: &[Change<'_>]) -> bool {
+        let (Some(ours), Some(theirs)) = (self.own_nodes(), source.own_nodes()) else { return false };
+        if source.names() == 0 || source.names() > self.names() + changes.len() {
+            return false;
+        }
+        let mut ours = ours.peekable();
+        let mut made = 0;
+        for (_, bytes) in theirs {
+            if ours.next_if(|(_, ours)| *ours == bytes).is_some() {
+                continue;
+            }
+            let Some(change) = changes.iter().find(|change| change.node == Some(bytes)) else { return false };
+            made += 1;
+            if !change.is_new && ours.next_if(|(_, ours)| Node::is_at(ours, change.owner)).is_none() {
+                return false;
+            }
+        }
+        ours.next().is_none() && made == changes.len()
     }
 }
 

@@ -12,15 +12,15 @@ pub struct Maker {
     bits: u32,
     names: usize,
     sources: Arc<[Table]>,
-    made: Vec<Shard>,
-    freezer: Freezer,
 }
+
+/// The shards of one part of a table.
+pub struct Made(Vec<Shard>);
 
 impl Maker {
     /// Starts a table of so many nodes, which shares what it can with the sources.
     pub fn new(names: usize, sources: Arc<[Table]>) -> Maker {
-        let bits = bits_for(names, 0);
-        Maker { bits, names, sources, made: Vec::with_capacity(1 << bits), freezer: Freezer::default() }
+        Maker { bits: bits_for(names, 0), names, sources }
     }
 
     /// The number of shards, as a power of two.
@@ -28,25 +28,29 @@ impl Maker {
         self.bits
     }
 
-    /// Takes the next part of the nodes, of so many parts as a power of two, which divide the shards evenly: each with its
-    /// hash, and in the order of these.
-    pub fn push<'a>(&mut self, parts: u32, nodes: impl Iterator<Item = (u64, &'a [u8])>) {
+    /// Makes the shards of a part, of so many parts as a power of two, which divide the shards evenly: of all its nodes, each
+    /// with its hash, and in the order of these.
+    pub fn make<'a>(&self, part: usize, parts: u32, nodes: impl Iterator<Item = (u64, &'a [u8])>) -> Made {
         let (mut nodes, mut entries) = (nodes.peekable(), Vec::new());
-        let mut beside = Vec::new();
-        for index in self.made.len()..self.made.len() + (1 << self.bits >> parts) {
+        let (mut freezer, mut beside) = (Freezer::default(), Vec::new());
+        let more = self.bits - parts;
+        let make = |index: usize| {
             entries.clear();
             while let Some((hash, bytes)) = nodes.next_if(|(hash, _)| shard_index(*hash, self.bits) == index) {
                 entries.push(Entry::new(hash as u16, Node::take(&mut &*bytes).owner, bytes));
             }
             Beside::list(&self.sources, index, self.bits, &mut beside);
-            self.made.push(self.freezer.freeze(&entries, &beside));
-        }
+            freezer.freeze(&entries, &beside)
+        };
+        let made = (part << more..(part + 1) << more).map(make).collect();
         debug_assert!(nodes.next().is_none(), "nodes of other parts");
+        Made(made)
     }
 
-    /// The table.
-    pub fn finish(self) -> Table {
-        let groups = self.made.chunks(1 << GROUP_BITS).map(Arc::from).collect();
+    /// The table of all parts, in their order.
+    pub fn finish(self, parts: impl IntoIterator<Item = Made>) -> Table {
+        let made: Vec<Shard> = parts.into_iter().flat_map(|Made(shards)| shards).collect();
+        let groups = made.chunks(1 << GROUP_BITS).map(Arc::from).collect();
         Table { groups, bits: self.bits, names: self.names, sources: self.sources }
     }
 }

@@ -84,6 +84,14 @@ impl Shard {
         }
     }
 
+    /// Tags and bytes of all nodes; `None` where some are not the shard's own.
+    pub fn own_nodes(&self) -> Option<impl Iterator<Item = (u16, &[u8])>> {
+        let (names, wide) = self.head();
+        let offset = move |index| if index < names { self.offset(names, wide, index) } else { self.bytes.len() };
+        let node = move |index| (self.tag(index), &self.bytes[offset(index)..offset(index + 1)]);
+        self.others.is_none().then(|| (0..names).map(node))
+    }
+
     /// Where a node is: the bytes that hold it, and the octet at which it begins.
     #[inline]
     fn place(&self, names: usize, wide: bool, index: usize) -> (&Arc<[u8]>, usize) {
@@ -209,6 +217,21 @@ impl Freezer {
         let owned = entries.iter().zip(&self.shared).filter(|(_, shared)| shared.is_none());
         owned.for_each(|(entry, _)| out.extend_from_slice(entry.bytes));
         Shard { bytes: Arc::from(&out[..]), others: (!others.is_empty()).then(|| others.into()) }
+    }
+
+    /// Makes a shard of its own nodes, each with its tag; `None` where their places need four octets.
+    pub fn join(&mut self, nodes: &[(u16, &[u8])]) -> Option<Shard> {
+        let out = &mut self.bytes;
+        out.clear();
+        out.extend_from_slice(&(nodes.len() as u32).to_le_bytes());
+        nodes.iter().for_each(|(tag, _)| out.extend_from_slice(&tag.to_le_bytes()));
+        let mut at = HEAD_BYTES + (TAG_BYTES + 2) * nodes.len();
+        for (_, bytes) in nodes {
+            out.extend_from_slice(&u16::try_from(at).ok()?.to_le_bytes());
+            at += bytes.len();
+        }
+        nodes.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+        Some(Shard { bytes: Arc::from(&out[..]), others: None })
     }
 
     /// Looks for each entry in the sources. Returns a shard of theirs that holds these nodes and no others, if there is one.

@@ -108,7 +108,7 @@ impl<'a> Union<'a> {
         let view = |(number, table): (usize, &&'a Table)| {
             if table.bits + FAR_BITS >= bits { View::Near(table) } else { View::Far(Item::sorted(number, table)) }
         };
-        let sources = tables.iter().map(|table| Table::clone(table)).collect();
+        let sources = tables.iter().copied().cloned().collect();
         let views = tables.iter().enumerate().map(view).collect();
         Union { views, sources, bits, parts: parallel::parts(names, MANY_NAMES) }
     }
