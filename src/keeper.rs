@@ -11,12 +11,14 @@
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
-//! Parts: `plan` what to keep, `regions` the regions, `drains` what is taken out of them, `gauges` what is shown to Prometheus, `status` and `view` to
+//! Parts: `plan` what to keep, `regions` the regions, `drains` what is taken out of them,
+//! `damping` what stays in them for a while, `gauges` what is shown to Prometheus, `status` and `view` to
 //! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod damping;
 mod drains;
 mod gauges;
 mod plan;
@@ -161,8 +163,11 @@ const NO_PLAN: u32 = 0;
 fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
     // What the drift makes up for, and how long things last, changes no record.
     let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
+    let plan = format!("{plan:?}");
+    // As it was written before there was damping, so that an upgrade changes no serial.
+    let plan = plan.replace(", damping: None", "");
     let drained = if scopes.iter().all(Scope::is_empty) { String::new() } else { format!(" {scopes:?}") };
-    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}{drained}").as_bytes()).max(1)
+    crc32fast::hash(format!("{MERGE_VERSION} {plan}{drained}").as_bytes()).max(1)
 }
 
 /// The wall clock's time of a moment.
@@ -205,8 +210,10 @@ impl Keeper {
         loop {
             let mut commanded = Vec::new();
             let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
-            let pause =
-                if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
+            let pause = match held {
+                _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
+                held => held.map_or(Duration::ZERO, |until| until - Instant::now()),
+            };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
                 command = commands.recv() => match command {
@@ -372,11 +379,12 @@ impl Keeper {
                 Some(mut kept) => {
                     if kept.region.plan.members != plan.members {
                         kept.waiting_since = now;
+                        kept.damper = None;
                         self.hide_drains(&kept.region.plan);
                     }
                     kept.region.set_plan(plan);
                     changes.rebuilt.push(origin.clone());
-                    self.fill(&mut kept);
+                    self.fill(&mut kept, now);
                     self.merge_region(&mut kept, None);
                     kept
                 }
@@ -386,7 +394,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
-                    self.fill(&mut new);
+                    self.fill(&mut new, now);
                     self.merge_region(&mut new, None);
                     new
                 }

@@ -15,6 +15,7 @@
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod apex;
+mod damping;
 mod drain;
 mod full;
 mod intake;
@@ -23,6 +24,7 @@ mod preview;
 mod trace;
 
 pub use crate::rewrite::RdataNames;
+pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
 pub use intake::{Held, Intake, Touched};
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};

@@ -564,6 +564,7 @@ fn the_example_shows_every_key() {
             "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
             "notify" => example["secondaries"]["notify"].get(1),
             "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
+            "[aggregations.\"NAME\"] damping" => example["aggregations"]["us-east.cns.example.com"].get("damping"),
             "[[drains]]" => example["drains"].get(0),
             path => example.get(path.trim_matches(['[', ']'])),
         };

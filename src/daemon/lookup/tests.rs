@@ -53,7 +53,8 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
         Arc::new(served)
     });
     let published = Published::new(Identity::default(), served, 7);
-    let regions = HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members })]);
+    let regions =
+        HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members, damper: None })]);
     View { published: Arc::new(published), zones: statuses, regions, drains: Vec::new() }
 }
 
