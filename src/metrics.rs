@@ -486,6 +486,7 @@ impl Metrics {
             &self.notify_received,
             &self.xfr_served,
             &self.notify_sent,
+            &self.region_withdrawals,
         ] {
             forget_in(family, zone, |_| true);
         }

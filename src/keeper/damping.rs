@@ -47,6 +47,7 @@ impl Keeper {
             before: kept.intakes[index].raw().map(|raw| &**raw),
             after: after[index].as_deref(),
             touched: touched.get(&plan.members[index]),
+            scope_before: kept.intakes[index].scope(),
             scope: &scopes[index],
         };
         let changes: Vec<MemberChange<'_>> = (0..after.len()).map(change).collect();

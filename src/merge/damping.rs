@@ -58,6 +58,8 @@ pub struct MemberChange<'a> {
     pub after: Option<&'a Zone>,
     /// Where they differ; none if nowhere.
     pub touched: Option<&'a Touched>,
+    /// What was drained of the version before.
+    pub scope_before: &'a Scope,
     /// What is drained.
     pub scope: &'a Scope,
 }
@@ -238,7 +240,8 @@ impl Damper {
         let Some(account) = account_of(owner) else { return };
         let Some(Ok(there)) = name.replace_suffix(&before.origin, &region.origin) else { return };
         let Some(old) = before.get(name.as_wire()) else { return };
-        if member.scope.covers(owner) || region.excludes(&there) {
+        // What was not in the region cannot be withdrawn from it.
+        if member.scope_before.covers(owner) || member.scope.covers(owner) || region.excludes(&there) {
             return;
         }
         let new = after.get(name.as_wire());

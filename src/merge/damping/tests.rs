@@ -64,6 +64,7 @@ impl World {
             before: before[index].as_deref(),
             after: after[index].as_deref(),
             touched: touched[index].as_ref(),
+            scope_before: self.intakes[index].scope(),
             scope: &scopes[index],
         };
         let tally = self.damper.update(&self.region.plan, &[member(0), member(1)], now);
@@ -303,6 +304,91 @@ proptest! {
         for (at, _) in &model.removals {
             let window: Vec<_> = model.removals.iter().filter(|(other, _)| other <= at && at - other < plan.window.as_secs()).collect();
             prop_assert!(window.len() <= plan.quota(12));
+        }
+    }
+}
+
+//--- What may and may not be in the answer ---
+
+/// What happens to one of two members that have some addresses in common.
+#[derive(Clone, Debug)]
+enum Event {
+    /// Another version: instances that are there, those of them in service, and whether the service is drained.
+    Give { member: usize, there: BTreeSet<u8>, up: BTreeSet<u8>, drained: bool },
+    /// It has expired.
+    Expire(usize),
+    /// Nothing for some seconds.
+    Wait(u64),
+}
+
+fn arbitrary_event() -> impl Strategy<Value = Event> {
+    let instances = prop::collection::btree_set(1..6u8, 0..6);
+    let give =
+        (0..2usize, instances, any::<u8>(), prop::bool::weighted(0.15)).prop_map(|(member, there, bits, drained)| {
+            let there: BTreeSet<u8> = there.into_iter().map(|last| last + 3 * member as u8).collect();
+            let up = there.iter().copied().filter(|last| bits >> (last % 8) & 1 == 1).collect();
+            Event::Give { member, there, up, drained }
+        });
+    prop_oneof![4 => give, 1 => (0..2usize).prop_map(Event::Expire), 2 => (1..400u64).prop_map(Event::Wait)]
+}
+
+/// What a test knows of a member.
+#[derive(Clone, Default)]
+struct Known {
+    /// In service, as far as the region takes it.
+    given: BTreeSet<u8>,
+    /// Withdrawn and not yet forbidden, with when that was.
+    remembered: BTreeMap<u8, u64>,
+    is_taken: bool,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
+    /// An answer has all that is in service; beside that only what a member that is valid and not drained has withdrawn while
+    /// the instance lives; and it is not empty while something was withdrawn within the time of the last one, unless something
+    /// has gone for good since.
+    #[test]
+    fn answers_have_what_they_must_and_may(events in prop::collection::vec(arbitrary_event(), 1..20)) {
+        let mut world = World::new();
+        let mut known = vec![Known::default(); 2];
+        let mut withdrawn_at: Option<u64> = None;
+        for event in events {
+            match event {
+                Event::Wait(seconds) => _ = world.wait(world.now + seconds),
+                Event::Expire(member) => {
+                    world.give(member, None, all());
+                    known[member] = Known::default();
+                    withdrawn_at = None;
+                }
+                Event::Give { member, there, up, drained } => {
+                    let [up_list, there_list] = [&up, &there].map(|set| set.iter().copied().collect::<Vec<u8>>());
+                    let scope = Scope { whole: drained, patterns: Vec::new() };
+                    world.give(member, Some(&service(&up_list, &there_list)), scope);
+                    let one = &mut known[member];
+                    let all_there = one.given.iter().chain(one.remembered.keys()).all(|last| there.contains(last));
+                    if drained || !all_there {
+                        withdrawn_at = None;
+                    } else if one.is_taken && one.given.difference(&up).next().is_some() {
+                        withdrawn_at = Some(world.now);
+                    }
+                    if drained || !one.is_taken {
+                        one.remembered.clear();
+                    } else {
+                        one.remembered.extend(one.given.difference(&up).map(|last| (*last, world.now)));
+                    }
+                    one.remembered.retain(|last, _| there.contains(last) && !up.contains(last));
+                    one.given = if drained { BTreeSet::new() } else { up };
+                    one.is_taken = !drained;
+                }
+            }
+            let standing: BTreeSet<u8> = world.standing("web.svc.acme").into_iter().collect();
+            let must: BTreeSet<u8> = known.iter().flat_map(|one| one.given.iter().copied()).collect();
+            let may: BTreeSet<u8> = known.iter().flat_map(|one| one.remembered.keys().copied()).collect();
+            prop_assert!(standing.is_superset(&must), "{:?} without {:?}", standing, must);
+            prop_assert!(standing.iter().all(|last| must.contains(last) || may.contains(last)), "{:?}: {:?} {:?}", standing, must, may);
+            let recent = withdrawn_at.is_some_and(|at| world.now < at + PLAN.last.as_secs());
+            prop_assert!(!standing.is_empty() || !recent, "emptied at {}", world.now);
         }
     }
 }
