@@ -1,13 +1,16 @@
 //! The command line: verbs, their output, and exit codes.
 //!
-//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register` is a program of its own that
-//! needs no server; all others are requests to the running server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
+//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover` and `announce`
+//! are programs of their own that need no server; all others are requests to the running server over its control socket. Exit codes: 0 fine,
+//! 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
 
+mod announce;
 mod boot;
 mod check;
+mod discover;
 mod drain;
 mod register;
 
@@ -17,7 +20,9 @@ use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::Outcome;
 use crate::name::Name;
 use crate::rr::TypeName;
+use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
+use discover::DiscoverVerb;
 use drain::{DrainOptions, Target};
 use register::RegisterOptions;
 use serde_json::{Value, json};
@@ -37,11 +42,13 @@ const FAILED: u8 = 1;
 const MISUSE: u8 = 2;
 /// There is no server to talk to.
 const NOT_RUNNING: u8 = 3;
+/// What was looked for is not there.
+const NOT_FOUND: u8 = 4;
 
 /// Unites the CNS zones of several Triton datacenters into region zones and serves them over DNS.
 #[derive(Debug, Parser)]
 #[command(name = "aggregator", version, disable_help_subcommand = true, subcommand_required = true)]
-#[command(after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.")]
+#[command(after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.")]
 struct Arguments {
     /// The configuration file, TOML or the JSON of RFD 172 [default: /etc/aggregator/config.toml]
     #[arg(short, long, global = true, value_name = "FILE")]
@@ -59,12 +66,13 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
+        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Version};
         let local = matches!(
             self.verb,
-            Verb::Run | Verb::Boot(_) | Verb::Check | Verb::Demo { .. } | Verb::Register(_) | Verb::Version
+            Run | Boot(_) | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
         );
-        let without_json = matches!(self.verb, Verb::Run | Verb::Boot(_) | Verb::Demo { .. });
-        let without_config = matches!(self.verb, Verb::Demo { .. } | Verb::Version);
+        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_));
+        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
         if local && self.socket.is_some() {
             Some("--socket")
         } else if without_json && self.json {
@@ -139,6 +147,13 @@ enum Verb {
     },
     /// Register a service in ZooKeeper as Registrar does, with its configuration file
     Register(RegisterOptions),
+    /// Find a service by DNS, and print its endpoints
+    Discover {
+        #[command(subcommand)]
+        verb: DiscoverVerb,
+    },
+    /// Announce the configured OpenStack services on the local link (multicast DNS), until ended
+    Announce(AnnounceOptions),
     /// Print the version
     Version,
 }
@@ -193,6 +208,8 @@ pub fn run_main(
         }
         Verb::Demo { limit, .. } => return demo(Play::Whole(limit)),
         Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
+        Verb::Discover { verb } => return discover::discover(verb, arguments.json),
+        Verb::Announce(options) => return announce::run(&config_path(), &options),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {

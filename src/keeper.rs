@@ -57,7 +57,7 @@ const FEW_ZONES: usize = 200;
 /// How long a publication waits for the disk: many times what a disk takes that is well.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
 /// Rises when the program merges the same members to other contents than before.
-const MERGE_VERSION: u32 = 1;
+const MERGE_VERSION: u32 = 2;
 /// With fewer names than these a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 
@@ -88,7 +88,8 @@ impl SourceZone {
     /// When the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
     fn expires(&self) -> Option<Instant> {
         let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
-        Some(self.refreshed? + expire.min(self.lifetime.longest).max(self.lifetime.shortest))
+        // A lifetime without limits leads to no moment.
+        self.refreshed?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
     }
 }
 
@@ -244,7 +245,7 @@ impl Keeper {
         let (mut statuses, mut views, mut ordered) = (Vec::new(), Vec::new(), Vec::new());
         for command in commands {
             match command {
-                Command::Plan(plan, done) => plans.push((self.take_plan(*plan), done)),
+                Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched), done)),
                 Command::Status(reply) => statuses.push(reply),
                 Command::View(reply) => views.push(reply),
                 Command::Drain(drain, done) => {
@@ -354,7 +355,7 @@ impl Keeper {
     }
 
     /// Takes another set of zones and regions.
-    fn take_plan(&mut self, mut plan: Plan) -> PlanChanges {
+    fn take_plan(&mut self, mut plan: Plan, touched: &mut HashMap<Name, Touched>) -> PlanChanges {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
@@ -370,6 +371,10 @@ impl Keeper {
                 }
             };
             self.sources.insert(name, source);
+        }
+        // Before the regions, so that new ones are made of them at once.
+        for update in plan.updates {
+            self.take_update(update, touched);
         }
         let mut old_regions = std::mem::take(&mut self.regions);
         for plan in plan.regions {
@@ -432,7 +437,7 @@ impl Keeper {
             source.zone = Some(restored.zone);
             // What lies before the beginning of the clock that counts on is too old for anything.
             source.refreshed = now.checked_sub(age);
-            let expired = source.expires().is_none_or(|expires| expires <= now);
+            let expired = lifetime != Lifetime::UNLIMITED && source.expires().is_none_or(|expires| expires <= now);
             source.state = if expired { State::Expired } else { State::Ok };
         }
         source
@@ -473,6 +478,10 @@ impl Keeper {
     /// Lets zones expire whose time has come.
     fn expire(&mut self, now: Instant, touched: &mut HashMap<Name, Touched>) {
         for (name, source) in &mut self.sources {
+            if source.lifetime == Lifetime::UNLIMITED && source.zone.is_some() {
+                // It is what it should be, whenever one asks.
+                source.refreshed = Some(now);
+            }
             if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
                 source.state = State::Expired;
                 touched.insert(name.clone(), Touched::Everything);

@@ -12,6 +12,7 @@
 //!
 //! Cost: lookup O(name); an edit O(names changed × depth); comparing a transfer O(records).
 
+mod apex;
 mod builder;
 mod delta;
 mod editor;
@@ -27,7 +28,9 @@ mod repeated;
 mod table;
 #[cfg(test)]
 pub mod tests;
+mod text;
 
+pub use apex::{SoaFields, apex_rrsets};
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use editor::Editor;
@@ -38,6 +41,7 @@ pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
 pub use table::{Stored, Table};
+pub use text::{TextFault, TextRecord, read_text};
 
 use crate::name::{self, Name};
 use crate::rr::{self, RRset, rtype};

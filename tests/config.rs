@@ -562,6 +562,8 @@ fn the_example_shows_every_key() {
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
             "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
             "[zones.\"NAME\"] tls" => example["zones"]["emy-10.example.com"].get("tls"),
+            "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
+            "[[zones.\"NAME\".openstack]]" => example["zones"]["mystack.example.com"]["openstack"].get(0),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
             "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
             "notify" => example["secondaries"]["notify"].get(1),
@@ -584,27 +586,20 @@ fn the_defaults_of_the_schema_are_true() {
     let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
     let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
     let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
+    let own = "[zones.\"d.example\"]\nservices = \"\"\n";
+    let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
     let mut spelled = ZONE.to_string();
     let mut count = 0;
-    for table in [
-        schema::SERVER,
-        schema::AGGREGATION,
-        schema::TRANSFER,
-        schema::SECONDARIES,
-        schema::STATE,
-        schema::METRICS,
-        schema::CONTROL,
-        schema::LOG,
-        schema::KEY,
-        schema::ZONE,
-        schema::TREE,
-    ] {
+    for table in schema::TABLES {
         spelled.push_str(match table.path {
             "[server]" => server,
             "[keys.\"NAME\"]" => key,
             "[zones.\"NAME\"]" => zone,
             "[zones.\"NAME\"] with zookeeper" => tree,
+            "[zones.\"NAME\"] with services" => own,
+            "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
+            "" | "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
             path => path,
         });
         spelled.push('\n');
@@ -614,8 +609,9 @@ fn the_defaults_of_the_schema_are_true() {
         }
     }
     assert!(count > 30, "{count} defaults");
-    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}{tree}")), parse(&spelled));
+    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}{tree}{own}{service}")), parse(&spelled));
     assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
+    assert_eq!(plain.services, spelled.services);
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((plain.control, plain.log, plain.history), (spelled.control, spelled.log, spelled.history));
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
     &["name", "metrics", "log", "moment"],
-    &["rr", "rr/*", "serial", "access"],
+    &["rr", "rr/*", "serial", "access", "dnssd", "dnssd/*"],
     &["zone", "zone/*", "tsig", "tsig/*"],
-    &["rewrite", "publish", "catalog", "discovery", "discovery/*"],
+    &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
     &["merge", "merge/*"],
     &[
         "source",
@@ -31,7 +31,7 @@ const LAYERS: [&[&str]; 12] = [
         "notify/*",
         "state/*",
     ],
-    &["keeper", "keeper/*", "transfer", "transfer/*", "source/zookeeper", "source/zookeeper/*"],
+    &["keeper", "keeper/*", "transfer", "transfer/*", "source/services", "source/zookeeper", "source/zookeeper/*"],
     &[
         "serve",
         "serve/udp",
@@ -47,6 +47,8 @@ const LAYERS: [&[&str]; 12] = [
         "metadata/*",
         "config",
         "config/*",
+        "discover",
+        "discover/*",
     ],
     &["daemon", "daemon/*", "firstboot", "firstboot/*", "registrar", "registrar/*"],
     &["demo", "demo/*"],

@@ -172,6 +172,48 @@ pub const TREE_TLS: Table = Table {
     ],
 };
 
+/// A zone that is written in the file
+pub const SERVICES: Table = Table {
+    path: "[zones.\"NAME\"] with services",
+    help: "A zone of our own: records, and services from which records follow",
+    keys: &[
+        key(
+            "services",
+            "text or list of texts",
+            "",
+            "records as in a zone file; SOA and NS of the zone may be among them",
+        ),
+        key("openstack", "tables", "", "services that are found by DNS-SD (RFC 6763)"),
+        key("ttl", "seconds or duration", "30", "TTL of records that have none of their own"),
+        key("serial", "0 to 4294967295", "", "serial of these records; default: counted with each change"),
+        key("ns", "names", "", "name servers of the zone; default: this server"),
+        key("ns_ttl", "seconds or duration", "3600", "TTL of the NS records"),
+        key("mname", "domain name or \"self\"", r#""self""#, "primary in the SOA"),
+        key("rname", "mail address", "", "contact in the SOA; default: hostmaster at the zone"),
+        key("soa_ttl", "seconds or duration", "30", "TTL of the SOA, and of answers that a name is not there"),
+        key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
+        key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
+        key(
+            "ixfr_out",
+            "\"auto\", true or false",
+            r#""auto""#,
+            "whether secondaries get differences; auto: unless replicas share the mname and not the serial",
+        ),
+    ],
+};
+
+/// A service in such a zone
+pub const OPENSTACK: Table = Table {
+    path: "[[zones.\"NAME\".openstack]]",
+    help: "An OpenStack service and its endpoint",
+    keys: &[
+        key("type", "service type", "", "the instance: identity, compute, baremetal, not keystone, nova, ironic"),
+        key("url", "URL", "", "the endpoint; http or https, a host name or an address"),
+        key("priority", "0 to 65535", "0", "the lowest is tried first (RFC 2782)"),
+        key("weight", "0 to 65535", "0", "share among endpoints of one priority"),
+    ],
+};
+
 /// A primary in table form
 pub const PRIMARY: Table = Table {
     path: "primaries",
@@ -330,7 +372,7 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 19] = [
+pub const TABLES: [&Table; 21] = [
     &ROOT,
     &SERVER,
     &TLS,
@@ -338,6 +380,8 @@ pub const TABLES: [&Table; 19] = [
     &ZONE,
     &TREE,
     &TREE_TLS,
+    &SERVICES,
+    &OPENSTACK,
     &PRIMARY,
     &AGGREGATION,
     &DAMPING,

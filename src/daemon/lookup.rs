@@ -65,6 +65,10 @@ fn add_source(sources: &Sources, report: &mut SourceReport) {
             return;
         }
         Some(Source::Tree(tree)) => tree.clone(),
+        Some(Source::Services(_)) => {
+            report.configured = true;
+            return;
+        }
         None => return,
     };
     let nodes = report.owner.as_ref().map(|owner| tree.explain(owner)).unwrap_or_default();

@@ -8,6 +8,7 @@ use crate::keeper::{DrainStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
+use crate::source::services::ServicesStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
@@ -249,6 +250,7 @@ fn remarks(source: &SourceStatus) -> String {
     match source {
         SourceStatus::Primaries(source) => transfer_remarks(source),
         SourceStatus::Tree(source) => tree_remarks(source),
+        SourceStatus::Services(_) => "made of the configuration".to_owned(),
     }
 }
 
@@ -299,6 +301,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     match &report.source {
         Some(SourceStatus::Primaries(source)) => write_transfers(text, report, source),
         Some(SourceStatus::Tree(source)) => write_tree(text, report, source),
+        Some(SourceStatus::Services(source)) => write_services(text, report, source),
         None => {}
     }
     write_outward(text, &report.outward);
@@ -360,6 +363,17 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     }
     if let more @ 1.. = source.broken.saturating_sub(source.broken_payloads.len() as u64) {
         _ = writeln!(text, "  and {more} more");
+    }
+}
+
+/// Writes what the configuration says of a zone of our own.
+fn write_services(text: &mut String, report: &ZoneReport, source: &ServicesStatus) {
+    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
+    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
+    let read = (crate::metrics::unix_seconds(SystemTime::now()) - source.configured).max(0).cast_unsigned();
+    _ = writeln!(text, "  made of the configuration as it was read {} ago", format_seconds(read));
+    for service in &source.openstack {
+        _ = writeln!(text, "  openstack {}: {}", service.kind, service.url);
     }
 }
 

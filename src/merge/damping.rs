@@ -281,14 +281,12 @@ impl Damper {
     pub fn held(&self, region: &RegionPlan) -> Vec<Held> {
         let mut all = vec![Held::new(); region.members.len()];
         for (name, service) in &self.services {
-            let mut sets: BTreeMap<(usize, u16), (u32, Vec<&[u8]>)> = BTreeMap::new();
-            for (address, withdrawn) in &service.held {
-                let (ttl, rdatas) =
-                    sets.entry((withdrawn.member, address.rtype)).or_insert((withdrawn.ttl, Vec::new()));
-                *ttl = withdrawn.ttl.min(*ttl);
-                rdatas.push(&address.rdata);
-            }
-            for ((member, rtype), (ttl, rdatas)) in sets {
+            let kind = |address: &Address, withdrawn: &Withdrawn| (withdrawn.member, address.rtype);
+            let kinds: BTreeSet<(usize, u16)> = service.held.iter().map(|(a, b)| kind(a, b)).collect();
+            for (member, rtype) in kinds {
+                let of_kind = || service.held.iter().filter(|(a, b)| kind(a, b) == (member, rtype));
+                let ttl = of_kind().map(|(_, withdrawn)| withdrawn.ttl).min().unwrap_or_default();
+                let rdatas = of_kind().map(|(address, _)| &address.rdata).collect();
                 let there = name.replace_suffix(&region.origin, &region.members[member]).and_then(Result::ok);
                 if let (Some(there), Some(set)) = (there, RRset::build(rtype, ttl, rdatas)) {
                     all[member].entry(there).or_default().push(Arc::new(set));

@@ -180,5 +180,6 @@ fn describe_member(view: &View, region: &RegionView, member: &MemberView, asked:
         expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
         primaries: Vec::new(),
         tree: None,
+        configured: false,
     }
 }
