@@ -12,12 +12,13 @@
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
-//! them, `gauges` what is shown to Prometheus, `status` and `view` to
+//! them, `damping` what stays in them for a while, `gauges` what is shown to Prometheus, `status` and `view` to
 //! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod damping;
 mod drains;
 mod gauges;
 mod plan;
@@ -165,8 +166,11 @@ const NO_PLAN: u32 = 0;
 fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
     // What the drift makes up for, and how long things last, changes no record.
     let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
+    let plan = format!("{plan:?}");
+    // As it was written before there was damping, so that an upgrade changes no serial.
+    let plan = plan.replace(", damping: None", "");
     let drained = if scopes.iter().all(Scope::is_empty) { String::new() } else { format!(" {scopes:?}") };
-    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}{drained}").as_bytes()).max(1)
+    crc32fast::hash(format!("{MERGE_VERSION} {plan}{drained}").as_bytes()).max(1)
 }
 
 /// The wall clock's time of a moment.
@@ -209,8 +213,10 @@ impl Keeper {
         loop {
             let mut commanded = Vec::new();
             let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
-            let pause =
-                if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
+            let pause = match held {
+                _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
+                held => held.map_or(Duration::ZERO, |until| until - Instant::now()),
+            };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
                 command = commands.recv() => match command {
@@ -375,6 +381,7 @@ impl Keeper {
                 Some(mut kept) => {
                     if kept.region.plan.members != plan.members {
                         kept.waiting_since = now;
+                        kept.damper = None;
                         self.hide_drains(&kept.region.plan);
                     }
                     kept.region.set_plan(plan);

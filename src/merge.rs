@@ -16,6 +16,7 @@
 
 mod apex;
 mod changed;
+mod damping;
 mod drain;
 mod full;
 mod intake;
@@ -24,6 +25,7 @@ mod preview;
 mod trace;
 
 pub use crate::rewrite::RdataNames;
+pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
 pub use intake::{Held, Intake, Touched};
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};

@@ -1,7 +1,7 @@
 //! The configuration: what loads, and what is refused and in which words.
 
 use aggregator::config::{Config, LogFormat, describe_drain};
-use aggregator::merge::{NsPolicy, OnExpire, RdataNames};
+use aggregator::merge::{DampingPlan, NsPolicy, OnExpire, RdataNames};
 use aggregator::name::Name;
 use proptest::prelude::*;
 use std::fs;
@@ -103,6 +103,8 @@ fn every_key_reaches_its_plan() {
     assert_eq!(east.rname.as_ref().unwrap().to_string(), "jim\\.smith.example.com.");
     assert_eq!((east.rdata_names, east.on_expire), (RdataNames::Rewrite, OnExpire::Keep));
     assert_eq!(east.partial_after, Duration::ZERO);
+    let [window, last] = [60, 600].map(Duration::from_secs);
+    assert_eq!(east.damping, Some(DampingPlan { max_removed: (1, 3), window, last }), "the defaults");
     let patterns: Vec<_> = east.exclude.iter().map(|pattern| (pattern.name.to_string(), pattern.below)).collect();
     assert_eq!(patterns, [("cloudapi.".to_string(), false), ("cmon.".to_string(), true)]);
     assert_eq!(config.regions[2].ns, NsPolicy::Union);

@@ -54,6 +54,7 @@ fn the_example_shows_every_key() {
             "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
             "notify" => example["secondaries"]["notify"].get(1),
             "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
+            "[aggregations.\"NAME\"] damping" => example["aggregations"]["us-east.cns.example.com"].get("damping"),
             "[[drains]]" => example["drains"].get(0),
             path => example.get(path.trim_matches(['[', ']'])),
         };
@@ -84,7 +85,14 @@ fn the_defaults_of_the_schema_are_true() {
             "[zones.\"NAME\"] with services" => own,
             "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
-            "" | "[[drains]]" | "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => {
+            ""
+            | "[[drains]]"
+            | "[aggregations.\"NAME\"] damping"
+            | "[server] tls"
+            | "[zones.\"NAME\"] tls"
+            | "primaries"
+            | "allow_transfer"
+            | "notify" => {
                 continue;
             }
             path => path,

@@ -7,11 +7,11 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::{Keeper, NO_PLAN, SourceZone, fingerprint, has_room};
-use crate::merge::{Conflict, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
+use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
 use crate::name::Name;
 use crate::publish::State;
 use crate::state::RegionState;
-use crate::zone::{Delta, History};
+use crate::zone::{Delta, History, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub(super) struct KeptRegion {
     pub was_served: bool,
     /// What the present version is made of, in the plan's order.
     pub intakes: Vec<Intake>,
+    /// What services keep for a while; none where they lose addresses at once.
+    pub damper: Option<Damper>,
     /// When waiting for missing members began.
     pub waiting_since: Instant,
     /// The way from older versions to the present one.
@@ -48,6 +50,7 @@ impl KeptRegion {
             state: State::NotReady,
             was_served: false,
             intakes: Vec::new(),
+            damper: None,
             waiting_since: now,
             history: History::default(),
             goes_on: None,
@@ -79,10 +82,10 @@ impl Keeper {
                 (false, _) if is_touched => Some(None),
                 (false, _) => None,
                 (true, true) => {
-                    self.fill(kept);
+                    self.fill(kept, now);
                     Some(None)
                 }
-                (true, false) => self.take_in(kept, touched),
+                (true, false) => self.take_in(kept, touched, now),
             };
             let Some(names) = names else { continue };
             if !(kept.was_served || is_first)
@@ -103,17 +106,26 @@ impl Keeper {
 
     /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all; nothing
     /// where there is nothing to do.
-    fn take_in(&self, kept: &mut KeptRegion, touched: &HashMap<Name, Touched>) -> Option<Option<Vec<(usize, Name)>>> {
+    fn take_in(
+        &self,
+        kept: &mut KeptRegion,
+        touched: &HashMap<Name, Touched>,
+        now: Instant,
+    ) -> Option<Option<Vec<(usize, Name)>>> {
         let plan = &kept.region.plan;
         let (contributing, scopes) = (self.contributing(plan), self.scopes(plan));
-        kept.fingerprint = fingerprint(plan, &scopes);
+        let zone = |member: &Name| self.sources.get(member).and_then(|source| source.zone.clone());
+        let raws: Vec<Option<Arc<Zone>>> =
+            plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect();
+        let mut held = self.damp(kept, &raws, &scopes, touched, now);
+        let plan = &kept.region.plan;
+        // Another process holds nothing: what it makes of the same versions is something else.
+        let is_holding = kept.damper.as_ref().is_some_and(Damper::is_holding);
+        kept.fingerprint = if is_holding { NO_PLAN } else { fingerprint(plan, &scopes) };
         let (mut is_any, mut names) = (false, Some(Vec::new()));
-        for (index, scope) in scopes.into_iter().enumerate() {
-            let member = &plan.members[index];
-            let raw = self.sources.get(member).and_then(|source| source.zone.clone()).filter(|_| contributing[index]);
-            let intake = &mut kept.intakes[index];
-            let held = intake.held().clone();
-            match intake.take(raw, touched.get(member), scope, held) {
+        for (index, (raw, scope)) in raws.into_iter().zip(scopes).enumerate() {
+            let held = held.get_mut(index).map(std::mem::take).unwrap_or_default();
+            match kept.intakes[index].take(raw, touched.get(&plan.members[index]), scope, held) {
                 None => continue,
                 Some(Touched::Everything) => names = None,
                 Some(Touched::Names(touched)) => {
@@ -126,9 +138,10 @@ impl Keeper {
     }
 
     /// Takes in all that the members of a region have, for a merge of everything.
-    fn fill(&self, kept: &mut KeptRegion) {
+    fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
-        self.take_in(kept, &HashMap::new());
+        self.set_damper(kept);
+        self.take_in(kept, &HashMap::new(), now);
     }
 
     /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
@@ -142,7 +155,7 @@ impl Keeper {
         kept.intakes.clear();
         kept.fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
         if self.is_due(kept, now) {
-            self.fill(kept);
+            self.fill(kept, now);
             self.merge_region(kept, None);
         }
     }

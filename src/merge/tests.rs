@@ -28,6 +28,7 @@ pub fn plan(members: &[&str]) -> RegionPlan {
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
         expire_after: None,
+        damping: None,
     }
 }
 
