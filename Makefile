@@ -32,7 +32,8 @@ test:
 # What needs root: network namespaces. In one test binary after the other, because they measure time.
 test-partition:
 	scripts/install-peers
-	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test compose --test anycast -- --ignored --nocapture
+	scripts/install-zeroconf $(or $(CARGO_TARGET_DIR),target)/zeroconf
+	PATH="$$PATH:/usr/sbin:/sbin" $(CARGO) test --locked --test partition --test compose --test anycast --test link -- --ignored --nocapture
 
 docs:
 	AGGREGATOR_WRITE_DOCS=1 $(CARGO) test --locked --test reference

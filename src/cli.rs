@@ -1,13 +1,17 @@
 //! The command line: verbs, their output, and exit codes.
 //!
-//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register` is a program of its own that
-//! needs no server; all others are requests to the running server over its control socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.
+//! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover` and `announce`
+//! are programs of their own that need no server; all others are requests to the running server over its control socket. Exit codes: 0 fine,
+//! 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
 
+mod announce;
 mod boot;
 mod check;
+mod discover;
+mod drain;
 mod register;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
@@ -16,7 +20,10 @@ use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::Outcome;
 use crate::name::Name;
 use crate::rr::TypeName;
+use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
+use discover::DiscoverVerb;
+use drain::{DrainOptions, Target};
 use register::RegisterOptions;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -35,11 +42,13 @@ const FAILED: u8 = 1;
 const MISUSE: u8 = 2;
 /// There is no server to talk to.
 const NOT_RUNNING: u8 = 3;
+/// What was looked for is not there.
+const NOT_FOUND: u8 = 4;
 
 /// Unites the CNS zones of several Triton datacenters into region zones and serves them over DNS.
 #[derive(Debug, Parser)]
 #[command(name = "aggregator", version, disable_help_subcommand = true, subcommand_required = true)]
-#[command(after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running.")]
+#[command(after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.")]
 struct Arguments {
     /// The configuration file, TOML or the JSON of RFD 172 [default: /etc/aggregator/config.toml]
     #[arg(short, long, global = true, value_name = "FILE")]
@@ -57,12 +66,13 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
+        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Version};
         let local = matches!(
             self.verb,
-            Verb::Run | Verb::Boot(_) | Verb::Check | Verb::Demo { .. } | Verb::Register(_) | Verb::Version
+            Run | Boot(_) | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
         );
-        let without_json = matches!(self.verb, Verb::Run | Verb::Boot(_) | Verb::Demo { .. });
-        let without_config = matches!(self.verb, Verb::Demo { .. } | Verb::Version);
+        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_));
+        let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
         if local && self.socket.is_some() {
             Some("--socket")
         } else if without_json && self.json {
@@ -112,6 +122,10 @@ enum Verb {
         #[arg(value_name = "TYPE")]
         rtype: Option<TypeName>,
     },
+    /// Take a datacenter, or names of it, out of its regions, after showing what that would do
+    Drain(DrainOptions),
+    /// Take a datacenter that was drained back into its regions
+    Undrain(Target),
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
@@ -133,6 +147,13 @@ enum Verb {
     },
     /// Register a service in ZooKeeper as Registrar does, with its configuration file
     Register(RegisterOptions),
+    /// Find a service by DNS, and print its endpoints
+    Discover {
+        #[command(subcommand)]
+        verb: DiscoverVerb,
+    },
+    /// Announce the configured OpenStack services on the local link (multicast DNS), until ended
+    Announce(AnnounceOptions),
     /// Print the version
     Version,
 }
@@ -187,6 +208,8 @@ pub fn run_main(
         }
         Verb::Demo { limit, .. } => return demo(Play::Whole(limit)),
         Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
+        Verb::Discover { verb } => return discover::discover(verb, arguments.json),
+        Verb::Announce(options) => return announce::run(&config_path(), &options),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {
@@ -199,6 +222,13 @@ pub fn run_main(
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, from } => Request::Diff { zone, from },
         Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
+        Verb::Drain(options) => {
+            return match find_socket(arguments.socket, arguments.config) {
+                Ok(socket) => drain::drain(&socket, &options, arguments.json),
+                Err(message) => fail(&message),
+            };
+        }
+        Verb::Undrain(target) => target.undrain(),
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
@@ -235,18 +265,21 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
 
 /// Sends a request to the server and prints the reply.
 fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("cannot start: {error}")),
-    };
-    match runtime.block_on(control::call(socket, request)) {
+    match request_reply(socket, request) {
         Ok(reply) => print_reply(reply, json, matches!(request, Request::Dump { .. })),
-        Err(error) => {
-            let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
-            print_problem(&error.to_string());
-            ExitCode::from(code)
-        }
+        Err(code) => code,
     }
+}
+
+/// Sends a request to the server; without a reply the problem is printed, and the exit code that goes with it returned.
+fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| fail(&format!("cannot start: {error}")))?;
+    runtime.block_on(control::call(socket, request)).map_err(|error| {
+        let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
+        print_problem(&error.to_string());
+        ExitCode::from(code)
+    })
 }
 
 /// Prints what the server said.

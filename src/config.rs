@@ -1,7 +1,8 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees` and `regions` know the sections.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services`, `regions` and
+//! `drains` know the sections.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -13,6 +14,7 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
+mod drains;
 pub(crate) mod error;
 mod json;
 mod keys;
@@ -24,22 +26,25 @@ pub mod schema;
 mod secondaries;
 mod secret;
 mod server;
+mod services;
 pub(crate) mod tree;
 mod trees;
 mod units;
 mod zones;
 
+pub use drains::parse_pattern;
 pub use error::{ConfigError, ConfigErrors};
-pub use plan::describe_pattern;
+pub use plan::{describe_drain, describe_pattern};
 pub use server::DEFAULT_SOCKET;
-pub use units::{format_duration, format_size, parse_duration, parse_size};
+pub use units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
 use crate::catalog::CatalogPlan;
-use crate::merge::RegionPlan;
+use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
+use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Keyring;
@@ -70,10 +75,14 @@ pub struct Config {
     pub keys: Keyring,
     /// Zones from primaries, in file order.
     pub zones: Vec<ZonePlan>,
-    /// Trees of ZooKeeper's, in file order; there is a zone or a tree.
+    /// Trees of ZooKeeper's, in file order.
     pub trees: Vec<TreePlan>,
+    /// Zones of our own, in file order; there is a zone of any kind.
+    pub services: Vec<ServicesPlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
+    /// What regions go without, in file order.
+    pub drains: Vec<Drain>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
     /// Who may transfer what is served: each zone, each region, and the catalog.
@@ -155,9 +164,11 @@ impl Config {
         self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
     }
 
-    /// The names of all zones that come from elsewhere, from primaries or from a tree.
+    /// The names of all zones that have a source: primaries, a tree, or this file.
     pub fn source_zones(&self) -> impl Iterator<Item = &Name> {
-        self.zones.iter().map(|plan| &plan.zone).chain(self.trees.iter().flat_map(TreePlan::all_zones))
+        let zones = self.zones.iter().map(|plan| &plan.zone);
+        let own = self.services.iter().map(|plan| &plan.zone);
+        zones.chain(self.trees.iter().flat_map(TreePlan::all_zones)).chain(own)
     }
 
     /// The plan as people read it.
@@ -187,8 +198,10 @@ impl Config {
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, check_files);
         let mut out = Secondaries::read(&mut reader, &root, &keys);
         let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };
-        let (zones, trees, zones_at) = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
+        let found = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
+        let zones::ZonesSection { zones, trees, services, declared: zones_at } = found;
         let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
+        let drains = drains::read_drains(&mut reader, &root, &regions);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, .. } = out;
         let (keys, secret_files) = keys.finish(&mut reader);
@@ -212,7 +225,9 @@ impl Config {
             keys,
             zones,
             trees,
+            services,
             regions,
+            drains,
             audit: transfer.audit,
             outgoing,
             targets,

@@ -66,6 +66,21 @@ pub enum Request {
         #[serde(default, rename = "type")]
         rtype: Option<String>,
     },
+    /// Take a member, or names of it, out of regions, or tell what that would do.
+    Drain {
+        member: String,
+        region: Option<String>,
+        names: Option<String>,
+        /// How long it lasts.
+        milliseconds: Option<u64>,
+        reason: Option<String>,
+        #[serde(default)]
+        force: bool,
+        #[serde(default)]
+        preview: bool,
+    },
+    /// End drains that were ordered.
+    Undrain { member: String, region: Option<String>, names: Option<String> },
     /// Announce all zones, or one, to their secondaries now.
     Notify { zone: Option<String> },
     /// End the server.
@@ -333,6 +348,8 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Dump { .. }
         | Request::Diff { .. }
         | Request::Lookup { .. }
+        | Request::Drain { .. }
+        | Request::Undrain { .. }
         | Request::Notify { .. }
         | Request::Stop => Duration::from_secs(60),
     }

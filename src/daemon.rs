@@ -9,6 +9,7 @@
 
 mod changes;
 mod diff;
+mod drain;
 mod listeners;
 mod lookup;
 mod outward;
@@ -36,9 +37,10 @@ use crate::source::{Wake, WakeKind};
 use crate::state::{Restored, StateError, Store};
 use crate::transfer;
 use changes::ReloadChanges;
+use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
 use restore::{open_store, restore_zones};
-use sources::Sources;
+use sources::{Sources, own_news};
 use status::{About, CatalogReport, Report, StateReport};
 use std::collections::HashMap;
 use std::io;
@@ -49,7 +51,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +88,8 @@ pub struct Daemon {
     notify: Arc<Reception>,
     /// Zones that a primary has announced a change of.
     changed: mpsc::Receiver<Name>,
+    /// Held while an operator's order about drains is carried out.
+    orders: Arc<Mutex<()>>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -143,7 +147,8 @@ impl Daemon {
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         // What an earlier run left is published before a socket opens: clients go to another server until then.
         let restored = restore_zones(store.as_deref(), &config, &Published::default());
-        publish_plan(&keeper, &config, restored).await.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
+        let plan = publish_plan(&keeper, &config, restored, &Published::default()).await;
+        plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
         let responder = Responder::new(notify.clone(), metrics.clone(), clock);
         let inherited = std::mem::take(&mut manager.inherited);
@@ -182,6 +187,7 @@ impl Daemon {
             hangup,
             notify,
             changed,
+            orders: Arc::default(),
         };
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
@@ -313,8 +319,9 @@ impl Daemon {
         if let Some(log) = &self.log {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
-        let restored = restore_zones(self.store.as_deref(), &config, &self.publisher.load());
-        let plan = publish_plan(&self.keeper, &config, restored).await.ok_or("the keeper has ended")?;
+        let published = self.publisher.load();
+        let restored = restore_zones(self.store.as_deref(), &config, &published);
+        let plan = publish_plan(&self.keeper, &config, restored, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.config, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
         changes.primaries_changed = self.sources.changed(&config);
@@ -346,6 +353,11 @@ impl Daemon {
             Request::Dump { zone } => Box::pin(self.dump(zone)),
             Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
             Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
+            Request::Drain { member, region, names, milliseconds, reason, force, preview } => {
+                let (target, lasts) = (TargetText { member, region, names }, milliseconds.map(Duration::from_millis));
+                Box::pin(self.drain(DrainOrder { target, lasts, reason, force, preview }))
+            }
+            Request::Undrain { member, region, names } => Box::pin(self.undrain(TargetText { member, region, names })),
             Request::Notify { zone } => {
                 let reply = self.notify_secondaries(zone.as_deref());
                 Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
@@ -541,6 +553,7 @@ async fn publish_plan(
     keeper: &keeper::Handle,
     config: &Config,
     restored: HashMap<Name, Restored>,
+    published: &Published,
 ) -> Option<PlanChanges> {
     let name = config.server_name.to_string();
     let identity = Identity {
@@ -553,19 +566,22 @@ async fn publish_plan(
     // Zones of a tree live as long as they are told to, whatever bounds there are for those of others.
     let stale = |plan: &TreePlan| Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale };
     let trees = config.trees.iter().flat_map(|plan| plan.all_zones().map(move |zone| (zone.clone(), stale(plan))));
+    let own = config.services.iter().map(|plan| (plan.zone.clone(), Lifetime::UNLIMITED));
     let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
     let (done, changes) = oneshot::channel();
     let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
     let plan = Plan {
         identity,
         keys: Arc::new(config.keys.clone()),
-        zones: zones.chain(trees).collect(),
+        zones: zones.chain(trees).chain(own).collect(),
         regions: config.regions.clone(),
+        drains: config.drains.clone(),
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
         refusing: refusing.cloned().collect(),
         history: config.history,
         hold_down: config.hold_down,
+        updates: own_news(config, &restored, published),
         restored,
     };
     keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;

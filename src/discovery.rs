@@ -27,6 +27,7 @@ mod tests;
 mod tree;
 mod versions;
 
+pub use crate::zone::SoaFields;
 pub use explain::Explanation;
 pub use payload::PayloadError;
 pub use tree::{Counts, Tree};
@@ -34,18 +35,6 @@ pub use tree::{Counts, Tree};
 use crate::name::{self, Name};
 use crate::zone::{Loaded, Zone};
 use std::sync::Arc;
-
-/// The SOA of a tree's zones apart from its serial; numbers in seconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoaFields {
-    pub mname: Name,
-    pub rname: Name,
-    pub ttl: u32,
-    pub refresh: u32,
-    pub retry: u32,
-    pub expire: u32,
-    pub minimum: u32,
-}
 
 /// What zones a tree becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]

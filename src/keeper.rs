@@ -11,12 +11,13 @@
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
-//! Parts: `plan` what to keep, `regions` the regions, `gauges` what is shown to Prometheus, `status` and `view` to
+//! Parts: `plan` what to keep, `regions` the regions, `drains` what is taken out of them, `gauges` what is shown to Prometheus, `status` and `view` to
 //! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod drains;
 mod gauges;
 mod plan;
 mod regions;
@@ -24,11 +25,11 @@ mod status;
 mod view;
 
 pub use plan::{Lifetime, Plan, PlanChanges};
-pub use status::{MemberStatus, RegionStatus, Snapshot, ZoneStatus};
+pub use status::{DrainStatus, MemberStatus, RegionStatus, Snapshot, ZoneStatus};
 pub use view::{MemberView, RegionView, View};
 
 use crate::catalog::{self, CatalogPlan};
-use crate::merge::{Region, RegionPlan};
+use crate::merge::{Drain, DrainTarget, Region, RegionPlan, Scope, Touched};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
@@ -37,7 +38,8 @@ use crate::source::{Change, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::tsig::Keyring;
 use crate::zone::{Delta, History, HistoryLimits, Loaded, Zone};
-use regions::{KeptRegion, Touched};
+use drains::Drains;
+use regions::KeptRegion;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -53,7 +55,7 @@ const FEW_ZONES: usize = 200;
 /// How long a publication waits for the disk: many times what a disk takes that is well.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
 /// Rises when the program merges the same members to other contents than before.
-const MERGE_VERSION: u32 = 1;
+const MERGE_VERSION: u32 = 2;
 /// With fewer names than these a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 
@@ -64,6 +66,10 @@ pub enum Command {
     Status(oneshot::Sender<Snapshot>),
     /// What is published and what it is made of, at one moment.
     View(oneshot::Sender<View>),
+    /// Takes something out of regions; answered when it is published, with whether it would outlive the process.
+    Drain(Box<Drain>, oneshot::Sender<bool>),
+    /// Ends drains that an operator has ordered; answered in the same way.
+    Undrain(Vec<DrainTarget>, oneshot::Sender<bool>),
 }
 
 /// A source zone.
@@ -80,7 +86,8 @@ impl SourceZone {
     /// When the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
     fn expires(&self) -> Option<Instant> {
         let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
-        Some(self.refreshed? + expire.min(self.lifetime.longest).max(self.lifetime.shortest))
+        // A lifetime without limits leads to no moment.
+        self.refreshed?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
     }
 }
 
@@ -107,6 +114,7 @@ pub struct Keeper {
     sources: HashMap<Name, SourceZone>,
     regions: HashMap<Name, KeptRegion>,
     catalog: Option<KeptCatalog>,
+    drains: Drains,
     /// The newest serial of each region that clients have seen, with its drift, also of regions that are gone: one that
     /// comes back must not fall behind what secondaries have.
     seen_serials: HashMap<Name, RegionState>,
@@ -150,11 +158,12 @@ fn has_room(touched: usize, zone: &Zone) -> bool {
 /// The fingerprint of no plan: the members may hold other contents under the serials that made up the region.
 const NO_PLAN: u32 = 0;
 
-/// A number that tells one region's plan from another as far as its contents go.
-fn fingerprint(plan: &RegionPlan) -> u32 {
+/// A number that tells one region's plan, and what is taken of its members, from another as far as its contents go.
+fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
     // What the drift makes up for, and how long things last, changes no record.
     let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
-    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}").as_bytes()).max(1)
+    let drained = if scopes.iter().all(Scope::is_empty) { String::new() } else { format!(" {scopes:?}") };
+    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}{drained}").as_bytes()).max(1)
 }
 
 /// The wall clock's time of a moment.
@@ -167,6 +176,7 @@ impl Keeper {
     /// A keeper of nothing yet.
     fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Keeper {
         let saved = store.as_ref().map(|store| store.regions()).unwrap_or_default();
+        let drains = Drains::new(store.as_ref().map(|store| store.drains()).unwrap_or_default());
         Keeper {
             publisher,
             metrics,
@@ -180,6 +190,7 @@ impl Keeper {
             sources: HashMap::new(),
             regions: HashMap::new(),
             catalog: None,
+            drains,
             seen_serials: saved.clone(),
             saved_serials: saved,
             retired: VecDeque::new(),
@@ -224,28 +235,39 @@ impl Keeper {
         let started = Instant::now();
         let mut touched = HashMap::new();
         let mut plans = Vec::new();
-        let (mut statuses, mut views) = (Vec::new(), Vec::new());
+        let (mut statuses, mut views, mut ordered) = (Vec::new(), Vec::new(), Vec::new());
         for command in commands {
             match command {
-                Command::Plan(plan, done) => plans.push((self.take_plan(*plan), done)),
+                Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched), done)),
                 Command::Status(reply) => statuses.push(reply),
                 Command::View(reply) => views.push(reply),
+                Command::Drain(drain, done) => {
+                    self.drains.order(*drain);
+                    ordered.push(done);
+                }
+                Command::Undrain(targets, done) => {
+                    self.drains.release(&targets);
+                    ordered.push(done);
+                }
             }
         }
         let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched));
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
-        let mut changed = !touched.is_empty() || !plans.is_empty();
+        self.drains.end(SystemTime::now());
+        let mut changed = !touched.is_empty() || !plans.is_empty() || self.drains.are_unsaved();
         changed |= self.merge(&touched, started);
         changed |= self.settle_regions(started);
+        let mut is_kept = false;
         if changed {
-            self.save();
+            is_kept = self.save();
             self.publish();
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
         }
         // Who has gone away does not need to know.
         waiting.into_iter().for_each(|done| _ = done.send(()));
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
+        ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         statuses.into_iter().for_each(|reply| _ = reply.send(self.snapshot(started)));
         views.into_iter().for_each(|reply| _ = reply.send(self.view(started)));
         if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
@@ -326,11 +348,12 @@ impl Keeper {
     }
 
     /// Takes another set of zones and regions.
-    fn take_plan(&mut self, mut plan: Plan) -> PlanChanges {
+    fn take_plan(&mut self, mut plan: Plan, touched: &mut HashMap<Name, Touched>) -> PlanChanges {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
+        self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {
             let source = match old_sources.remove(&name) {
@@ -342,6 +365,10 @@ impl Keeper {
             };
             self.sources.insert(name, source);
         }
+        // Before the regions, so that new ones are made of them at once.
+        for update in plan.updates {
+            self.take_update(update, touched);
+        }
         let mut old_regions = std::mem::take(&mut self.regions);
         for plan in plan.regions {
             let origin = plan.origin.clone();
@@ -350,10 +377,11 @@ impl Keeper {
                 Some(mut kept) => {
                     if kept.region.plan.members != plan.members {
                         kept.waiting_since = now;
+                        self.hide_drains(&kept.region.plan);
                     }
-                    kept.fingerprint = fingerprint(&plan);
                     kept.region.set_plan(plan);
                     changes.rebuilt.push(origin.clone());
+                    self.fill(&mut kept);
                     self.merge_region(&mut kept, None);
                     kept
                 }
@@ -363,6 +391,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
+                    self.fill(&mut new);
                     self.merge_region(&mut new, None);
                     new
                 }
@@ -400,7 +429,7 @@ impl Keeper {
             source.zone = Some(restored.zone);
             // What lies before the beginning of the clock that counts on is too old for anything.
             source.refreshed = now.checked_sub(age);
-            let expired = source.expires().is_none_or(|expires| expires <= now);
+            let expired = lifetime != Lifetime::UNLIMITED && source.expires().is_none_or(|expires| expires <= now);
             source.state = if expired { State::Expired } else { State::Ok };
         }
         source
@@ -413,7 +442,7 @@ impl Keeper {
     /// got other contents.
     fn last_seen(&self, plan: &RegionPlan) -> (Option<Serial>, Option<u32>) {
         let Some(seen) = self.seen_serials.get(&plan.origin) else { return (None, None) };
-        let same = self.generation == 0 && seen.fingerprint == fingerprint(plan);
+        let same = self.generation == 0 && seen.fingerprint == fingerprint(plan, &self.scopes(plan));
         (Some(seen.last), same.then_some(seen.drift))
     }
 
@@ -441,6 +470,10 @@ impl Keeper {
     /// Lets zones expire whose time has come.
     fn expire(&mut self, now: Instant, touched: &mut HashMap<Name, Touched>) {
         for (name, source) in &mut self.sources {
+            if source.lifetime == Lifetime::UNLIMITED && source.zone.is_some() {
+                // It is what it should be, whenever one asks.
+                source.refreshed = Some(now);
+            }
             if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
                 source.state = State::Expired;
                 touched.insert(name.clone(), Touched::Everything);
@@ -452,13 +485,18 @@ impl Keeper {
     /// Waits until what is to be published is on disk, for as long as that is reasonable.
     ///
     /// The serials of regions follow from those of the zones but for a drift, which is saved with the serial that has it.
-    fn save(&mut self) {
-        let Some(store) = &self.store else { return };
+    /// Returns whether it is.
+    fn save(&mut self) -> bool {
+        let drains = self.drains.take_unsaved();
+        let Some(store) = &self.store else { return false };
+        if let Some(drains) = drains {
+            store.save_drains(drains);
+        }
         if self.saved_serials != self.seen_serials {
             store.save_regions(self.seen_serials.clone());
             self.saved_serials = self.seen_serials.clone();
         }
-        store.flush(FLUSH_PATIENCE);
+        store.flush(FLUSH_PATIENCE)
     }
 
     /// Publishes all zones as they are now.

@@ -15,12 +15,18 @@
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod apex;
+mod drain;
 mod full;
+mod intake;
 mod plan;
+mod preview;
 mod trace;
 
 pub use crate::rewrite::RdataNames;
+pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
+pub use intake::{Held, Intake, Touched};
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
+pub use preview::{Preview, preview};
 pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
 
 use crate::name::{self, Name, NameBuf};
@@ -31,7 +37,7 @@ use crate::zone::{Editor, Node, RRsets, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-/// The zones of the members in the plan's order; `None` for one that has nothing to contribute.
+/// What is taken of the members, in the plan's order; `None` for one that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];
 
 //--- Conflict ---

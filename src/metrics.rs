@@ -196,6 +196,7 @@ pub struct Metrics {
     pub region_serial: IntGaugeVec,
     pub region_serial_drift: IntGaugeVec,
     pub region_members: IntGaugeVec,
+    pub region_drained: IntGaugeVec,
     pub region_conflicts: IntGaugeVec,
     pub region_ns_fallback: IntGaugeVec,
     pub publish_duration: Histogram,
@@ -376,6 +377,11 @@ impl Metrics {
                 &["region"],
             ),
             region_members: make.gauges("region_members", "Members of the region by state.", &["region", "state"]),
+            region_drained: make.gauges(
+                "region_drained_since_timestamp_seconds",
+                "When the oldest drain of the member in the region began; no series without one.",
+                &["region", "member"],
+            ),
             region_conflicts: make.gauges(
                 "region_conflicts",
                 "Names at which records of members were dropped or hidden, by kind.",
@@ -486,6 +492,7 @@ impl Metrics {
             &self.region_serial,
             &self.region_serial_drift,
             &self.region_members,
+            &self.region_drained,
             &self.region_conflicts,
             &self.region_ns_fallback,
         ] {

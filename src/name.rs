@@ -366,6 +366,15 @@ impl NameBuf {
     }
 }
 
+impl PartialEq for NameBuf {
+    /// Whether both are spelled alike.
+    fn eq(&self, other: &NameBuf) -> bool {
+        self.as_wire() == other.as_wire()
+    }
+}
+
+impl Eq for NameBuf {}
+
 impl fmt::Display for NameBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt_wire(self.as_wire(), f)
@@ -378,8 +387,8 @@ impl fmt::Debug for NameBuf {
     }
 }
 
-/// Reads what follows a backslash: three digits or any one character.
-fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
+/// Reads what follows a backslash in presentation format: three digits or any one character.
+pub fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
     let first = bytes.next().ok_or(NameError::BadEscape)?;
     if !first.is_ascii_digit() {
         return Ok(first);

@@ -4,7 +4,8 @@
 //! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a batch,
 //! and the keeper keeps each replaced root for a while, so the freeing happens there.
 //!
-//! Cost: finding the zone of a name O(lengths of origins × octets); publishing O(number of zones) pointer copies, done by the keeper.
+//! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number of
+//! zones) pointer copies, done by the keeper.
 
 use crate::access::Access;
 use crate::name::{self, Name};
@@ -114,8 +115,8 @@ pub struct Published {
     /// The keys that requests may be signed with.
     pub keys: Arc<Keyring>,
     zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
-    /// The lengths that origins have, in octets, longest first, so that only those suffixes are looked up.
-    lengths: Vec<usize>,
+    /// The lengths that origins have, in octets, a bit for each, so that only those suffixes are looked up.
+    lengths: [u64; 4],
     /// Counts publications; every reader that sees a number has seen all changes up to it.
     pub generation: u64,
 }
@@ -124,19 +125,22 @@ impl Published {
     /// Collects zones under a generation number, without keys.
     pub fn new(identity: Identity, zones: impl IntoIterator<Item = Arc<Served>>, generation: u64) -> Published {
         let zones: HashMap<_, _, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
-        let mut lengths: Vec<usize> = zones.keys().map(|origin| origin.as_wire().len()).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths.dedup();
+        let mut lengths = [0; 4];
+        zones.keys().for_each(|origin| lengths[origin.as_wire().len() / 64] |= 1 << (origin.as_wire().len() % 64));
         Published { identity, keys: Arc::default(), zones, lengths, generation }
     }
 
     /// The zone with the longest origin that the name (lowercase wire form) is within.
     pub fn find(&self, wire: &[u8]) -> Option<&Served> {
-        self.lengths.iter().find_map(|length| {
-            let start = wire.len().checked_sub(*length)?;
-            let served = self.zones.get(&wire[start..])?;
-            name::is_label_start(wire, start).then_some(&**served)
-        })
+        let mut suffix = wire;
+        loop {
+            if self.lengths[suffix.len() / 64] >> (suffix.len() % 64) & 1 == 1
+                && let Some(served) = self.zones.get(suffix)
+            {
+                return Some(served);
+            }
+            suffix = name::parent(suffix)?;
+        }
     }
 
     /// The zone with exactly this origin.

@@ -3,11 +3,12 @@
 //! Owner names move by whole labels, once, from their source zone (`Name::replace_suffix`). Names in RDATA stay by
 //! default, because they name hosts of that datacenter, which this server also answers for; the policy `rewrite` moves
 //! those within the member zone. Three exceptions hold under both policies: PTR records of service browsing move, since
-//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1); NS records keep their targets; TXT and
+//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1), and the domain itself (section 11); NS records keep their targets; TXT and
 //! everything opaque is never looked into.
 //!
 //! Cost: O(bytes).
 
+use crate::dnssd;
 use crate::name::{self, Name, NameBuf, NameError};
 use crate::rr::{self, RRset, Set, rtype};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Move<'_> {
     /// Whether an RRset stays as it is.
     pub fn leaves(&self, owner: &Name, rrset: Set<'_>) -> bool {
         let may_move = match rrset.rtype {
-            rtype::PTR if is_browsing(owner.as_wire()) => true,
+            rtype::PTR if dnssd::is_browsing(owner.as_wire()) => true,
             rtype::NS => false,
             _ => self.policy == RdataNames::Rewrite,
         };
@@ -88,18 +89,6 @@ impl Move<'_> {
             found
         })
     }
-}
-
-/// Whether PTR records at a name list the instances or the types of services (RFC 6763 sections 4.1, 7.1 and 9).
-fn is_browsing(owner: &[u8]) -> bool {
-    let labels: Vec<&[u8]> = name::labels(owner).take(4).collect();
-    let service = |at: usize| {
-        labels.get(at).is_some_and(|label| label.starts_with(b"_"))
-            && matches!(labels.get(at + 1).copied(), Some(b"_tcp" | b"_udp"))
-    };
-    let types = labels.starts_with(&[b"_services", b"_dns-sd", b"_udp"]);
-    let subtype = labels.get(1).copied() == Some(b"_sub") && service(2);
-    service(0) || types || subtype
 }
 
 #[cfg(test)]

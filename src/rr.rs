@@ -4,13 +4,15 @@
 //! decompressing what a primary sends, moving names to a region, comparing, printing. A type that is not in the table
 //! is opaque and copied byte by byte (RFC 3597).
 //!
-//! All records of one name and type are a [`Set`].
+//! All records of one name and type are a [`Set`]. `text` reads what the table prints.
 //!
 //! Cost: O(bytes).
 
 mod set;
+mod text;
 
 pub use set::{RRset, Set, put_number, put_sized, take_number, take_sized};
+pub use text::{Word, WordError, parse_rdata};
 
 use crate::name::{self, NameBuf, NameError};
 use std::cmp::Ordering;
@@ -256,12 +258,16 @@ pub fn map_names(
     failure.map_or(Ok(out), |error| Err(RdataError::Name(rtype, error)))
 }
 
-/// Where the host name begins in RDATA of types whose answers carry its addresses (RFC 1035, RFC 2782).
+/// Where the host name begins in RDATA of SRV: behind priority, weight and port.
+pub const SRV_TARGET: usize = 6;
+
+/// Where the name begins in RDATA of types whose answers carry more of it: addresses of hosts (RFC 1035, RFC 2782), or what
+/// describes an instance of a service (RFC 6763 section 12.1).
 pub fn target_offset(rtype: u16) -> Option<usize> {
     match rtype {
-        rtype::NS => Some(0),
+        rtype::NS | rtype::PTR => Some(0),
         rtype::MX => Some(2),
-        rtype::SRV => Some(6),
+        rtype::SRV => Some(SRV_TARGET),
         _ => None,
     }
 }

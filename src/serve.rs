@@ -1,5 +1,6 @@
 //! Listeners: UDP threads, TCP, DNS over TLS and HTTP.
 
+pub mod ahead;
 pub mod answer;
 pub mod http;
 pub mod message;

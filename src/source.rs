@@ -4,10 +4,11 @@
 //! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources. There is no
 //! trait: what a source is, these two types say.
 //!
-//! Parts: `requests` the wakes that wait for a task; `zookeeper` the source that mirrors a tree of ZooKeeper's. The other
-//! source is `transfer`.
+//! Parts: `requests` the wakes that wait for a task; `zookeeper` the source that mirrors a tree of ZooKeeper's; `services`
+//! that of zones which the configuration has itself. The third source is `transfer`.
 
 pub mod requests;
+pub mod services;
 pub mod zookeeper;
 
 use crate::name::Name;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FOLDER/lock                     one process at a time
-//! FOLDER/regions                  serial and drift that each region was last published with
+//! FOLDER/regions                  serial and drift that each region was last published with, and all drains
 //! FOLDER/zones/ZONE/snapshot      one version of a source zone
 //! FOLDER/zones/ZONE/journal.N     the steps that led to snapshot N, and those that have followed
 //! FOLDER/zones/ZONE/*.broken      what could not be read, kept for whoever wants to know why
@@ -32,6 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use crate::merge::Drain;
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::serial::Serial;
@@ -40,7 +41,7 @@ use builder::temporary_path;
 use disk::Disk;
 use inbox::{Found, Inbox};
 use ledger::journal_path;
-use regions::RegionFile;
+use regions::{RegionFile, Regions};
 use replay::{Fault, Replayed};
 use snapshot::SnapshotError;
 use std::collections::HashMap;
@@ -186,6 +187,7 @@ impl Shared {
 pub struct Store {
     shared: Arc<Shared>,
     regions: HashMap<Name, RegionState>,
+    drains: Vec<Drain>,
     /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
 }
@@ -207,7 +209,8 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
         trouble: Mutex::default(),
     });
     shared.set_refusal(None);
-    let (regions, file) = read_regions(&shared);
+    let file = read_regions(&shared);
+    let (regions, drains) = (file.states().clone(), file.drains().to_vec());
     let (jobs, waiting) = mpsc::channel();
     let mut writer = Writer::new(shared.clone(), jobs, file);
     if let Some(problem) = problem {
@@ -216,7 +219,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
-    Ok(Store { shared, regions, times: Mutex::default() })
+    Ok(Store { shared, regions, drains, times: Mutex::default() })
 }
 
 /// Starts a thread. Should it end by a defect, nobody waits for it.
@@ -349,6 +352,11 @@ impl Store {
         self.regions.clone()
     }
 
+    /// What was taken out of regions, before this process.
+    pub fn drains(&self) -> Vec<Drain> {
+        self.drains.clone()
+    }
+
     /// Takes a version and the step that led to it from the version before.
     pub fn append(&self, zone: &Name, delta: Arc<Delta>, new: Arc<Zone>, refreshed: SystemTime) {
         self.times().insert(zone.clone(), refreshed);
@@ -376,7 +384,12 @@ impl Store {
 
     /// Takes what all regions are published with.
     pub fn save_regions(&self, regions: HashMap<Name, RegionState>) {
-        self.shared.inbox.regions(regions);
+        self.shared.inbox.regions(Regions { states: Some(regions), drains: None });
+    }
+
+    /// Takes all that is taken out of regions.
+    pub fn save_drains(&self, drains: Vec<Drain>) {
+        self.shared.inbox.regions(Regions { states: None, drains: Some(drains) });
     }
 
     /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
@@ -413,20 +426,20 @@ impl Drop for Store {
 }
 
 /// Reads the regions' file. One that cannot be read is told, counted, kept aside and written anew.
-fn read_regions(shared: &Shared) -> (HashMap<Name, RegionState>, RegionFile) {
+fn read_regions(shared: &Shared) -> RegionFile {
     let path = RegionFile::path(&shared.disk);
     let problem = match std::fs::read(&path) {
         Ok(bytes) => match regions::read(&bytes) {
-            Some((found, end)) => return (found.clone(), RegionFile::new(found, end)),
+            Some(file) => return file,
             None => "it is damaged".to_owned(),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return RegionFile::default(),
         Err(error) => error.to_string(),
     };
     set_aside(&shared.disk, &path);
     shared.count("load");
-    tracing::error!("{} cannot be used, serials of regions may fall: {problem}", path.display());
-    Default::default()
+    tracing::error!("{} cannot be used, serials of regions may fall and drains are over: {problem}", path.display());
+    RegionFile::default()
 }
 
 /// Keeps a file for whoever wants to know what was wrong with it.

@@ -12,6 +12,7 @@
 //!
 //! Cost: lookup O(name); an edit O(names changed × depth); comparing a transfer O(records).
 
+mod apex;
 mod builder;
 mod delta;
 mod editor;
@@ -27,7 +28,9 @@ mod repeated;
 mod table;
 #[cfg(test)]
 pub mod tests;
+mod text;
 
+pub use apex::{SoaFields, apex_rrsets};
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use editor::Editor;
@@ -37,13 +40,13 @@ pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
-pub use table::Stored;
+pub use table::{Stored, Table};
+pub use text::{TextFault, TextRecord, read_text};
 
 use crate::name::{self, Name};
 use crate::rr::{self, RRset, rtype};
 use crate::serial::Serial;
 use std::sync::Arc;
-use table::Table;
 
 /// The RRsets of one owner name, sorted by type.
 pub type RRsets = Arc<[Arc<RRset>]>;
@@ -133,6 +136,13 @@ impl Zone {
     pub fn get(&self, wire: &[u8]) -> Option<Node<'_>> {
         // What is left of the wire form is whole labels wherever it equals an owner, so there is no need to look for that.
         self.table.get(wire.strip_suffix(self.origin.as_wire())?)
+    }
+
+    /// The table and the hash under which it has the node at a name in lowercase wire form, for the steps of
+    /// [`Table::fetch_shard`].
+    #[inline]
+    pub fn place_of(&self, wire: &[u8]) -> Option<(&Table, u64)> {
+        Some((&self.table, table::hash(wire.strip_suffix(self.origin.as_wire())?)))
     }
 
     /// The node of the origin.

@@ -1,6 +1,6 @@
 //! The configuration: what loads, what is refused and in which words, and that the example tells the truth.
 
-use aggregator::config::{Config, LogFormat, schema};
+use aggregator::config::{Config, LogFormat, describe_drain, schema};
 use aggregator::merge::{NsPolicy, OnExpire, RdataNames};
 use aggregator::name::Name;
 use proptest::prelude::*;
@@ -106,6 +106,15 @@ fn every_key_reaches_its_plan() {
     let patterns: Vec<_> = east.exclude.iter().map(|pattern| (pattern.name.to_string(), pattern.below)).collect();
     assert_eq!(patterns, [("cloudapi.".to_string(), false), ("cmon.".to_string(), true)]);
     assert_eq!(config.regions[2].ns, NsPolicy::Union);
+    let drains: Vec<String> = config.drains.iter().map(describe_drain).collect();
+    assert_eq!(
+        drains,
+        [
+            "us-west-2.cns.example.com. all names from all its regions until undrained",
+            "us-west-1.cns.example.com. \"web.svc.*\" from all.cns.example.com. until 2026-11-21T06:00:00Z: \"new\" racks",
+        ]
+    );
+    assert!(config.drains.iter().all(|drain| drain.configured));
     assert!(config.regions.iter().all(|region| region.server_name == config.server_name));
 }
 
@@ -266,7 +275,7 @@ fn files_give_exactly_the_expected_text() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config");
     let mut expected: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     expected.retain(|path| path.extension().is_some_and(|extension| extension == "expected"));
-    assert_eq!(expected.len(), 7);
+    assert_eq!(expected.len(), 8);
     for expectation in expected {
         let input = expectation.with_extension("");
         let text = fs::read_to_string(&input).unwrap();
@@ -529,7 +538,7 @@ fn spell_out_example(tls: bool) -> String {
 fn the_example_loads_and_its_defaults_are_true() {
     let (shipped, spelled) = (parse(EXAMPLE), parse(&spell_out_example(false)));
     assert_eq!(shipped.plan_text(), spelled.plan_text());
-    assert_eq!((shipped.zones, shipped.regions), (spelled.zones, spelled.regions));
+    assert_eq!((shipped.zones, shipped.regions, shipped.drains), (spelled.zones, spelled.regions, spelled.drains));
     assert_eq!((shipped.listen, shipped.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
     assert_eq!((shipped.keys, shipped.outgoing, shipped.targets), (spelled.keys, spelled.outgoing, spelled.targets));
@@ -551,10 +560,13 @@ fn the_example_shows_every_key() {
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
             "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
             "[zones.\"NAME\"] tls" => example["zones"]["emy-10.example.com"].get("tls"),
+            "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
+            "[[zones.\"NAME\".openstack]]" => example["zones"]["mystack.example.com"]["openstack"].get(0),
             "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
             "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
             "notify" => example["secondaries"]["notify"].get(1),
             "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
+            "[[drains]]" => example["drains"].get(0),
             path => example.get(path.trim_matches(['[', ']'])),
         };
         let shown = shown.and_then(toml::Value::as_table).unwrap_or_else(|| panic!("{} is missing", table.path));
@@ -571,27 +583,20 @@ fn the_defaults_of_the_schema_are_true() {
     let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
     let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
     let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
+    let own = "[zones.\"d.example\"]\nservices = \"\"\n";
+    let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
     let mut spelled = ZONE.to_string();
     let mut count = 0;
-    for table in [
-        schema::SERVER,
-        schema::AGGREGATION,
-        schema::TRANSFER,
-        schema::SECONDARIES,
-        schema::STATE,
-        schema::METRICS,
-        schema::CONTROL,
-        schema::LOG,
-        schema::KEY,
-        schema::ZONE,
-        schema::TREE,
-    ] {
+    for table in schema::TABLES {
         spelled.push_str(match table.path {
             "[server]" => server,
             "[keys.\"NAME\"]" => key,
             "[zones.\"NAME\"]" => zone,
             "[zones.\"NAME\"] with zookeeper" => tree,
+            "[zones.\"NAME\"] with services" => own,
+            "[[zones.\"NAME\".openstack]]" => service,
             "[aggregations.\"NAME\"]" => region,
+            "" | "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => continue,
             path => path,
         });
         spelled.push('\n');
@@ -601,8 +606,9 @@ fn the_defaults_of_the_schema_are_true() {
         }
     }
     assert!(count > 30, "{count} defaults");
-    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}{tree}")), parse(&spelled));
+    let (plain, spelled) = (parse(&format!("{ZONE}{server}{region}{key}{zone}{tree}{own}{service}")), parse(&spelled));
     assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
+    assert_eq!(plain.services, spelled.services);
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
     assert_eq!((plain.control, plain.log, plain.history), (spelled.control, spelled.log, spelled.history));
     assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));

@@ -284,6 +284,7 @@ fn links_of_the_documents_lead_somewhere() {
         "CONTRIBUTING.md",
         "docs/configuration.md",
         "docs/metrics.md",
+        "docs/operate.md",
         "docs/partitions.md",
         "docs/performance.md",
         "docs/runbooks.md",

@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
-    &["name", "metrics", "log"],
-    &["rr", "rr/*", "serial", "access"],
+    &["name", "metrics", "log", "moment"],
+    &["rr", "rr/*", "serial", "access", "dnssd", "dnssd/*"],
     &["zone", "zone/*", "tsig", "tsig/*"],
-    &["rewrite", "publish", "catalog", "discovery", "discovery/*"],
+    &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
     &["merge", "merge/*"],
     &[
         "source",
         "source/requests",
         "state",
         "notify",
+        "serve/ahead",
         "serve/answer",
         "serve/message",
         "serve/notify",
@@ -30,7 +31,7 @@ const LAYERS: [&[&str]; 12] = [
         "notify/*",
         "state/*",
     ],
-    &["keeper", "keeper/*", "transfer", "transfer/*", "source/zookeeper", "source/zookeeper/*"],
+    &["keeper", "keeper/*", "transfer", "transfer/*", "source/services", "source/zookeeper", "source/zookeeper/*"],
     &[
         "serve",
         "serve/udp",
@@ -46,6 +47,8 @@ const LAYERS: [&[&str]; 12] = [
         "metadata/*",
         "config",
         "config/*",
+        "discover",
+        "discover/*",
     ],
     &["daemon", "daemon/*", "firstboot", "firstboot/*", "registrar", "registrar/*"],
     &["demo", "demo/*"],

@@ -30,6 +30,7 @@ static PUBLISHED: LazyLock<Published> = LazyLock::new(|| {
                 ("e", rtype::DNAME, wire("y.")),
                 ("cut", rtype::NS, wire("ns.cut.z.")),
                 ("ns.cut", rtype::A, vec![192, 0, 2, 3]),
+                ("_s._tcp", rtype::PTR, wire("i._s._tcp.z.")),
                 ("i._s._tcp", rtype::SRV, [&[0, 0, 0, 0, 0, 1][..], &wire("ns.z.")].concat()),
                 ("i._s._tcp", rtype::TXT, b"\x00".to_vec()),
                 ("big", 65280, vec![7; 1300]),

@@ -7,8 +7,10 @@
 use crate::access::Rule;
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
-use crate::merge::{NsPolicy, RegionPlan};
+use crate::merge::{Drain, NsPolicy, RegionPlan};
+use crate::moment::format_moment;
 use crate::name::Name;
+use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Key;
@@ -49,7 +51,9 @@ pub fn describe_plan(config: &Config) -> Value {
         },
         "zones": config.zones.iter().map(|zone| describe_zone(config, zone)).collect::<Vec<_>>(),
         "trees": config.trees.iter().map(|tree| describe_tree(config, tree)).collect::<Vec<_>>(),
+        "services": config.services.iter().map(|own| describe_services(config, own)).collect::<Vec<_>>(),
         "aggregations": config.regions.iter().map(|region| describe_region(config, region)).collect::<Vec<_>>(),
+        "drains": config.drains.iter().map(describe_drain).collect::<Vec<_>>(),
         "catalog": config.catalog.as_ref().map(|catalog| json!({
             "zone": catalog.origin,
             "secondaries": describe_secondaries(config, &catalog.origin),
@@ -122,6 +126,26 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
     })
 }
 
+/// Describes one zone of our own.
+fn describe_services(config: &Config, own: &ServicesPlan) -> Value {
+    let openstack = own.offers.iter().map(|offer| {
+        let (kind, url) = (offer.kind.as_str(), offer.endpoint.to_string());
+        json!({ "type": kind, "url": url, "priority": offer.priority, "weight": offer.weight })
+    });
+    json!({
+        "zone": own.zone,
+        "records": own.records.len(),
+        "openstack": openstack.collect::<Vec<_>>(),
+        "ns": own.ns,
+        "ns_ttl": own.ns_ttl,
+        "mname": own.soa.mname,
+        "rname": own.soa.rname,
+        "soa_ttl": own.soa.ttl,
+        "serial": own.serial,
+        "secondaries": describe_secondaries(config, &own.zone),
+    })
+}
+
 /// Describes one region.
 fn describe_region(config: &Config, region: &RegionPlan) -> Value {
     json!({
@@ -147,6 +171,17 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         "on_expire": region.on_expire,
         "expire_after": region.expire_after.map(seconds),
         "secondaries": describe_secondaries(config, &region.origin),
+    })
+}
+
+/// Describes one drain.
+fn describe_drain(drain: &Drain) -> Value {
+    json!({
+        "member": drain.target.member,
+        "region": drain.target.region,
+        "names": drain.target.names,
+        "until": drain.until.map(format_moment),
+        "reason": drain.reason,
     })
 }
 

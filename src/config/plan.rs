@@ -4,10 +4,13 @@
 
 use crate::access::Rule;
 use crate::config::Config;
+use crate::config::error::on_one_line;
 use crate::config::units::{format_duration, format_size};
-use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::merge::{Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::moment::format_moment;
 use crate::name::Name;
 use crate::notify::Target;
+use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::{TimerBounds, ZonePlan};
 use crate::tsig::Key;
@@ -34,12 +37,22 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         write_tree(tree, out)?;
         write_secondaries(config, tree.zone(), out)?;
     }
+    for own in &config.services {
+        write_services(own, out)?;
+        write_secondaries(config, &own.zone, out)?;
+    }
     if !config.regions.is_empty() {
         writeln!(out, "\naggregations")?;
     }
     for region in &config.regions {
         write_region(region, out)?;
         write_secondaries(config, &region.origin, out)?;
+    }
+    if !config.drains.is_empty() {
+        writeln!(out, "\ndrains")?;
+    }
+    for drain in &config.drains {
+        writeln!(out, "  {}", describe_drain(drain))?;
     }
     if let Some(catalog) = &config.catalog {
         writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
@@ -68,25 +81,48 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "  {warning}")?;
     }
     let trees = config.trees.iter().flat_map(TreePlan::all_zones).count();
-    let (zones, regions) = (config.zones.len(), config.regions.len());
-    writeln!(out, "\n{}", totals(zones, trees, regions, config.catalog.is_some(), config.warnings.len()))
+    let counts = Counts {
+        zones: config.zones.len(),
+        trees,
+        own: config.services.len(),
+        regions: config.regions.len(),
+        catalog: config.catalog.is_some(),
+        warnings: config.warnings.len(),
+    };
+    writeln!(out, "\n{}", counts.totals())
 }
 
-/// The last line.
-fn totals(zones: usize, trees: usize, regions: usize, catalog: bool, warnings: usize) -> String {
-    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let all = zones + trees + regions + usize::from(catalog);
-    let mut line = counted(zones, "DC zone");
-    if trees > 0 {
-        line.push_str(&format!(", {} from ZooKeeper", counted(trees, "zone")));
+/// How much there is of everything.
+#[derive(Default)]
+struct Counts {
+    zones: usize,
+    trees: usize,
+    own: usize,
+    regions: usize,
+    catalog: bool,
+    warnings: usize,
+}
+
+impl Counts {
+    /// The last line.
+    fn totals(&self) -> String {
+        let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let Counts { zones, trees, own, regions, catalog, warnings } = *self;
+        let mut line = counted(zones, "DC zone");
+        if trees > 0 {
+            line.push_str(&format!(", {} from ZooKeeper", counted(trees, "zone")));
+        }
+        if own > 0 {
+            line.push_str(&format!(", {} of our own", counted(own, "zone")));
+        }
+        line.push_str(&format!(", {}", counted(regions, "region")));
+        line.push_str(if catalog { ", 1 catalog" } else { "" });
+        line.push_str(&format!(", {}", counted(zones + trees + own + regions + usize::from(catalog), "zone")));
+        if warnings > 0 {
+            line.push_str(&format!(", {}", counted(warnings, "warning")));
+        }
+        line
     }
-    line.push_str(&format!(", {}", counted(regions, "region")));
-    line.push_str(if catalog { ", 1 catalog" } else { "" });
-    line.push_str(&format!(", {}", counted(all, "zone")));
-    if warnings > 0 {
-        line.push_str(&format!(", {}", counted(warnings, "warning")));
-    }
-    line
 }
 
 /// Writes where the server can be reached.
@@ -152,6 +188,22 @@ fn write_tree(tree: &TreePlan, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "    unknown names are refused, as Binder does")?;
     }
     writeln!(out, "    served for {} without a session", format_duration(tree.serve_stale))
+}
+
+/// Writes one zone of our own.
+fn write_services(own: &ServicesPlan, out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "  {}", own.zone)?;
+    writeln!(out, "    {} records of this file", own.records.len())?;
+    for offer in &own.offers {
+        let (kind, endpoint) = (&offer.kind, &offer.endpoint);
+        writeln!(out, "    openstack {kind} at {endpoint}, priority {}, weight {}", offer.priority, offer.weight)?;
+    }
+    writeln!(out, "    name servers {}, TTL {}", join(&own.ns), own.ns_ttl)?;
+    writeln!(out, "    SOA primary {}, contact {}, TTL {}", own.soa.mname, own.soa.rname, own.soa.ttl)?;
+    match own.serial {
+        Some(serial) => writeln!(out, "    serial {serial}, or the next where the records change without it"),
+        None => writeln!(out, "    serial counted with each change"),
+    }
 }
 
 /// Another server: its address, where we come from, what we sign with.
@@ -254,6 +306,16 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
     }
 }
 
+/// What a drain takes out of what, until when and why.
+pub fn describe_drain(drain: &Drain) -> String {
+    let Drain { target, until, reason, .. } = drain;
+    let names = target.names.as_ref().map_or("all names".to_string(), |names| format!("\"{names}\""));
+    let from = target.region.as_ref().map_or("all its regions".to_string(), Name::to_string);
+    let until = until.map_or("until undrained".to_string(), |until| format!("until {}", format_moment(until)));
+    let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} {names} from {from} {until}{}", target.member, on_one_line(reason))
+}
+
 /// A pattern as it is written in the file.
 pub fn describe_pattern(pattern: &OwnerPattern) -> String {
     let name = pattern.name.to_string();
@@ -271,10 +333,14 @@ mod tests {
 
     #[test]
     fn totals_agree_in_number() {
-        assert_eq!(totals(6, 0, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
-        assert_eq!(totals(1, 0, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
-        assert_eq!(totals(1, 0, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
-        assert_eq!(totals(1, 0, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
-        assert_eq!(totals(0, 2, 0, false, 0), "0 DC zones, 2 zones from ZooKeeper, 0 regions, 2 zones");
+        let totals = |zones, trees, own, regions, catalog, warnings| {
+            Counts { zones, trees, own, regions, catalog, warnings }.totals()
+        };
+        assert_eq!(totals(6, 0, 0, 3, false, 0), "6 DC zones, 3 regions, 9 zones");
+        assert_eq!(totals(1, 0, 0, 1, false, 1), "1 DC zone, 1 region, 2 zones, 1 warning");
+        assert_eq!(totals(1, 0, 0, 0, false, 2), "1 DC zone, 0 regions, 1 zone, 2 warnings");
+        assert_eq!(totals(1, 0, 0, 1, true, 0), "1 DC zone, 1 region, 1 catalog, 3 zones");
+        assert_eq!(totals(0, 2, 0, 0, false, 0), "0 DC zones, 2 zones from ZooKeeper, 0 regions, 2 zones");
+        assert_eq!(totals(0, 0, 1, 0, false, 0), "0 DC zones, 1 zone of our own, 0 regions, 1 zone");
     }
 }

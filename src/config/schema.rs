@@ -49,6 +49,7 @@ pub const ROOT: Table = Table {
         key("keys", "table", "", "TSIG keys"),
         key("zones", "table", "", "the zones to transfer and their primaries"),
         key("aggregations", "table", "", "the region zones and their members"),
+        key("drains", "list of tables", "", "members that are taken out of regions for a while"),
         key("transfer", "table", "", "timers and limits of all transfers"),
         key("secondaries", "table", "", "who may transfer the zones from here, and who is notified"),
         key("state", "table", "", "what is kept on disk"),
@@ -171,6 +172,48 @@ pub const TREE_TLS: Table = Table {
     ],
 };
 
+/// A zone that is written in the file
+pub const SERVICES: Table = Table {
+    path: "[zones.\"NAME\"] with services",
+    help: "A zone of our own: records, and services from which records follow",
+    keys: &[
+        key(
+            "services",
+            "text or list of texts",
+            "",
+            "records as in a zone file; SOA and NS of the zone may be among them",
+        ),
+        key("openstack", "tables", "", "services that are found by DNS-SD (RFC 6763)"),
+        key("ttl", "seconds or duration", "30", "TTL of records that have none of their own"),
+        key("serial", "0 to 4294967295", "", "serial of these records; default: counted with each change"),
+        key("ns", "names", "", "name servers of the zone; default: this server"),
+        key("ns_ttl", "seconds or duration", "3600", "TTL of the NS records"),
+        key("mname", "domain name or \"self\"", r#""self""#, "primary in the SOA"),
+        key("rname", "mail address", "", "contact in the SOA; default: hostmaster at the zone"),
+        key("soa_ttl", "seconds or duration", "30", "TTL of the SOA, and of answers that a name is not there"),
+        key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
+        key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
+        key(
+            "ixfr_out",
+            "\"auto\", true or false",
+            r#""auto""#,
+            "whether secondaries get differences; auto: unless replicas share the mname and not the serial",
+        ),
+    ],
+};
+
+/// A service in such a zone
+pub const OPENSTACK: Table = Table {
+    path: "[[zones.\"NAME\".openstack]]",
+    help: "An OpenStack service and its endpoint",
+    keys: &[
+        key("type", "service type", "", "the instance: identity, compute, baremetal, not keystone, nova, ironic"),
+        key("url", "URL", "", "the endpoint; http or https, a host name or an address"),
+        key("priority", "0 to 65535", "0", "the lowest is tried first (RFC 2782)"),
+        key("weight", "0 to 65535", "0", "share among endpoints of one priority"),
+    ],
+};
+
 /// A primary in table form
 pub const PRIMARY: Table = Table {
     path: "primaries",
@@ -211,6 +254,19 @@ pub const AGGREGATION: Table = Table {
             r#""auto""#,
             "whether secondaries get differences; auto: unless replicas share the mname",
         ),
+    ],
+};
+
+/// `[[drains]]`
+pub const DRAIN: Table = Table {
+    path: "[[drains]]",
+    help: "A member, or names of it, that regions go without",
+    keys: &[
+        key("member", "zone name", "", "the member zone"),
+        key("region", "zone name", "", "the region that goes without it; default: all that have it"),
+        key("names", "owner pattern", "", "the owner names that go, relative to the member; default: all"),
+        key("until", "date and time", "", "when it ends by itself, such as 2026-11-21T06:00:00Z; default: never"),
+        key("reason", "text", "", "why, for those who see it in status, log and lookup"),
     ],
 };
 
@@ -304,7 +360,7 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 17] = [
+pub const TABLES: [&Table; 20] = [
     &ROOT,
     &SERVER,
     &TLS,
@@ -312,8 +368,11 @@ pub const TABLES: [&Table; 17] = [
     &ZONE,
     &TREE,
     &TREE_TLS,
+    &SERVICES,
+    &OPENSTACK,
     &PRIMARY,
     &AGGREGATION,
+    &DRAIN,
     &TRANSFER,
     &SECONDARIES,
     &RULE,

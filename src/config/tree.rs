@@ -32,7 +32,9 @@ pub enum Value {
     Boolean(bool),
     List(Vec<Node>),
     Table(Vec<Entry>),
-    /// Something no key takes: a date, null, a number that fits no type.
+    /// A date, a time, or both, as it is written.
+    Date(String),
+    /// Something no key takes: null, a number that fits no type.
     Unusable(&'static str),
 }
 
@@ -60,6 +62,7 @@ impl Node {
             Value::Boolean(_) => "a boolean",
             Value::List(_) => "a list",
             Value::Table(_) => "a table",
+            Value::Date(_) => "a date",
             Value::Unusable(kind) => kind,
         }
     }
@@ -129,7 +132,7 @@ fn convert_toml(spanned: &Spanned<DeValue<'_>>) -> Node {
             float.as_str().parse().map_or(Value::Unusable("a number that cannot be read"), Value::Float)
         }
         DeValue::Boolean(boolean) => Value::Boolean(*boolean),
-        DeValue::Datetime(_) => Value::Unusable("a date"),
+        DeValue::Datetime(date) => Value::Date(date.to_string()),
         DeValue::Array(items) => Value::List(items.iter().map(convert_toml).collect()),
         DeValue::Table(table) => convert_toml_table(table),
     };

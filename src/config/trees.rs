@@ -259,7 +259,7 @@ fn read_session_timeout(reader: &mut Reader<'_>, key: &str, node: &Node) -> Opti
 //--- What the zones hold beside the tree ---
 
 /// Reads the SOA's fields.
-fn read_soa(
+pub fn read_soa(
     reader: &mut Reader<'_>,
     fields: &Fields<'_>,
     zone: &Name,
@@ -288,7 +288,7 @@ fn read_soa(
 }
 
 /// Reads the name servers.
-fn read_ns(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> Option<Vec<Name>> {
+pub fn read_ns(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> Option<Vec<Name>> {
     let entry = fields.entry("ns")?;
     let wanted = "a list of names such as [\"ns1.example.com\"]";
     let names = reader.list("ns", &entry.node, wanted, |r, key, node| Some((r.name(key, node)?, node.at)))?;

@@ -1,5 +1,5 @@
 //! The sections about zones and where they come from: `[zones]` and `[transfer]`. Zones that come from ZooKeeper are read in
-//! `trees`.
+//! `trees`, those that are written in the file itself in `services`.
 //!
 //! Invariants: every zone has a primary; no zone is planned twice, whatever the case and final dot of its name; the
 //! lower bound of a timer is never above the upper one.
@@ -13,10 +13,12 @@ use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
+use crate::config::services::{is_services, read_services};
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::trees::{Surroundings, is_tree, read_tree};
 use crate::config::units::format_duration;
 use crate::name::Name;
+use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 use std::collections::HashMap;
@@ -149,52 +151,65 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
 
 //--- [zones] ---
 
-/// Reads `[zones]` in file order: zones from primaries, and those from ZooKeeper.
+/// The zones of the file, by where they come from.
+#[derive(Default)]
+pub struct ZonesSection {
+    pub zones: Vec<ZonePlan>,
+    pub trees: Vec<TreePlan>,
+    pub services: Vec<ServicesPlan>,
+    pub declared: Declared,
+}
+
+/// Reads `[zones]` in file order: zones from primaries, those from ZooKeeper, and our own.
 pub fn read_zones(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
     around: &Surroundings<'_>,
     keys: &Keys,
     secondaries: &mut Secondaries<'_>,
-) -> (Vec<ZonePlan>, Vec<TreePlan>, Declared) {
-    let (mut plans, mut drafts, mut trees) = (Vec::new(), Vec::new(), Vec::new());
-    let mut declared = Declared::new();
+) -> ZonesSection {
+    let mut found = ZonesSection::default();
+    let mut drafts = Vec::new();
     if root.lacks("zones") {
         reader.error(0, format!("no zones; {NO_ZONES_ADVICE}"));
     }
-    let Some(section) = root.entry("zones") else { return (plans, trees, declared) };
+    let Some(section) = root.entry("zones") else { return found };
     let Value::Table(entries) = &section.node.value else {
         reader.wrong_type::<()>("zones", &section.node, "a table of zone names and addresses");
-        return (plans, trees, declared);
+        return found;
     };
     if entries.is_empty() {
         reader.error(section.key_at, format!("[zones] is empty; {NO_ZONES_ADVICE}"));
     }
     for entry in entries {
-        let is_tree = is_tree(entry);
-        if let Some(names) = unquoted_names(entry, &schema::ZONE).filter(|_| !is_tree) {
+        let (is_tree, is_own) = (is_tree(entry), is_services(entry));
+        if let Some(names) = unquoted_names(entry, &schema::ZONE).filter(|_| !is_tree && !is_own) {
             report_unquoted(reader, entry, &names);
-            declared.extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
+            found
+                .declared
+                .extend(names.iter().filter_map(|name| Name::parse(name).ok()).map(|name| (name, entry.key_at)));
             continue;
         }
         let Some(zone) = reader.parse_name(entry.key_at, &entry.key) else { continue };
-        if let Some(first) = declared.get(&zone) {
+        if let Some(first) = found.declared.get(&zone) {
             report_twice(reader, "zone", entry, *first);
             continue;
         }
-        declared.insert(zone.clone(), entry.key_at);
+        found.declared.insert(zone.clone(), entry.key_at);
         if is_tree {
             drafts.extend(read_tree(reader, zone, entry, around));
+        } else if is_own {
+            found.services.extend(read_services(reader, zone, entry, around, secondaries));
         } else {
-            plans.extend(read_zone(reader, zone, entry, around.transfer, keys, secondaries));
+            found.zones.extend(read_zone(reader, zone, entry, around.transfer, keys, secondaries));
         }
     }
     // A reverse zone may be the name of a zone further down.
     for draft in drafts {
-        let tree = draft.admit(reader, &mut declared, &trees, secondaries);
-        trees.extend(tree);
+        let tree = draft.admit(reader, &mut found.declared, &found.trees, secondaries);
+        found.trees.extend(tree);
     }
-    (plans, trees, declared)
+    found
 }
 
 /// What to write into a file without zones.

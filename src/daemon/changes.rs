@@ -2,7 +2,7 @@
 //!
 //! Cost: O(configuration).
 
-use crate::config::Config;
+use crate::config::{Config, describe_drain};
 use crate::keeper::PlanChanges;
 use crate::name::Name;
 use std::collections::HashMap;
@@ -16,6 +16,10 @@ pub struct ReloadChanges {
     pub plan: PlanChanges,
     /// Zones that come from elsewhere, or in another way.
     pub primaries_changed: Vec<Name>,
+    /// Drains of the configuration that are new, or have changed.
+    drained: Vec<String>,
+    /// Those that are gone, or were otherwise.
+    undrained: Vec<String>,
     /// Zones that others may transfer now, or in other ways, or no more; new and removed zones are told elsewhere.
     access_changed: Vec<Name>,
     /// Zones whose changes are announced to others than before.
@@ -42,8 +46,13 @@ impl ReloadChanges {
     /// Compares two configurations, beside what the keeper, the sources and the control socket have to tell.
     pub fn between(old: &Config, new: &Config, plan: PlanChanges) -> ReloadChanges {
         let (before, after) = (listen_addresses(old), listen_addresses(new));
+        let drains = |of: &Config, others: &Config| -> Vec<String> {
+            of.drains.iter().filter(|drain| !others.drains.contains(drain)).map(describe_drain).collect()
+        };
         ReloadChanges {
             plan,
+            drained: drains(new, old),
+            undrained: drains(old, new),
             access_changed: differing(&old.outgoing, &new.outgoing, false),
             secondaries_changed: differing(&old.targets, &new.targets, false),
             keys_changed: differing(&old.keys, &new.keys, true),
@@ -65,6 +74,8 @@ impl ReloadChanges {
             ("added", names(&self.plan.added)),
             ("removed", names(&self.plan.removed)),
             ("rebuilt", names(&self.plan.rebuilt)),
+            ("no longer drained", self.undrained.join(", ")),
+            ("drained", self.drained.join(", ")),
             ("transfers changed", names(&self.primaries_changed)),
             ("who may transfer changed", names(&self.access_changed)),
             ("secondaries changed", names(&self.secondaries_changed)),

@@ -14,6 +14,7 @@ mod report;
 mod text;
 
 pub use report::{Lookup, Outcome, SourceReport, Step};
+pub use text::printable;
 
 use super::Daemon;
 use super::sources::{Source, Sources};
@@ -64,6 +65,10 @@ fn add_source(sources: &Sources, report: &mut SourceReport) {
             return;
         }
         Some(Source::Tree(tree)) => tree.clone(),
+        Some(Source::Services(_)) => {
+            report.configured = true;
+            return;
+        }
         None => return,
     };
     let nodes = report.owner.as_ref().map(|owner| tree.explain(owner)).unwrap_or_default();

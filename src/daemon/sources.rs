@@ -1,4 +1,4 @@
-//! The sources of zones, of both kinds, behind the one map of the daemon.
+//! The sources of zones, of all kinds, behind the one map of the daemon.
 //!
 //! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share one; a
 //! source whose plan has changed is gone before its successor begins.
@@ -9,9 +9,12 @@ use crate::config::Config;
 use crate::keeper;
 use crate::metrics::Metrics;
 use crate::name::Name;
-use crate::publish::Publisher;
-use crate::source::Wake;
+use crate::publish::{Published, Publisher};
+use crate::services::ServicesPlan;
+use crate::source::services::{self, ServicesStatus};
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
+use crate::source::{Update, Wake};
+use crate::state::Restored;
 use crate::transfer::{self, ZonePlan};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -22,6 +25,8 @@ pub enum Source {
     Primaries(Box<transfer::Source>),
     /// The forward zone of the tree, or one of its reverse zones.
     Tree(Arc<zookeeper::Source>),
+    /// The configuration itself.
+    Services(Box<services::Source>),
 }
 
 impl Source {
@@ -30,6 +35,7 @@ impl Source {
         match self {
             Source::Primaries(source) => source.wake(wake),
             Source::Tree(source) => source.wake(wake),
+            Source::Services(source) => source.wake(wake),
         }
     }
 
@@ -38,6 +44,7 @@ impl Source {
         match self {
             Source::Primaries(source) => SourceStatus::Primaries(source.status()),
             Source::Tree(source) => SourceStatus::Tree(Box::new(source.status())),
+            Source::Services(source) => SourceStatus::Services(source.status()),
         }
     }
 
@@ -46,13 +53,14 @@ impl Source {
         match self {
             Source::Primaries(source) => &source.plan().zone,
             Source::Tree(source) => source.plan().zone(),
+            Source::Services(source) => &source.plan().zone,
         }
     }
 
     /// The tree, if the zone comes from one.
     pub fn tree(&self) -> Option<&Arc<zookeeper::Source>> {
         match self {
-            Source::Primaries(_) => None,
+            Source::Primaries(_) | Source::Services(_) => None,
             Source::Tree(source) => Some(source),
         }
     }
@@ -66,6 +74,11 @@ impl Source {
     fn mirrors(&self, plan: &TreePlan) -> bool {
         self.tree().is_some_and(|source| source.plan() == plan)
     }
+
+    /// Whether this source has the records of a plan.
+    fn holds(&self, plan: &ServicesPlan) -> bool {
+        matches!(self, Source::Services(source) if source.plan() == plan)
+    }
 }
 
 /// What is known of a zone's way in.
@@ -74,6 +87,17 @@ impl Source {
 pub enum SourceStatus {
     Primaries(transfer::Status),
     Tree(Box<TreeStatus>),
+    Services(ServicesStatus),
+}
+
+/// What the configuration says of its own zones, beside what earlier runs and versions left of them.
+pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: &Published) -> Vec<Update> {
+    let base = |zone: &Name| {
+        let earlier = restored.get(zone).map(|restored| restored.zone.clone());
+        published.get(zone).and_then(|served| served.zone.clone()).or(earlier)
+    };
+    let news = |plan: &ServicesPlan| services::news(plan, base(&plan.zone));
+    config.services.iter().map(|plan| news(plan).expect("the configuration was read with a zone")).collect()
 }
 
 /// The sources by zone, which the audit reaches from its own task.
@@ -99,7 +123,8 @@ impl Sources {
         };
         let zones = config.zones.iter().filter_map(|plan| differs(&plan.zone, &|source| source.transfers(plan)));
         let trees = config.trees.iter().filter_map(|plan| differs(plan.zone(), &|source| source.mirrors(plan)));
-        zones.chain(trees).collect()
+        let own = config.services.iter().filter_map(|plan| differs(&plan.zone, &|source| source.holds(plan)));
+        zones.chain(trees).chain(own).collect()
     }
 
     /// Starts the sources of a configuration; those whose plan is the same go on as they are.
@@ -130,6 +155,18 @@ impl Sources {
                 let updates = keeper.updates.clone();
                 let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone());
                 Source::Primaries(Box::new(source))
+            });
+            sources.insert(plan.zone.clone(), source);
+        }
+        for plan in &config.services {
+            let previous = old.remove(&plan.zone);
+            let was_there = previous.is_some();
+            let source = previous.filter(|source| source.holds(plan)).unwrap_or_else(|| {
+                if was_there {
+                    metrics.keep_primaries(&plan.zone.to_string(), &[]);
+                    metrics.forget_tree(&plan.zone.to_string());
+                }
+                Source::Services(Box::new(services::start(plan.clone())))
             });
             sources.insert(plan.zone.clone(), source);
         }

@@ -1,12 +1,14 @@
 //! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
 
 use crate::config::format_size;
+use crate::daemon::lookup::printable;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
 use crate::daemon::sources::SourceStatus;
-use crate::keeper::{RegionStatus, Snapshot, ZoneStatus};
+use crate::keeper::{DrainStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
+use crate::source::services::ServicesStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
@@ -29,6 +31,8 @@ pub struct Report {
     /// What outlives the process.
     pub state: StateReport,
     pub regions: Vec<RegionReport>,
+    /// What regions go without.
+    pub drains: Vec<DrainStatus>,
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
 }
@@ -143,6 +147,8 @@ impl Report {
         let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
         let regions = snapshot.regions.into_iter().filter(|region| wanted(&region.region));
         let regions = regions.map(|kept| RegionReport { outward: outward(&kept.region), kept }).collect();
+        let mut drains = snapshot.drains;
+        drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
         let zones = snapshot.zones.into_iter().filter(|zone| wanted(&zone.zone));
         let zones =
             zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), outward: outward(&kept.zone), kept });
@@ -157,6 +163,7 @@ impl Report {
             generation: snapshot.generation,
             state: about.state,
             regions,
+            drains,
             zones,
             catalog,
         }
@@ -178,6 +185,9 @@ impl Report {
         for RegionReport { kept: region, .. } in &self.regions {
             let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
             let mut remarks = format!("region, {members} of {} members", region.members.len());
+            if let drained @ 1.. = self.drains_in(&region.region).count() {
+                _ = write!(remarks, ", {drained} drained");
+            }
             if region.conflict_names > 0 {
                 _ = write!(remarks, ", {} conflicts", region.conflict_names);
             }
@@ -212,7 +222,13 @@ impl Report {
             rows.push([name, "ok".into(), serial(catalog.serial), records, "".into(), "".into(), "catalog".into()]);
         }
         write_table(&mut text, &rows);
+        self.drains.iter().for_each(|drain| write_drain(&mut text, "", drain));
         text
+    }
+
+    /// What a region goes without.
+    fn drains_in(&self, region: &Name) -> impl Iterator<Item = &DrainStatus> {
+        self.drains.iter().filter(move |drain| drain.regions.contains(region))
     }
 
     /// Everything about the zones and regions that are left.
@@ -220,6 +236,7 @@ impl Report {
         let mut text = String::new();
         self.zones.iter().for_each(|zone| write_zone(&mut text, zone));
         self.regions.iter().for_each(|region| write_region(&mut text, region));
+        self.drains.iter().for_each(|drain| write_drain(&mut text, "  ", drain));
         self.catalog.iter().for_each(|catalog| write_catalog(&mut text, catalog));
         text
     }
@@ -230,6 +247,7 @@ fn remarks(source: &SourceStatus) -> String {
     match source {
         SourceStatus::Primaries(source) => transfer_remarks(source),
         SourceStatus::Tree(source) => tree_remarks(source),
+        SourceStatus::Services(_) => "made of the configuration".to_owned(),
     }
 }
 
@@ -280,6 +298,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     match &report.source {
         Some(SourceStatus::Primaries(source)) => write_transfers(text, report, source),
         Some(SourceStatus::Tree(source)) => write_tree(text, report, source),
+        Some(SourceStatus::Services(source)) => write_services(text, report, source),
         None => {}
     }
     write_outward(text, &report.outward);
@@ -341,6 +360,17 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     }
     if let more @ 1.. = source.broken.saturating_sub(source.broken_payloads.len() as u64) {
         _ = writeln!(text, "  and {more} more");
+    }
+}
+
+/// Writes what the configuration says of a zone of our own.
+fn write_services(text: &mut String, report: &ZoneReport, source: &ServicesStatus) {
+    let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
+    _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
+    let read = (crate::metrics::unix_seconds(SystemTime::now()) - source.configured).max(0).cast_unsigned();
+    _ = writeln!(text, "  made of the configuration as it was read {} ago", format_seconds(read));
+    for service in &source.openstack {
+        _ = writeln!(text, "  openstack {}: {}", service.kind, service.url);
     }
 }
 
@@ -408,6 +438,24 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
         }
     }
     write_outward(text, outward);
+}
+
+/// Writes one drain.
+fn write_drain(text: &mut String, indent: &str, drain: &DrainStatus) {
+    let names = drain.target.names.as_ref().map_or("all names".to_owned(), |names| names.to_string());
+    let regions: Vec<String> = drain.regions.iter().map(Name::to_string).collect();
+    let from = if regions.is_empty() { "no region".to_owned() } else { regions.join(", ") };
+    let now = crate::metrics::unix_seconds(SystemTime::now());
+    let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
+    let end = drain.until.map_or("until undrained".to_owned(), |until| format!("for another {}", seconds(now, until)));
+    let by = if drain.configured { "configuration" } else { "order" };
+    let reason = drain.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+    let since = seconds(drain.since, now);
+    _ = writeln!(
+        text,
+        "{indent}drained: {} {names} from {from} for {since}, {end}, by {by}{reason}",
+        drain.target.member
+    );
 }
 
 /// A serial, or a dash.

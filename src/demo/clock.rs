@@ -4,13 +4,14 @@
 //! promise; the demonstration does, because a primary that goes backwards is a fault and not the normal case.
 //! Cost: O(1).
 
+use crate::moment;
 use crate::serial::Serial;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The tick in which a moment lies. Moments before 1970 count as 1970.
 pub fn tick(moment: SystemTime) -> Serial {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = date(seconds / 86_400);
+    let (year, month, day) = moment::date(seconds / 86_400);
     let of_day = seconds % 86_400;
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
     let days = ((year - 1900) * 12 + (month - 1)) * 31 + (day - 1);
@@ -22,31 +23,6 @@ pub fn tick(moment: SystemTime) -> Serial {
 pub fn next_serial(last: Serial, now: SystemTime) -> Serial {
     let fresh = tick(now).advance(1);
     if fresh.newer_than(last) { fresh } else { last.advance(1) }
-}
-
-/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar.
-fn date(mut day: u64) -> (u64, u64, u64) {
-    let mut year = 1970;
-    while day >= days_in_year(year) {
-        day -= days_in_year(year);
-        year += 1;
-    }
-    let february = days_in_year(year) - 337;
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if day < length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    (year, month, day + 1)
-}
-
-/// 365 or 366.
-fn days_in_year(year: u64) -> u64 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    365 + u64::from(leap)
 }
 
 #[cfg(test)]

@@ -11,14 +11,13 @@
 //!
 //! Cost: O(touched names and their records) and O(zones), or O(nodes) for what is made whole.
 
+use crate::discovery::TreeZone;
 use crate::discovery::payload::Payload;
 use crate::discovery::reverse;
 use crate::discovery::tree::{Tree, service_owner};
-use crate::discovery::{SoaFields, TreeZone};
 use crate::name::Name;
-use crate::rr::{RRset, rtype};
 use crate::serial::Serial;
-use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Soa, Zone, ZoneError};
+use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Zone, ZoneError, apex_rrsets};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -143,7 +142,7 @@ impl Tree {
         let computed = self.serial();
         let version = self.versions.get(origin);
         let last = base.as_ref().map(|base| base.soa.serial).or(version.map(|version| version.zone.soa.serial));
-        let apex = |serial| apex_records(&self.plan.soa, &self.plan.ns, self.plan.ns_ttl, &apex, serial);
+        let apex = |serial| apex_rrsets(&self.plan.soa, &self.plan.ns, self.plan.ns_ttl, &apex, serial);
         let changed = last.is_none_or(|last| editor.set(origin, apex(last), None)) || !touched.is_empty();
         let drift = version.map_or(0, |version| version.drift);
         let (serial, drift) = match last {
@@ -174,18 +173,4 @@ impl Tree {
         }
         names
     }
-}
-
-/// The RRsets of an apex: its SOA and NS records and what else stands there.
-fn apex_records(soa: &SoaFields, ns: &[Name], ns_ttl: u32, others: &RRsets, serial: Serial) -> RRsets {
-    let numbers = Soa { serial, refresh: soa.refresh, retry: soa.retry, expire: soa.expire, minimum: soa.minimum };
-    let rdata = numbers.to_rdata(soa.mname.as_wire(), soa.rname.as_wire());
-    let own = [
-        RRset::build(rtype::SOA, soa.ttl, vec![rdata]),
-        RRset::build(rtype::NS, ns_ttl, ns.iter().map(Name::as_wire).collect()),
-    ];
-    let others = others.iter().filter(|rrset| rrset.rtype != rtype::PLACEHOLDER).cloned();
-    let mut rrsets: Vec<Arc<RRset>> = own.into_iter().flatten().map(Arc::new).chain(others).collect();
-    rrsets.sort_by_key(|rrset| rrset.rtype);
-    rrsets.into()
 }

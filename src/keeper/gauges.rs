@@ -4,6 +4,7 @@
 
 use super::status::MemberStatus;
 use super::{Keeper, status};
+use crate::merge::RegionPlan;
 use crate::metrics::unix_seconds;
 use crate::publish::State;
 use std::time::{Instant, SystemTime};
@@ -51,11 +52,27 @@ impl Keeper {
             status::count_conflicts(&kept.region, |kind, count| {
                 metrics.region_conflicts.with_label_values(&[region, kind]).set(count);
             });
+            for member in &kept.region.plan.members {
+                let labels = [region, &member.to_string()[..]];
+                match self.drains.since(member, name) {
+                    Some(since) => metrics.region_drained.with_label_values(&labels).set(unix_seconds(since)),
+                    // Never there, or gone.
+                    None => _ = metrics.region_drained.remove_label_values(&labels),
+                }
+            }
             let members = self.member_statuses(&kept.region.plan, now);
             for state in MemberStatus::STATES {
                 let count = members.iter().filter(|member| member.state == state).count();
                 metrics.region_members.with_label_values(&[region, state]).set(count as i64);
             }
+        }
+    }
+
+    /// Removes what is shown of the drains of a region whose members change.
+    pub(super) fn hide_drains(&self, plan: &RegionPlan) {
+        for member in &plan.members {
+            // Mostly there is none.
+            let _ = self.metrics.region_drained.remove_label_values(&[&plan.origin.to_string(), &member.to_string()]);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What the keeper is to keep: made by the configuration, replaced whole by a reload.
 
 use crate::catalog::CatalogPlan;
-use crate::merge::RegionPlan;
+use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing};
+use crate::source::Update;
 use crate::state::Restored;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
@@ -20,6 +21,8 @@ pub struct Plan {
     /// Source zones and how long they may live without contact.
     pub zones: Vec<(Name, Lifetime)>,
     pub regions: Vec<RegionPlan>,
+    /// What the configuration takes out of regions.
+    pub drains: Vec<Drain>,
     /// The catalog of all of them, if there is to be one.
     pub catalog: Option<CatalogPlan>,
     /// How zones may leave; those that are not here do not.
@@ -32,6 +35,8 @@ pub struct Plan {
     pub hold_down: Duration,
     /// What an earlier run of the program left of zones that are not kept yet.
     pub restored: HashMap<Name, Restored>,
+    /// News of zones that are known already, published with the plan.
+    pub updates: Vec<Update>,
 }
 
 /// Bounds on the expire time that a zone's SOA asks for.
@@ -39,6 +44,11 @@ pub struct Plan {
 pub struct Lifetime {
     pub shortest: Duration,
     pub longest: Duration,
+}
+
+impl Lifetime {
+    /// That of a zone which needs no contact with anybody.
+    pub const UNLIMITED: Lifetime = Lifetime { shortest: Duration::MAX, longest: Duration::MAX };
 }
 
 /// What a new plan changed.

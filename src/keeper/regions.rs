@@ -7,7 +7,7 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::{Keeper, NO_PLAN, SourceZone, fingerprint, has_room};
-use crate::merge::{Conflict, Members, OnExpire, Outcome, Place, Region, RegionPlan};
+use crate::merge::{Conflict, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
 use crate::name::Name;
 use crate::publish::State;
 use crate::state::RegionState;
@@ -27,13 +27,13 @@ pub(super) struct KeptRegion {
     pub state: State,
     /// Whether clients have had answers from it: then it stays in service, whatever its members do.
     pub was_served: bool,
-    /// Which members contributed to the present version.
-    pub contributing: Vec<bool>,
+    /// What the present version is made of, in the plan's order.
+    pub intakes: Vec<Intake>,
     /// When waiting for missing members began.
     pub waiting_since: Instant,
     /// The way from older versions to the present one.
     pub history: History,
-    /// Tells the plan, as far as contents go.
+    /// Tells the plan and the drains, as far as contents go.
     pub fingerprint: u32,
     /// When a serial that is half way to its sum goes on.
     goes_on: Option<Instant>,
@@ -43,22 +43,16 @@ impl KeptRegion {
     /// A region that has no version yet.
     pub fn new(region: Region, now: Instant) -> KeptRegion {
         KeptRegion {
-            fingerprint: fingerprint(&region.plan),
+            fingerprint: NO_PLAN,
             region,
             state: State::NotReady,
             was_served: false,
-            contributing: Vec::new(),
+            intakes: Vec::new(),
             waiting_since: now,
             history: History::default(),
             goes_on: None,
         }
     }
-}
-
-/// What has to be merged into the regions that have a zone as member.
-pub(super) enum Touched {
-    Names(Vec<Name>),
-    Everything,
 }
 
 impl Keeper {
@@ -72,13 +66,7 @@ impl Keeper {
                 kept.region.go_on();
                 changed |= self.merge_region(kept, Some(Vec::new()));
             }
-            let members = kept.region.plan.members.iter().enumerate();
-            let affected: Vec<(usize, &Touched)> =
-                members.filter_map(|(index, member)| Some((index, touched.get(member)?))).collect();
-            let same_members = kept.contributing == self.contributing(&kept.region.plan);
-            if affected.is_empty() && same_members {
-                continue;
-            }
+            let Some(names) = self.take_in(kept, touched) else { continue };
             if !kept.was_served
                 && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
             {
@@ -86,26 +74,46 @@ impl Keeper {
                 seen.fingerprint = NO_PLAN;
                 kept.region.set_last_serial(Some(seen.last), None);
             }
-            let mut names = same_members.then(Vec::new);
-            for (index, touched) in affected {
-                match (touched, &mut names) {
-                    (Touched::Names(touched), Some(names)) => {
-                        names.extend(touched.iter().map(|name| (index, name.clone())));
-                    }
-                    _ => names = None,
-                }
-            }
             changed |= self.merge_region(kept, names);
         }
         self.regions = regions;
         changed
     }
 
+    /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all; nothing
+    /// where there is nothing to do.
+    fn take_in(&self, kept: &mut KeptRegion, touched: &HashMap<Name, Touched>) -> Option<Option<Vec<(usize, Name)>>> {
+        let plan = &kept.region.plan;
+        let (contributing, scopes) = (self.contributing(plan), self.scopes(plan));
+        kept.fingerprint = fingerprint(plan, &scopes);
+        let (mut is_any, mut names) = (false, Some(Vec::new()));
+        for (index, scope) in scopes.into_iter().enumerate() {
+            let member = &plan.members[index];
+            let raw = self.sources.get(member).and_then(|source| source.zone.clone()).filter(|_| contributing[index]);
+            let intake = &mut kept.intakes[index];
+            let held = intake.held().clone();
+            match intake.take(raw, touched.get(member), scope, held) {
+                None => continue,
+                Some(Touched::Everything) => names = None,
+                Some(Touched::Names(touched)) => {
+                    names.iter_mut().for_each(|names| names.extend(touched.iter().map(|name| (index, name.clone()))));
+                }
+            }
+            is_any = true;
+        }
+        is_any.then_some(names)
+    }
+
+    /// Takes in all that the members of a region have, for a merge of everything.
+    pub(super) fn fill(&self, kept: &mut KeptRegion) {
+        kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
+        self.take_in(kept, &HashMap::new());
+    }
+
     /// Makes a region's next version out of the names that changed, or of all.
     pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
-        kept.contributing = self.contributing(&kept.region.plan);
-        let members = self.members(&kept.region.plan);
+        let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
         let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
         let without_address = kept.region.servers_without_address.clone();
@@ -161,13 +169,6 @@ impl Keeper {
                 true
             }
         }
-    }
-
-    /// What the members of a region contribute.
-    fn members(&self, plan: &RegionPlan) -> Box<Members> {
-        let contributing = self.contributing(plan);
-        let zone = |member: &Name| self.sources.get(member)?.zone.clone();
-        plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect()
     }
 
     /// Which members of a region contribute: those with a zone that has neither expired nor been without contact for

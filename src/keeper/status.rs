@@ -1,7 +1,8 @@
 //! What the keeper tells operators: zones, regions, members, conflicts.
 
 use super::{Keeper, SourceZone};
-use crate::merge::{Conflict, ConflictKind, Region, RegionPlan};
+use crate::merge::{Conflict, ConflictKind, Drain, DrainTarget, Region, RegionPlan};
+use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::publish::State;
 use crate::serial::Serial;
@@ -19,6 +20,21 @@ pub struct Snapshot {
     /// In canonical order of names.
     pub zones: Vec<ZoneStatus>,
     pub regions: Vec<RegionStatus>,
+    pub drains: Vec<DrainStatus>,
+}
+
+/// A member, or names of it, that regions go without.
+#[derive(Clone, Debug, Serialize)]
+pub struct DrainStatus {
+    #[serde(flatten)]
+    pub target: DrainTarget,
+    /// The regions that it takes something out of; none when no region has the member.
+    pub regions: Vec<Name>,
+    /// Unix time.
+    pub since: i64,
+    pub until: Option<i64>,
+    pub reason: Option<String>,
+    pub configured: bool,
 }
 
 /// A source zone.
@@ -65,8 +81,8 @@ pub struct MemberStatus {
 
 impl MemberStatus {
     /// Contributing and fresh; contributing although its primaries have not answered for a while; never transferred;
-    /// expired.
-    pub const STATES: [&'static str; 4] = ["ok", "stale", "missing", "expired"];
+    /// expired; valid, and drained as a whole.
+    pub const STATES: [&'static str; 5] = ["ok", "stale", "missing", "expired", "drained"];
 }
 
 impl SourceZone {
@@ -107,15 +123,34 @@ impl Keeper {
             })
             .collect();
         regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
-        Snapshot { generation: self.generation, zones, regions }
+        let drains = self.drains.all().iter().map(|drain| self.drain_status(drain)).collect();
+        Snapshot { generation: self.generation, zones, regions, drains }
+    }
+
+    /// How a drain is.
+    fn drain_status(&self, drain: &Drain) -> DrainStatus {
+        let concerned = |plan: &&RegionPlan| plan.members.iter().any(|member| drain.concerns(member, &plan.origin));
+        let plans = self.regions.values().map(|kept| &kept.region.plan).filter(concerned);
+        let mut regions: Vec<Name> = plans.map(|plan| plan.origin.clone()).collect();
+        regions.sort_by(Name::canonical_cmp);
+        DrainStatus {
+            target: drain.target.clone(),
+            regions,
+            since: unix_seconds(drain.since),
+            until: drain.until.map(unix_seconds),
+            reason: drain.reason.clone(),
+            configured: drain.configured,
+        }
     }
 
     /// The states of a region's members.
     pub(super) fn member_statuses(&self, plan: &RegionPlan, now: Instant) -> Vec<MemberStatus> {
+        let is_drained = |member: &Name| self.drains.scope(member, &plan.origin).whole;
         let status = |(member, contributes): (&Name, bool)| {
             let source = self.sources.get(member);
             let zone = source.and_then(|source| source.zone.as_ref());
             let state = match (source, zone) {
+                (Some(source), Some(_)) if source.state == State::Ok && contributes && is_drained(member) => "drained",
                 (Some(source), Some(zone)) if source.state == State::Ok && contributes => {
                     // Two failed tries after a missed refresh are no accident any more.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);

@@ -1,11 +1,12 @@
 //! The keeper's states, without sources or sockets.
 
+mod drains;
 mod restarts;
 mod serials;
 
 use super::*;
 use crate::merge::tests::plan;
-use crate::merge::{OnExpire, RegionPlan};
+use crate::merge::{NamePattern, OnExpire, RegionPlan};
 use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
@@ -53,6 +54,22 @@ impl Bench {
         let update = Update { zone: name(zone), change, refreshed, published: Some(published) };
         self.keeper.handle(vec![update], Vec::new());
         done.try_recv().unwrap();
+    }
+
+    /// Takes a member or names of it out of all its regions, or lets them in again.
+    fn drain(&mut self, member: &str, names: Option<&str>, begins: bool) {
+        let names = names.map(|names| NamePattern::parse(names).unwrap());
+        let target = DrainTarget { member: name(member), region: None, names };
+        let (done, mut answered) = oneshot::channel();
+        let command = match begins {
+            true => Command::Drain(
+                Box::new(Drain { target, since: SystemTime::now(), until: None, reason: None, configured: false }),
+                done,
+            ),
+            false => Command::Undrain(vec![target], done),
+        };
+        self.keeper.handle(Vec::new(), vec![command]);
+        answered.try_recv().unwrap();
     }
 
     fn state(&self, zone: &str) -> State {
@@ -281,7 +298,7 @@ fn what_an_earlier_run_left_is_served_at_once() {
     };
     let publisher = Arc::new(Publisher::default());
     let mut keeper = Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None);
-    let fingerprint = fingerprint(&region("w.x", &["w1.x", "w2.x"]));
+    let fingerprint = fingerprint(&region("w.x", &["w1.x", "w2.x"]), &[]);
     keeper.seen_serials.insert(name("w.x"), RegionState { drift: 693, last: Serial(700), fingerprint });
     let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
     let (done, _changes) = oneshot::channel();

@@ -6,7 +6,7 @@
 //! Cost: O(zones + members of all regions) reference counts, for each that asks.
 
 use super::{Keeper, MemberStatus, ZoneStatus};
-use crate::merge::{RegionPlan, TracedMember};
+use crate::merge::{Drain, RegionPlan, TracedMember};
 use crate::name::Name;
 use crate::publish::Published;
 use std::collections::HashMap;
@@ -19,6 +19,8 @@ pub struct View {
     /// The source zones.
     pub zones: HashMap<Name, ZoneStatus>,
     pub regions: HashMap<Name, RegionView>,
+    /// What is taken out of regions.
+    pub drains: Vec<Drain>,
 }
 
 /// What a region is made of.
@@ -45,8 +47,9 @@ impl Keeper {
             let member = |(index, status): (usize, MemberStatus)| {
                 let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
                 // As it was at the last merge: the clock may have moved on since, the region has not.
-                let contributes = kept.contributing.get(index).copied().unwrap_or(false);
-                MemberView { status, traced: TracedMember { zone, contributes } }
+                let intake = &kept.intakes[index];
+                let (taken, drained) = (intake.zone().cloned(), intake.scope().clone());
+                MemberView { status, traced: TracedMember { zone, taken, drained } }
             };
             let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();
             (name.clone(), RegionView { plan: plan.clone(), drift: kept.region.drift, members })
@@ -55,6 +58,7 @@ impl Keeper {
             published: self.publisher.load(),
             zones: zones.collect(),
             regions: self.regions.iter().map(region).collect(),
+            drains: self.drains.all().to_vec(),
         }
     }
 }

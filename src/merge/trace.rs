@@ -3,13 +3,13 @@
 //! Written beside the merge, not out of it: the merge unites sets, this follows every single record of every member to
 //! its end. Two descriptions of the same rules; the tests demand that they agree on records, TTLs and conflicts.
 //!
-//! Invariants: every record that a member has at the name is told, once, with its fate; the records of the outcome are
-//! those of the region but for the SOA, which is made of numbers and not of records.
+//! Invariants: every record that a member has at the name is told, once, with its fate, and those that are held for it;
+//! the records of the outcome are those of the region but for the SOA, which is made of numbers and not of records.
 //!
 //! Cost: O(records of the name × members); nothing is kept and nothing published is touched. The rules are those of
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4 and RFC 6763 section 6.
 
-use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, is_service_text};
+use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, Scope, is_service_text};
 use crate::name::{self, Name, NameBuf};
 use crate::rewrite::{Move, RdataNames};
 use crate::rr::{self, RRset, Set, rtype};
@@ -23,8 +23,22 @@ use std::sync::Arc;
 pub struct TracedMember {
     /// Its zone, also when nothing of it is taken.
     pub zone: Option<Arc<Zone>>,
+    /// What the region is made of: its zone without what is drained and with what is held; none when nothing is taken.
+    pub taken: Option<Arc<Zone>>,
+    /// What is drained of it.
+    pub drained: Scope,
+}
+
+impl TracedMember {
+    /// A member of which everything is taken, or nothing.
+    pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
+        TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
+    }
+
     /// Whether the region takes anything from it at present.
-    pub contributes: bool,
+    pub fn contributes(&self) -> bool {
+        self.taken.is_some()
+    }
 }
 
 /// Why a record of a member is not in the region.
@@ -34,6 +48,8 @@ pub enum LeftOut {
     Withdrawn,
     /// The configuration leaves the name out.
     Excluded,
+    /// An operator or the configuration has taken the member, or the name of it, out of the region for a while.
+    Drained,
     /// DNSSEC records sign names that are others in the region.
     Dnssec,
     /// The region has an SOA, NS set and DS of its own.
@@ -50,6 +66,7 @@ impl LeftOut {
         match self {
             LeftOut::Withdrawn => "withdrawn",
             LeftOut::Excluded => "excluded",
+            LeftOut::Drained => "drained",
             LeftOut::Dnssec => "dnssec",
             LeftOut::OwnApex => "own-apex",
             LeftOut::Placeholder => "placeholder",
@@ -73,6 +90,8 @@ pub struct Contribution {
     pub moved: Option<Vec<u8>>,
     /// None for a record that is in the region.
     pub left_out: Option<LeftOut>,
+    /// Whether the member has it no more, and it is held in the region for a while.
+    pub held: bool,
 }
 
 impl Contribution {
@@ -137,8 +156,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// The members' zones that count, with their positions.
     fn contributing(&self) -> impl Iterator<Item = (usize, &Zone)> {
-        let members = self.members.iter().enumerate().filter(|(_, member)| member.contributes);
-        members.filter_map(|(index, member)| Some((index, member.zone.as_deref()?)))
+        self.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.taken.as_deref()?)))
     }
 
     /// A name of the region as a member has it.
@@ -146,29 +164,55 @@ impl Walk<'_> {
         name.replace_suffix(&self.plan.origin, &self.plan.members[member])?.ok()
     }
 
-    /// Adds what one member has at the name, with the fates that do not depend on other members.
+    /// Adds what one member has at the name, with the fates that do not depend on other members, and what is held for it.
     fn collect(&self, member: usize, trace: &mut Trace) {
-        let TracedMember { zone: Some(zone), contributes } = &self.members[member] else { return };
+        let traced = &self.members[member];
         let Some(there) = self.name_in(member, self.name) else { return };
-        let Some(node) = zone.get(there.as_wire()) else { return };
-        let spelled = node.spelled.unwrap_or(there.as_wire());
-        let Ok(owner) = NameBuf::from_wire(spelled) else { return };
+        let node_in =
+            |zone: &'_ Option<Arc<Zone>>| zone.as_ref().and_then(|zone| Some(zone.get(there.as_wire())?.to_rrsets()));
+        let spelled = traced.zone.as_ref().and_then(|zone| zone.get(there.as_wire())?.spelled);
+        let Ok(owner) = NameBuf::from_wire(spelled.unwrap_or(there.as_wire())) else { return };
+        let (own, taken) = (node_in(&traced.zone).unwrap_or_default(), node_in(&traced.taken).unwrap_or_default());
         let excluded = trace.excluded_by.is_some();
-        for rrset in node.rrsets() {
+        let labels = &there.as_wire()[..there.as_wire().len() - self.plan.members[member].as_wire().len()];
+        let drained = traced.drained.covers(labels);
+        for rrset in own.iter() {
             let left_out = match rrset.rtype {
-                _ if !contributes => Some(LeftOut::Withdrawn),
+                _ if !traced.contributes() => Some(LeftOut::Withdrawn),
                 rtype::SOA => Some(LeftOut::OwnApex),
                 rtype::NS if self.apex => None,
                 rtype::DS if self.apex => Some(LeftOut::OwnApex),
                 _ if excluded => Some(LeftOut::Excluded),
+                _ if drained => Some(LeftOut::Drained),
                 rtype if rr::is_dnssec(rtype) => Some(LeftOut::Dnssec),
                 rtype::CNAME if self.apex => Some(LeftOut::Conflict(ConflictKind::AliasAtApex)),
                 _ => None,
             };
             for rdata in rrset.rdatas() {
-                let moved = if left_out.is_none() { self.moved(member, rrset, rdata) } else { None };
+                let moved = if left_out.is_none() { self.moved(member, rrset.as_set(), rdata) } else { None };
                 let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
-                trace.contributions.push(Contribution { member, owner, rtype, ttl, rdata, moved, left_out });
+                trace.contributions.push(Contribution {
+                    member,
+                    owner,
+                    rtype,
+                    ttl,
+                    rdata,
+                    moved,
+                    left_out,
+                    held: false,
+                });
+            }
+        }
+        let has = |rtype: u16, rdata: &[u8]| {
+            let own = own.iter().filter(|set| set.rtype == rtype);
+            own.flat_map(|set| set.rdatas()).any(|present| rr::compare(rtype, present, rdata) == Ordering::Equal)
+        };
+        for rrset in taken.iter() {
+            for rdata in rrset.rdatas().filter(|rdata| !has(rrset.rtype, rdata)) {
+                let left_out = excluded.then_some(LeftOut::Excluded);
+                let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
+                let given = Contribution { member, owner, rtype, ttl, rdata, moved: None, left_out, held: true };
+                trace.contributions.push(given);
             }
         }
     }
@@ -241,7 +285,10 @@ impl Walk<'_> {
 
     /// Notes the members whose names a delegation of another member hides.
     fn find_hidden(&self, with_names_below: &[usize], trace: &mut Trace) {
-        let given = || trace.contributions.iter().filter(|given| self.members[given.member].contributes);
+        let is_taken = |given: &&Contribution| {
+            self.members[given.member].contributes() && given.left_out != Some(LeftOut::Drained)
+        };
+        let given = || trace.contributions.iter().filter(is_taken);
         let delegating: BTreeSet<usize> =
             given().filter(|given| self.counts(given) == Some(rtype::NS)).map(|given| given.member).collect();
         if delegating.is_empty() {

@@ -6,7 +6,8 @@
 //! The order of RFC 1034 section 4.3.2 and RFC 6672 section 3.2: the zone with the longest origin; a delegation or DNAME
 //! on the way; the name itself; else the wildcard at the closest encloser (RFC 4592); else NXDOMAIN. An alias starts
 //! over with its target while that lies in a zone served here. Responses are minimal: NS records only where they are
-//! the answer or a referral, addresses only for the targets of NS, MX and SRV.
+//! the answer or a referral, addresses only for the targets of NS, MX and SRV, and for a list of instances what describes them
+//! (RFC 6763 section 12).
 //!
 //! A name that has nothing but a placeholder ([`rtype::PLACEHOLDER`]) is answered like an empty non-terminal, or with
 //! SERVFAIL where the placeholder says why nothing is known. A zone may refuse names that it does not hold
@@ -17,6 +18,7 @@
 //!
 //! Cost: O(name) lookups for each alias, one for the closest encloser's ancestors, and O(bytes) written.
 
+use crate::dnssd;
 use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State, Unknown};
 use crate::rr::{self, Set, rtype};
@@ -27,7 +29,7 @@ use crate::zone::{Node, Zone};
 
 /// Aliases followed in one answer; as many as other servers follow, and more than any sane zone has.
 pub const MAX_ALIASES: usize = 16;
-/// Host names of one answer whose addresses are looked up: a courtesy must not cost more than the answer.
+/// Names of one answer whose records are looked up: a courtesy must not cost more than the answer.
 const MAX_TARGETS: usize = 64;
 
 /// A response in the caller's buffer.
@@ -122,7 +124,7 @@ struct Reply<'p, 'o> {
     published: &'p Published,
     writer: Writer<'o>,
     rotation: u32,
-    /// The records in the message that name hosts whose addresses may be added.
+    /// The records in the message that name what may be added: hosts, or instances.
     targets: Option<Targets>,
     /// DNAME sets in the answer, which a chain may meet again.
     dnames: [Option<(&'p Zone, Set<'p>)>; MAX_ALIASES],
@@ -226,8 +228,11 @@ impl<'p> Reply<'p, '_> {
     fn add_answer(&mut self, owner: &Placed, rrset: Set<'_>) -> bool {
         let start = self.writer.position();
         let added = self.writer.add_rrset(Section::Answer, owner.owner(), rrset, self.rotation, |_| ());
-        if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype)) {
-            self.targets = Some(Targets { position: start, end: self.writer.position(), offset });
+        let is_list = rrset.rtype == rtype::PTR;
+        if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype))
+            && (!is_list || dnssd::lists_instances(owner.lower.as_wire()))
+        {
+            self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list });
         }
         self.writer.truncated |= added.is_err();
         added.is_ok()
@@ -309,7 +314,7 @@ impl<'p> Reply<'p, '_> {
             self.writer.truncated = true;
             return;
         }
-        let names = Targets { position, end: self.writer.position(), offset: 0 };
+        let names = Targets { position, end: self.writer.position(), offset: 0, is_list: false };
         for required in [true, false] {
             let mut names = names;
             while let Some(target) = names.next(&self.writer) {
@@ -332,6 +337,9 @@ impl<'p> Reply<'p, '_> {
     /// Adds the addresses of noted host names out of all zones here, each once, as far as they fit.
     fn add_targets(&mut self) {
         let Some(mut targets) = self.targets.take() else { return };
+        if targets.is_list {
+            targets = self.add_instances(targets);
+        }
         let mut seen = [0; MAX_TARGETS];
         let mut count = 0;
         while let Some(target) = targets.next(&self.writer) {
@@ -354,6 +362,29 @@ impl<'p> Reply<'p, '_> {
                 }
             }
         }
+    }
+
+    /// Adds SRV and then TXT records of listed instances, as far as they fit; returns the SRV records (RFC 6763 section 12.1).
+    fn add_instances(&mut self, instances: Targets) -> Targets {
+        let start = self.writer.position();
+        let mut end = start;
+        for kind in [rtype::SRV, rtype::TXT] {
+            let mut instances = instances;
+            for _ in 0..MAX_TARGETS {
+                let Some(instance) = instances.next(&self.writer) else { break };
+                let wire = instance.lower.as_wire();
+                let zone = self.published.find(wire).and_then(Served::answerable);
+                let Some(Found::Node(node)) = zone.map(|zone| find(zone, wire, kind)) else { continue };
+                if let Some(rrset) = node.get(kind) {
+                    // A client asks for what is left out; TC is for answers (RFC 2181 section 9).
+                    let _ = self.writer.add_rrset(Section::Additional, instance.owner(), rrset, self.rotation, |_| ());
+                }
+            }
+            if kind == rtype::SRV {
+                end = self.writer.position();
+            }
+        }
+        Targets { position: start, end, offset: rr::SRV_TARGET, is_list: false }
     }
 
     /// Answers a question of class CH about the server itself (RFC 4892).
@@ -379,18 +410,20 @@ impl<'p> Reply<'p, '_> {
     }
 }
 
-/// Records of the response that name hosts, to be gone through one by one.
+/// Records of the response that name hosts or instances, to be gone through one by one.
 #[derive(Clone, Copy)]
 struct Targets {
     /// Where the next record stands in the message.
     position: usize,
     end: usize,
-    /// Where the host name begins in the RDATA.
+    /// Where the name begins in the RDATA.
     offset: usize,
+    /// Whether the names are instances of a service, not hosts.
+    is_list: bool,
 }
 
 impl Targets {
-    /// The host name of the next record.
+    /// The name in the next record.
     fn next(&mut self, writer: &Writer<'_>) -> Option<Placed> {
         if self.position >= self.end {
             return None;

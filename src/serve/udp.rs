@@ -16,6 +16,7 @@ mod batch;
 
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
+use crate::serve::ahead::look_ahead;
 use crate::serve::respond::{Asked, Outcome, Responder};
 use arc_swap::{ArcSwap, Cache};
 use batch::Batch;
@@ -186,6 +187,7 @@ impl Worker {
                 }
             };
             let published = cache.load();
+            look_ahead(published, (0..received).map(|index| batch.request(index)));
             for index in 0..received {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |request, peer, out| {

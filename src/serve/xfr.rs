@@ -19,7 +19,7 @@
 
 use crate::name::{self, Name};
 use crate::publish::{Published, Served, State};
-use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
+use crate::rr::{self, CLASS_IN, FIXED_BYTES, RRset, Set, rtype};
 use crate::serial::Serial;
 use crate::serve::message::{
     ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags, rcode,
@@ -225,6 +225,7 @@ impl Transfer {
             records,
             pending: None,
             last: None,
+            origin_at: None,
             compressor: Compressor::new(),
             sent: Sent::default(),
         }
@@ -295,6 +296,8 @@ pub struct Messages<'a> {
     pending: Option<Item<'a>>,
     /// The owner of the record written last, and where the message holds it.
     last: Option<([&'a [u8]; 2], usize)>,
+    /// Where the message holds the origin, which most owners end in.
+    origin_at: Option<u16>,
     compressor: Compressor,
     pub sent: Sent,
 }
@@ -312,7 +315,7 @@ impl<'a> Messages<'a> {
         let room = out.len().min(usize::from(u16::MAX)).saturating_sub(reserve);
         let mut cursor = Cursor::new(&mut out[..room], HEADER_BYTES);
         self.compressor.clear();
-        self.last = None;
+        (self.last, self.origin_at) = (None, None);
         // RFC 5936 section 2.2.2: the question stands in the first message.
         if first && self.write_question(&mut cursor).is_none() {
             return Some(Err(Oversized));
@@ -367,22 +370,36 @@ impl<'a> Messages<'a> {
             return cursor.put(&(0xc000 | at as u16).to_be_bytes());
         }
         let [labels, origin] = owner;
-        let (mut name, length) = ([0; name::MAX_NAME_BYTES], labels.len() + origin.len());
-        name[..labels.len()].copy_from_slice(labels);
-        name[labels.len()..length].copy_from_slice(origin);
-        self.last = Some((owner, self.compressor.write(cursor, &name[..length])?));
+        let at = if origin.is_empty() {
+            self.compressor.write(cursor, labels)?
+        } else if let Some(at) = self.origin_at {
+            self.compressor.write_labels(cursor, labels, at)?
+        } else {
+            let (mut name, length) = ([0; name::MAX_NAME_BYTES], labels.len() + origin.len());
+            name[..labels.len()].copy_from_slice(labels);
+            name[labels.len()..length].copy_from_slice(origin);
+            let at = self.compressor.write(cursor, &name[..length])?;
+            self.origin_at = self.compressor.position_of(cursor, origin);
+            at
+        };
+        self.last = Some((owner, at));
         Some(())
     }
 
     /// Appends a record; `None` when it does not fit.
     fn write_record(&mut self, cursor: &mut Cursor<'_>, record: &Item<'a>) -> Option<()> {
         self.write_owner(cursor, record.owner)?;
-        cursor.put(&record.rtype.to_be_bytes())?;
-        cursor.put(&CLASS_IN.to_be_bytes())?;
-        cursor.put(&record.ttl.to_be_bytes())?;
-        let length_at = cursor.position;
-        cursor.put(&[0; 2])?;
+        let mut fixed = [0; FIXED_BYTES - 2];
+        fixed[..2].copy_from_slice(&record.rtype.to_be_bytes());
+        fixed[2..4].copy_from_slice(&CLASS_IN.to_be_bytes());
+        fixed[4..8].copy_from_slice(&record.ttl.to_be_bytes());
+        fixed[8..].copy_from_slice(&(record.rdata.len() as u16).to_be_bytes());
+        cursor.put(&fixed)?;
         let (lead, names) = compressible(record.rtype);
+        if names == 0 {
+            return cursor.put(record.rdata);
+        }
+        let length_at = cursor.position - 2;
         let mut rest = record.rdata;
         if let Some((head, tail)) = rest.split_at_checked(lead) {
             cursor.put(head)?;

@@ -31,6 +31,8 @@ pub enum Kind {
     Refreshed,
     /// What regions were last published as.
     Regions,
+    /// What is taken out of regions.
+    Drains,
 }
 
 impl Kind {
@@ -40,12 +42,13 @@ impl Kind {
             Kind::Delta => 1,
             Kind::Refreshed => 2,
             Kind::Regions => 3,
+            Kind::Drains => 4,
         }
     }
 
     /// The kind that an octet stands for.
     fn of(code: u8) -> Option<Kind> {
-        [Kind::Delta, Kind::Refreshed, Kind::Regions].into_iter().find(|kind| kind.code() == code)
+        [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains].into_iter().find(|kind| kind.code() == code)
     }
 }
 

@@ -5,9 +5,9 @@
 //!
 //! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
-use super::RegionState;
 use super::builder::Done;
 use super::ledger::Ledger;
+use super::regions::Regions;
 use crate::name::Name;
 use crate::zone::{Delta, Zone};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -59,7 +59,7 @@ impl Backlog {
 /// All that the writer takes at once.
 pub struct Work {
     pub backlogs: Vec<(Name, Backlog)>,
-    pub regions: Option<(HashMap<Name, RegionState>, u64)>,
+    pub regions: Option<(Regions, u64)>,
     pub done: Vec<Done>,
     /// The store is being closed.
     pub last: bool,
@@ -84,7 +84,7 @@ pub struct Inbox {
 struct Waiting {
     backlogs: HashMap<Name, Backlog>,
     order: VecDeque<Name>,
-    regions: Option<(HashMap<Name, RegionState>, u64)>,
+    regions: Option<(Regions, u64)>,
     done: Vec<Done>,
     last: bool,
     /// Threads that have ended: after the first, nothing is taken any more.
@@ -190,14 +190,11 @@ impl Inbox {
         self.hand_over(|waiting| waiting.backlog(zone).refreshed = Some(time));
     }
 
-    /// Hands over the regions.
-    pub fn regions(&self, regions: HashMap<Name, RegionState>) {
+    /// Hands over what is to be kept of regions; what it does not tell stays as it was.
+    pub fn regions(&self, regions: Regions) {
         self.hand_over(|waiting| {
-            let number = match waiting.regions.take() {
-                Some((_, number)) => number,
-                None => waiting.number(),
-            };
-            waiting.regions = Some((regions, number));
+            let (older, number) = waiting.regions.take().unwrap_or_else(|| (Regions::default(), waiting.number()));
+            waiting.regions = Some((regions.over(older), number));
         });
     }
 

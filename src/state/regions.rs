@@ -1,13 +1,14 @@
-//! What regions were last published as, so that their serials never fall.
+//! What regions were last published as, so that their serials never fall, and what is taken out of them.
 //!
-//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them. A file
-//! that has grown is written anew beside the old one and put in its place.
+//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them; another
+//! kind of frame holds all drains. A file that has grown is written anew beside the old one and put in its place.
 //!
-//! Cost: O(regions) to compare, O(regions that moved) to write.
+//! Cost: O(regions + drains) to compare, O(regions that moved) to write.
 
 use super::RegionState;
 use super::disk::{self, Disk};
 use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
+use crate::merge::{Drain, DrainTarget, NamePattern};
 use crate::name::{self, Name};
 use crate::serial::Serial;
 use std::collections::HashMap;
@@ -18,10 +19,25 @@ use std::time::SystemTime;
 /// A file beyond this is written anew.
 const MAX_BYTES: u64 = 64 << 10;
 
+/// What is to be kept; nothing for what stays as it was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Regions {
+    pub states: Option<HashMap<Name, RegionState>>,
+    pub drains: Option<Vec<Drain>>,
+}
+
+impl Regions {
+    /// The same, and what is not told as it was told before.
+    pub fn over(self, older: Regions) -> Regions {
+        Regions { states: self.states.or(older.states), drains: self.drains.or(older.drains) }
+    }
+}
+
 /// The file, as far as it is written.
 #[derive(Default)]
 pub struct RegionFile {
-    written: HashMap<Name, RegionState>,
+    states: HashMap<Name, RegionState>,
+    drains: Vec<Drain>,
     /// Where the next frame goes; 0 when the file must be written anew.
     end: u64,
 }
@@ -32,34 +48,49 @@ impl RegionFile {
         disk.root().join("regions")
     }
 
-    /// Goes on with what was found.
-    pub fn new(written: HashMap<Name, RegionState>, end: u64) -> RegionFile {
-        RegionFile { written, end }
+    /// What is written.
+    pub fn states(&self) -> &HashMap<Name, RegionState> {
+        &self.states
+    }
+
+    /// What is written.
+    pub fn drains(&self) -> &[Drain] {
+        &self.drains
     }
 
     /// Takes nothing that is written for granted. Returns what should be.
-    pub fn distrust(&mut self) -> HashMap<Name, RegionState> {
+    pub fn distrust(&mut self) -> Regions {
         self.end = 0;
-        self.written.clone()
+        Regions { states: Some(self.states.clone()), drains: Some(self.drains.clone()) }
     }
 
     /// Writes what has changed; whether anything has. Where the disk refuses it, the next call writes everything.
-    pub fn save(&mut self, disk: &Disk, regions: HashMap<Name, RegionState>) -> io::Result<bool> {
-        let moved = |(name, state): &(&Name, &RegionState)| self.written.get(*name) != Some(*state);
-        let moved: Vec<_> = regions.iter().filter(moved).collect();
-        if moved.is_empty() && self.end > 0 {
+    pub fn save(&mut self, disk: &Disk, regions: Regions) -> io::Result<bool> {
+        let states = regions.states.unwrap_or_else(|| self.states.clone());
+        let drains = regions.drains.unwrap_or_else(|| self.drains.clone());
+        let moved = |(name, state): &(&Name, &RegionState)| self.states.get(*name) != Some(*state);
+        let moved: Vec<_> = states.iter().filter(moved).collect();
+        let new_drains = drains != self.drains;
+        if moved.is_empty() && !new_drains && self.end > 0 {
             return Ok(false);
         }
         let path = RegionFile::path(disk);
-        let mut bytes = Vec::new();
+        let now = SystemTime::now();
         let end = std::mem::take(&mut self.end);
         if end > 0 && end < MAX_BYTES {
-            frame::push(&mut bytes, Kind::Regions, SystemTime::now(), |out| write(moved, out));
+            let mut bytes = Vec::new();
+            if new_drains {
+                frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
+            }
+            if !moved.is_empty() {
+                frame::push(&mut bytes, Kind::Regions, now, |out| write(moved, out));
+            }
             disk.write_at(&path, end, end, &bytes)?;
             self.end = end + bytes.len() as u64;
         } else {
-            bytes = Header::before(1, 0).to_bytes();
-            frame::push(&mut bytes, Kind::Regions, SystemTime::now(), |out| write(&regions, out));
+            let mut bytes = Header::before(1, 0).to_bytes();
+            frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
+            frame::push(&mut bytes, Kind::Regions, now, |out| write(&states, out));
             let temporary = disk.root().join("regions.tmp");
             disk.ensure_folder(disk.root())?;
             let file = disk.create(&temporary)?;
@@ -69,7 +100,7 @@ impl RegionFile {
             disk::sync_folder(disk.root())?;
             self.end = bytes.len() as u64;
         }
-        self.written = regions;
+        (self.states, self.drains) = (states, drains);
         Ok(true)
     }
 }
@@ -84,34 +115,98 @@ fn write<'a>(regions: impl IntoIterator<Item = (&'a Name, &'a RegionState)>, out
     }
 }
 
-/// Reads the file: the regions, and where the next frame goes. `None` if it is no such file.
-pub fn read(bytes: &[u8]) -> Option<(HashMap<Name, RegionState>, u64)> {
+/// Appends drains.
+fn write_drains(drains: &[Drain], out: &mut Vec<u8>) {
+    for Drain { target: DrainTarget { member, region, names }, since, until, reason, configured } in drains {
+        let has = [region.is_some(), names.is_some(), until.is_some(), reason.is_some(), *configured];
+        out.push(has.iter().rev().fold(0, |bits, has| bits << 1 | u8::from(*has)));
+        out.extend_from_slice(member.as_wire());
+        let names = names.as_ref().map(NamePattern::as_name);
+        [region.as_ref(), names].into_iter().flatten().for_each(|name| out.extend_from_slice(name.as_wire()));
+        for time in [Some(since), until.as_ref()].into_iter().flatten() {
+            out.extend_from_slice(&frame::to_millis(*time).to_be_bytes());
+        }
+        if let Some(reason) = reason {
+            out.extend_from_slice(&(reason.len() as u32).to_be_bytes());
+            out.extend_from_slice(reason.as_bytes());
+        }
+    }
+}
+
+/// Reads one drain.
+fn read_drain(fields: &mut Fields<'_>) -> Option<Drain> {
+    let bits = fields.u8()?;
+    let [region, names, until, reason, configured] = [0, 1, 2, 3, 4].map(|place| bits >> place & 1 == 1);
+    let member = read_name(fields)?;
+    let region = if region { Some(read_name(fields)?) } else { None };
+    let names = if names { Some(NamePattern::from_name(read_name(fields)?)) } else { None };
+    let since = frame::from_millis(fields.u64()?);
+    let until = if until { Some(frame::from_millis(fields.u64()?)) } else { None };
+    let reason = match reason {
+        true => {
+            let length = fields.u32()? as usize;
+            Some(String::from_utf8_lossy(fields.take(length)?).into_owned())
+        }
+        false => None,
+    };
+    Some(Drain { target: DrainTarget { member, region, names }, since, until, reason, configured })
+}
+
+/// Reads a name.
+fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
+    Some(Name::from_suffix(&fields.take(name::plain_end(fields.0)?)?.to_ascii_lowercase()))
+}
+
+/// Reads the file. `None` if it is no such file.
+pub fn read(bytes: &[u8]) -> Option<RegionFile> {
     Header::read(bytes).ok()?;
-    let mut regions = HashMap::new();
+    let mut file = RegionFile::default();
     let mut frames = Frames::new(bytes, HEADER_BYTES as usize);
     for frame in frames.by_ref() {
         let mut fields = Fields(frame.payload);
+        if frame.kind == Some(Kind::Drains) {
+            file.drains = std::iter::from_fn(|| read_drain(&mut fields)).collect();
+            continue;
+        }
         let mut region = || {
-            let name = Name::from_suffix(&fields.take(name::plain_end(fields.0)?)?.to_ascii_lowercase());
+            let name = read_name(&mut fields)?;
             let (drift, last, fingerprint) = (fields.u32()?, Serial(fields.u32()?), fields.u32()?);
             Some((name, RegionState { drift, last, fingerprint }))
         };
-        regions.extend(std::iter::from_fn(&mut region));
+        file.states.extend(std::iter::from_fn(&mut region));
     }
-    let end = if frames.is_whole() { frames.end as u64 } else { 0 };
-    Some((regions, end))
+    file.end = if frames.is_whole() { frames.end as u64 } else { 0 };
+    Some(file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::time::{Duration, UNIX_EPOCH};
 
-    fn regions(states: &[(&str, u32, u32)]) -> HashMap<Name, RegionState> {
+    fn states(states: &[(&str, u32, u32)]) -> Regions {
         let state = |(name, drift, last): &(&str, u32, u32)| {
             (Name::parse(name).unwrap(), RegionState { drift: *drift, last: Serial(*last), fingerprint: drift ^ last })
         };
-        states.iter().map(state).collect()
+        Regions { states: Some(states.iter().map(state).collect()), drains: None }
+    }
+
+    fn drain(member: &str, region: Option<&str>, names: Option<&str>, until: Option<u64>) -> Drain {
+        let name = |text: &str| Name::parse(text).unwrap();
+        let names = names.map(|names| NamePattern::parse(names).unwrap());
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        Drain {
+            target: DrainTarget { member: name(member), region: region.map(name), names },
+            since: at(7),
+            until: until.map(at),
+            reason: until.map(|until| format!("until {until}")),
+            configured: until.is_none(),
+        }
+    }
+
+    fn drains(drains: Vec<Drain>) -> Regions {
+        Regions { states: None, drains: Some(drains) }
     }
 
     #[test]
@@ -119,16 +214,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         let mut file = RegionFile::default();
-        let states = [
-            regions(&[("w.x", 0, 7), ("v.x", 1, 9)]),
-            regions(&[("w.x", 2, 8), ("v.x", 1, 9)]),
-            regions(&[("w.x", 2, 9), ("v.x", 0, 10)]),
+        let all = [drain("w.x", None, None, None), drain("v.x", Some("r.x"), Some("web.svc.*"), Some(9))];
+        let steps = [
+            states(&[("w.x", 0, 7), ("v.x", 1, 9)]),
+            drains(all.to_vec()),
+            states(&[("w.x", 2, 8), ("v.x", 1, 9)]),
+            drains(all[1..].to_vec()),
+            states(&[("w.x", 2, 9), ("v.x", 0, 10)]),
+            drains(Vec::new()),
         ];
-        let mut ends = Vec::new();
-        for state in &states {
-            assert!(file.save(&disk, state.clone()).unwrap());
-            assert!(!file.save(&disk, state.clone()).unwrap(), "nothing has changed");
+        let (mut ends, mut saved) = (Vec::new(), Vec::new());
+        for step in &steps {
+            assert!(file.save(&disk, step.clone()).unwrap());
+            assert!(!file.save(&disk, step.clone()).unwrap(), "nothing has changed");
             ends.push(fs::read(RegionFile::path(&disk)).unwrap().len());
+            saved.push((file.states.clone(), file.drains.clone()));
         }
         let bytes = fs::read(RegionFile::path(&disk)).unwrap();
         for cut in 0..=bytes.len() {
@@ -136,11 +236,19 @@ mod tests {
             let found = read(&bytes[..cut]);
             assert_eq!(found.is_some(), cut >= 32);
             if whole > 0 {
-                let (found, end) = found.unwrap();
-                assert_eq!(found, states[whole - 1], "cut at {cut}");
-                assert_eq!(end, if ends.contains(&cut) { cut as u64 } else { 0 });
+                let found = found.unwrap();
+                assert_eq!((found.states, found.drains), saved[whole - 1], "cut at {cut}");
+                assert_eq!(found.end, if ends.contains(&cut) { cut as u64 } else { 0 });
             }
         }
+    }
+
+    #[test]
+    fn what_is_not_told_stays() {
+        let [older, newer] = [states(&[("w.x", 0, 7)]), drains(vec![drain("w.x", None, None, None)])];
+        let both = newer.clone().over(older.clone());
+        assert_eq!((both.states, both.drains), (older.states.clone(), newer.drains));
+        assert_eq!(states(&[]).over(older).states, states(&[]).states);
     }
 
     #[test]
@@ -148,18 +256,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         let mut file = RegionFile::default();
+        file.save(&disk, drains(vec![drain("w.x", None, None, None)])).unwrap();
         for serial in 0..5000 {
-            file.save(&disk, regions(&[("w.x", 0, serial), ("v.x", 1, 9)])).unwrap();
+            file.save(&disk, states(&[("w.x", 0, serial), ("v.x", 1, 9)])).unwrap();
         }
         let bytes = fs::read(RegionFile::path(&disk)).unwrap();
         assert!(bytes.len() as u64 <= MAX_BYTES + 100);
-        let (found, end) = read(&bytes).unwrap();
-        assert_eq!(found, regions(&[("w.x", 0, 4999), ("v.x", 1, 9)]));
+        let mut found = read(&bytes).unwrap();
+        assert_eq!(Some(&found.states), states(&[("w.x", 0, 4999), ("v.x", 1, 9)]).states.as_ref());
+        assert_eq!(found.drains, [drain("w.x", None, None, None)]);
         // Somebody has changed the file: the next state is written anew, in full.
         fs::write(RegionFile::path(&disk), "").unwrap();
-        let mut file = RegionFile::new(found, end);
-        assert!(file.save(&disk, regions(&[("w.x", 0, 1)])).is_err());
-        assert!(file.save(&disk, regions(&[("w.x", 0, 1)])).unwrap());
-        assert_eq!(read(&fs::read(RegionFile::path(&disk)).unwrap()).unwrap().0, regions(&[("w.x", 0, 1)]));
+        assert!(found.save(&disk, states(&[("w.x", 0, 1)])).is_err());
+        assert!(found.save(&disk, states(&[("w.x", 0, 1)])).unwrap());
+        let read = read(&fs::read(RegionFile::path(&disk)).unwrap()).unwrap();
+        assert_eq!(Some(read.states), states(&[("w.x", 0, 1)]).states);
+        assert_eq!(read.drains, [drain("w.x", None, None, None)]);
     }
 }

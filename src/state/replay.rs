@@ -120,7 +120,7 @@ impl Replayed {
                 Ok(())
             }
             Some(Kind::Refreshed) => Ok(()),
-            Some(Kind::Regions) | None => Err(Fault::Unknown(at)),
+            Some(Kind::Regions | Kind::Drains) | None => Err(Fault::Unknown(at)),
         }
     }
 

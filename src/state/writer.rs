@@ -15,8 +15,8 @@ use super::disk;
 use super::frame::{self, Kind};
 use super::inbox::Backlog;
 use super::ledger::{Ledger, journal_path};
-use super::regions::RegionFile;
-use super::{RegionState, Shared, StateError};
+use super::regions::{RegionFile, Regions};
+use super::{Shared, StateError};
 use crate::name::Name;
 use crate::rr::RRset;
 use crate::zone::{Delta, Zone};
@@ -159,7 +159,7 @@ pub struct Writer {
     zones: HashMap<Name, Entry>,
     regions: RegionFile,
     /// Regions that the disk has refused, and their number.
-    refused_regions: Option<(HashMap<Name, RegionState>, u64)>,
+    refused_regions: Option<(Regions, u64)>,
     /// Snapshots that are being built, and what all of them take, measured in records.
     builds: usize,
     effort: u64,
@@ -509,11 +509,12 @@ impl Writer {
 
     //--- Regions ---
 
-    /// Writes what regions were published as.
-    fn save_regions(&mut self, regions: HashMap<Name, RegionState>, number: u64) {
+    /// Writes what is to be kept of regions.
+    fn save_regions(&mut self, mut regions: Regions, number: u64) {
         // Older ones that were refused are written with these.
-        if let Some((_, older)) = self.refused_regions.take() {
-            self.shared.inbox.settle(older);
+        if let Some((older, settled)) = self.refused_regions.take() {
+            regions = regions.over(older);
+            self.shared.inbox.settle(settled);
         }
         match self.regions.save(&self.shared.disk, regions.clone()) {
             Ok(written) => {

@@ -28,6 +28,10 @@ const LEAST_NAMES: usize = 8;
 const HEAD_BYTES: usize = 4;
 /// Octets of a tag.
 const TAG_BYTES: usize = 2;
+/// Tags that are compared together.
+const TAGS_AT_ONCE: usize = 16;
+/// What processors read from memory at once.
+const LINE_BYTES: usize = 64;
 /// Places take four octets instead of two.
 const WIDE: u32 = 1 << 31;
 
@@ -90,6 +94,33 @@ impl Table {
     pub fn get_hashed(&self, hash: u64, owner: &[u8]) -> Option<Node<'_>> {
         let (_, bytes, at) = self.shard(hash).find(hash, owner)?;
         Some(Node::take(&mut &bytes[at..]))
+    }
+
+    /// Asks the processor for the memory that a lookup needs first. Each of the three steps reads what the one before it
+    /// has asked for, so many lookups together wait for memory once a step instead of once each.
+    #[inline]
+    pub fn fetch_shard(&self, hash: u64) {
+        prefetch(self.shard(hash));
+    }
+
+    /// The second step: the tags and places.
+    #[inline]
+    pub fn fetch_tags(&self, hash: u64) {
+        let shard = self.shard(hash);
+        // Two lines hold most of them, and processors fetch lines in pairs.
+        shard.bytes.iter().step_by(LINE_BYTES).take(2).for_each(|byte| prefetch(byte));
+        shard.others.iter().for_each(|others| prefetch(others.as_ptr()));
+    }
+
+    /// The last step: the node, or another with the same tag.
+    #[inline]
+    pub fn fetch_node(&self, hash: u64) {
+        let shard = self.shard(hash);
+        let (names, wide) = shard.head();
+        if let Some(index) = shard.find_tag(names, hash as u16, |_| true) {
+            let (bytes, at) = shard.place(names, wide, index);
+            bytes[at..].iter().step_by(LINE_BYTES).take(2).for_each(|byte| prefetch(byte));
+        }
     }
 
     /// Number of nodes in front of each shard, in the order of [`Table::iter`].
@@ -288,14 +319,38 @@ impl Shard {
     #[inline]
     fn find(&self, hash: u64, owner: &[u8]) -> Option<(usize, &Arc<[u8]>, usize)> {
         let (names, wide) = self.head();
-        let tag = (hash as u16).to_le_bytes();
-        let tags = &self.bytes[HEAD_BYTES..HEAD_BYTES + TAG_BYTES * names];
-        for (index, other) in tags.chunks_exact(TAG_BYTES).enumerate() {
-            if other == tag {
-                let (bytes, at) = self.place(names, wide, index);
-                if Node::is_at(&bytes[at..], owner) {
-                    return Some((index, bytes, at));
+        let found = self.find_tag(names, hash as u16, |index| {
+            let (bytes, at) = self.place(names, wide, index);
+            Node::is_at(&bytes[at..], owner)
+        })?;
+        let (bytes, at) = self.place(names, wide, found);
+        Some((found, bytes, at))
+    }
+
+    /// The first node that has a tag and is accepted.
+    #[inline]
+    fn find_tag(&self, names: usize, tag: u16, accept: impl Fn(usize) -> bool) -> Option<usize> {
+        let tags = &self.bytes[HEAD_BYTES..];
+        let tag = tag.to_le_bytes();
+        for first in (0..names).step_by(TAGS_AT_ONCE) {
+            let here = &tags[TAG_BYTES * first..];
+            // Behind the last tag stands something else, which does not count.
+            let counted = u32::MAX >> (32 - TAGS_AT_ONCE.min(names - first));
+            let mut equal = counted
+                & match here.first_chunk() {
+                    Some(group) => compare_tags(group, tag),
+                    None => {
+                        let mut group = [0; TAG_BYTES * TAGS_AT_ONCE];
+                        group[..here.len()].copy_from_slice(here);
+                        compare_tags(&group, tag)
+                    }
+                };
+            while equal != 0 {
+                let index = first + equal.trailing_zeros() as usize;
+                if accept(index) {
+                    return Some(index);
                 }
+                equal &= equal - 1;
             }
         }
         None
@@ -466,6 +521,26 @@ fn bits_for(names: usize, before: u32) -> u32 {
 pub fn shard_index(hash: u64, bits: u32) -> usize {
     // In two steps, because all 64 bits at once are more than a shift can be.
     (hash >> 1 >> (63 - bits)) as usize
+}
+
+/// Which of these tags equal one, a bit for each: a few instructions of any processor with vectors.
+#[inline]
+fn compare_tags(group: &[u8; TAG_BYTES * TAGS_AT_ONCE], tag: [u8; TAG_BYTES]) -> u32 {
+    let (group, _) = group.as_chunks::<TAG_BYTES>();
+    group.iter().enumerate().fold(0, |bits, (index, other)| bits | u32::from(*other == tag) << index)
+}
+
+/// Tells the processor that this memory will be read soon, where that can be said.
+#[inline]
+fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: this is a hint, which reads nothing that the program could see and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 //--- Hash ---

@@ -217,10 +217,17 @@ fn check_additional(
     if present.iter().any(|record| others.contains(record)) {
         faults.push("an additional record is in another section as well".to_string());
     }
-    let targets: BTreeSet<Dname> =
-        got.answer.iter().chain(&got.authority).filter_map(Record::target).map(|name| name.lower()).collect();
+    let instances: BTreeSet<Dname> = instances(&got.answer).collect();
+    let pointing = present.iter().filter(|record| record.rtype == rtype::SRV);
+    let named = got.answer.iter().chain(&got.authority).chain(pointing);
+    let targets: BTreeSet<Dname> = named.filter_map(Record::target).map(|name| name.lower()).collect();
     for record in &present {
-        if !matches!(record.rtype, rtype::A | rtype::AAAA) || !targets.contains(&record.owner) {
+        let belongs = match record.rtype {
+            rtype::A | rtype::AAAA => targets.contains(&record.owner),
+            rtype::SRV | rtype::TXT => instances.contains(&record.owner),
+            _ => false,
+        };
+        if !belongs {
             faults.push(format!("additional {record} belongs to nothing"));
         } else if !world.holds(record) {
             faults.push(format!("additional {record} is in no zone"));
@@ -231,7 +238,19 @@ fn check_additional(
     }
 }
 
-/// With room enough the addresses of targets come along: RFC 1035 section 3.3.9 and 3.3.11, RFC 2782.
+/// The instances that PTR records list (RFC 6763 section 4.1).
+fn instances(answer: &[Record]) -> impl Iterator<Item = Dname> {
+    let is_list = |owner: &Dname| {
+        let lower = owner.lower();
+        let labels = lower.labels();
+        labels.len() > 2 && labels[0].starts_with(b"_") && matches!(labels[1], b"_tcp" | b"_udp")
+    };
+    let listed = answer.iter().filter(move |record| record.rtype == rtype::PTR && is_list(&record.owner));
+    listed.filter_map(Record::target).map(|name| name.lower())
+}
+
+/// With room enough the addresses of targets come along: RFC 1035 section 3.3.9 and 3.3.11, RFC 2782; and what describes listed
+/// instances: RFC 6763 section 12.1.
 fn check_courtesy(
     world: &World,
     expected: &Expected,
@@ -239,7 +258,15 @@ fn check_courtesy(
     others: &HashSet<Record>,
     faults: &mut Faults,
 ) {
-    let sets = expected.answer.iter().flatten();
+    let answer: Vec<Record> = expected.answer.iter().flatten().cloned().collect();
+    let described: Vec<Record> =
+        instances(&answer).flat_map(|instance| world.records(&instance, &[rtype::SRV, rtype::TXT])).collect();
+    for record in described.iter().map(Record::canonical) {
+        if !present.contains(&record) && !others.contains(&record) {
+            faults.push(format!("what describes an instance is missing: {record}"));
+        }
+    }
+    let sets = answer.iter().chain(&described);
     let pointing = sets.filter(|record| matches!(record.rtype, rtype::MX | rtype::SRV | rtype::NS));
     for target in pointing.filter_map(Record::target) {
         for address in world.addresses(&target) {

@@ -176,6 +176,11 @@ impl World {
 
     /// Address records that lie exactly at a name with authority.
     pub fn addresses(&self, name: &Dname) -> Vec<Record> {
+        self.records(name, &[rtype::A, rtype::AAAA])
+    }
+
+    /// Records of some types that lie exactly at a name with authority.
+    pub fn records(&self, name: &Dname, types: &[u16]) -> Vec<Record> {
         let name = name.lower();
         let Some(index) = self.find_zone(&name, rtype::A) else { return Vec::new() };
         let tree = &self.trees[index];
@@ -183,7 +188,7 @@ impl World {
             return Vec::new();
         }
         let node = tree.nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
-        node.iter().filter(|r| matches!(r.rtype, rtype::A | rtype::AAAA)).cloned().collect()
+        node.iter().filter(|r| types.contains(&r.rtype)).cloned().collect()
     }
 
     /// Longest suffix; DS is the business of the zone above, if that delegates the name (RFC 4035 section 3.1.4.1).

@@ -105,12 +105,14 @@ fn contributes(zone: &Dname, record: &Record) -> bool {
     !replaced && !DNSSEC.contains(&record.rtype)
 }
 
-/// PTR owners of DNS-based service discovery (RFC 6763 sections 4.1 and 9).
+/// PTR owners of DNS-based service discovery (RFC 6763 sections 4.1, 9 and 11).
 fn is_browsing(owner: &Dname) -> bool {
     let lower = owner.lower();
     let labels = lower.labels();
     let is_service = labels.len() > 1 && labels[0].starts_with(b"_") && labels[1] == b"_tcp";
-    is_service || labels.starts_with(&[b"_services", b"_dns-sd", b"_udp"])
+    let lists: [&[u8]; 4] = [b"_services", b"b", b"db", b"lb"];
+    let is_list = labels.len() > 2 && lists.contains(&labels[0]) && labels[1..3] == [b"_dns-sd" as &[u8], b"_udp"];
+    is_service || is_list
 }
 
 /// Removes what is equal, and gives every RRset its lowest TTL (RFC 2181 section 5.2).

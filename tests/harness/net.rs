@@ -10,6 +10,10 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Networks of this process so far.
+static NETS: AtomicUsize = AtomicUsize::new(0);
 
 /// Some machines on a network.
 pub struct Net {
@@ -23,7 +27,10 @@ impl Net {
         // SAFETY: a plain system call without arguments.
         let is_root = unsafe { libc::geteuid() } == 0;
         assert!(is_root, "network namespaces need root: run `make test-partition` as root");
-        let mut net = Net { prefix: format!("agg{}", std::process::id()), nodes: vec!["net".to_string()] };
+        let mut net = Net {
+            prefix: format!("agg{}-{}", std::process::id(), NETS.fetch_add(1, Ordering::Relaxed)),
+            nodes: vec!["net".to_string()],
+        };
         let switch = net.full("net");
         ip(&["netns", "add", &switch]);
         ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"]);

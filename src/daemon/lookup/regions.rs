@@ -2,9 +2,9 @@
 
 use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
-use crate::config::{describe_pattern, format_duration};
+use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::keeper::{MemberView, RegionView, View};
-use crate::merge::{self, ConflictKind, Contribution, LeftOut, NsPolicy, Trace, TracedMember};
+use crate::merge::{self, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::name::Name;
 use crate::publish::State;
 use crate::rr::{TypeName, rtype};
@@ -91,6 +91,7 @@ fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contributio
             let pattern = trace.excluded_by.as_ref().map(describe_pattern).unwrap_or_default();
             format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")
         }
+        LeftOut::Drained => describe_drains(view, region, given),
         LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
         LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
         LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
@@ -113,6 +114,17 @@ fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> Strin
     }
 }
 
+/// What takes a record out, until when, and why.
+fn describe_drains(view: &View, region: &RegionView, given: &Contribution) -> String {
+    let member = &region.plan.members[given.member];
+    let covers = |drain: &&Drain| {
+        let wire = given.owner.to_lowercase();
+        let owner = wire.as_wire().strip_suffix(member.as_wire());
+        drain.concerns(member, &region.plan.origin) && owner.is_some_and(|owner| drain.covers(owner))
+    };
+    view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
+}
+
 /// What a rule does, for people.
 fn explain_conflict(kind: ConflictKind) -> &'static str {
     match kind {
@@ -131,7 +143,7 @@ fn explain_conflict(kind: ConflictKind) -> &'static str {
 fn describe_own(region: &RegionView, code: u16) -> String {
     match (code, &region.plan.ns) {
         (rtype::SOA, _) => {
-            let serials = region.members.iter().filter(|member| member.traced.contributes);
+            let serials = region.members.iter().filter(|member| member.traced.contributes());
             let serials = serials.filter_map(|member| Some(member.traced.zone.as_ref()?.soa.serial.to_string()));
             let sum = serials.collect::<Vec<_>>().join(" + ");
             let (offset, drift) = (region.plan.serial_offset, region.drift);
@@ -151,11 +163,12 @@ fn describe_member(view: &View, region: &RegionView, member: &MemberView, asked:
         zone: member.status.zone.clone(),
         state: member.status.state,
         serial: member.status.serial,
-        contributes: member.traced.contributes,
+        contributes: member.traced.contributes(),
         owner: moved,
         refreshed_seconds_ago: status.and_then(|status| status.refreshed_seconds_ago),
         expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
         primaries: Vec::new(),
         tree: None,
+        configured: false,
     }
 }

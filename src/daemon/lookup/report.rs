@@ -228,6 +228,8 @@ pub struct SourceReport {
     pub primaries: Vec<PrimaryStatus>,
     /// The tree that the zone is made of.
     pub tree: Option<TreeReport>,
+    /// Whether its records are in the configuration, or follow from it.
+    pub configured: bool,
 }
 
 impl SourceReport {
@@ -243,6 +245,7 @@ impl SourceReport {
             expires_in_seconds: status.expires_in_seconds,
             primaries: Vec::new(),
             tree: None,
+            configured: false,
         }
     }
 }

@@ -29,7 +29,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
         let serial = zone.as_ref().map(|zone| zone.soa.serial);
         let state = if zone.is_some() { "ok" } else { "missing" };
         let status = keeper::MemberStatus { zone: origin.clone(), state, serial };
-        MemberView { status, traced: TracedMember { zone: zone.clone(), contributes: zone.is_some() } }
+        MemberView { status, traced: TracedMember::plain(zone.clone(), zone.is_some()) }
     });
     let members = members.collect();
     let status = |(zone, origin): (&Option<Arc<Zone>>, &Name)| ZoneStatus {
@@ -54,7 +54,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
     });
     let published = Published::new(Identity::default(), served, 7);
     let regions = HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members })]);
-    View { published: Arc::new(published), zones: statuses, regions }
+    View { published: Arc::new(published), zones: statuses, regions, drains: Vec::new() }
 }
 
 /// Two members out of lines, with their apexes.

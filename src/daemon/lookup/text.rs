@@ -152,6 +152,9 @@ fn write_source(text: &mut String, source: &SourceReport, member: bool) {
     if let Some(tree) = &source.tree {
         write_tree(text, tree);
     }
+    if source.configured {
+        text.push_str("      made of the configuration\n");
+    }
 }
 
 /// Writes the nodes behind the records of a name.

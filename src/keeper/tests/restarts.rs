@@ -17,6 +17,8 @@ enum Event {
     Restart { policy: u8, lost: Option<usize> },
     /// The configuration changes while the program runs.
     Reload { policy: u8 },
+    /// An operator takes a member or one of its names out of the region, or lets it in again.
+    Drain { member: usize, names: Option<&'static str>, begins: bool },
     /// The secondary of the region transfers it.
     Follow,
 }
@@ -27,6 +29,8 @@ fn event() -> impl Strategy<Value = Event> {
         5 => (0..3usize, step, any::<u8>()).prop_map(|(member, step, content)| Event::Load { member, step, content }),
         2 => (any::<u8>(), prop::option::weighted(0.2, 0..3usize)).prop_map(|(policy, lost)| Event::Restart { policy, lost }),
         1 => any::<u8>().prop_map(|policy| Event::Reload { policy }),
+        1 => (0..3usize, prop::sample::select(vec![None, Some("a")]), any::<bool>())
+            .prop_map(|(member, names, begins)| Event::Drain { member, names, begins }),
         4 => Just(Event::Follow),
     ]
 }
@@ -109,6 +113,7 @@ proptest! {
                     run = Run::start(folder.path(), policy(number));
                 }
                 Event::Reload { policy: number } => run.plan(policy(number)),
+                Event::Drain { member, names, begins } => run.bench.drain(ZONES[member], names, begins),
                 Event::Follow => {
                     let Some((zone, history)) = run.served() else { continue };
                     let way = copy.as_ref().and_then(|copy| history.since(copy.soa_rrset().rdatas().next().unwrap()));

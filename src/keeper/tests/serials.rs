@@ -44,6 +44,8 @@ enum Event {
     Confirm(usize),
     /// Another set of members (bits, never none), offset and policy.
     Plan { members: u8, offset: u32, contact: u8 },
+    /// An operator takes a member or one of its names out of the region, or lets it in again.
+    Drain { member: usize, names: Option<&'static str>, begins: bool },
     /// The region is not configured for a while.
     Leave,
     /// The pause of a serial that is half way is over.
@@ -67,6 +69,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..3_usize).prop_map(Event::Confirm),
         2 => (1..8_u8, offset, 0..2_u8)
             .prop_map(|(members, offset, contact)| Event::Plan { members, offset, contact }),
+        2 => (0..3_usize, prop::sample::select(vec![None, Some("a"), Some("*")]), any::<bool>())
+            .prop_map(|(member, names, begins)| Event::Drain { member, names, begins }),
         1 => Just(Event::Leave),
         2 => Just(Event::GoOn),
     ]
@@ -113,6 +117,7 @@ impl World {
                 self.plan.rname = Some(name(["h.x", "i.x"][usize::from(*contact)]));
                 self.bench.plan(&MEMBERS, vec![self.plan.clone()]);
             }
+            Event::Drain { member, names, begins } => self.bench.drain(MEMBERS[*member], *names, *begins),
             Event::Leave => {
                 self.bench.plan(&MEMBERS, Vec::new());
                 self.bench.plan(&MEMBERS, vec![self.plan.clone()]);

@@ -1,7 +1,7 @@
 //! The trace against the merge: same records, same TTLs, same conflicts, whatever the members hold.
 
 use super::super::tests::plan;
-use super::super::{Place, Region};
+use super::super::{Held, Intake, NamePattern, Place, Region};
 use super::*;
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn name(text: &str) -> Name {
 fn members(texts: &[(&str, bool)]) -> Vec<TracedMember> {
     let member = |(index, (text, contributes)): (usize, &(&str, bool))| {
         let text = if text.contains(" SOA ") { (*text).to_owned() } else { format!("@ 30 SOA 1\n{text}") };
-        TracedMember { zone: Some(Arc::new(zone(&format!("w{}.x.", index + 1), &text))), contributes: *contributes }
+        TracedMember::plain(Some(Arc::new(zone(&format!("w{}.x.", index + 1), &text))), *contributes)
     };
     texts.iter().enumerate().map(member).collect()
 }
@@ -95,6 +95,26 @@ fn what_is_left_out_has_its_reason() {
 }
 
 #[test]
+fn what_is_drained_or_held_is_told_as_such() {
+    let mut members = members(&[("a 30 A 192.0.2.1", true), ("a 60 A 192.0.2.2", true)]);
+    let mut take = |index: usize, patterns: &[&str], held: Held| {
+        let patterns = patterns.iter().map(|pattern| NamePattern::parse(pattern).unwrap()).collect();
+        members[index].drained = Scope { whole: false, patterns };
+        let mut intake = Intake::default();
+        intake.take(members[index].zone.clone(), None, members[index].drained.clone(), held);
+        members[index].taken = intake.zone().cloned();
+    };
+    let address = Arc::new(RRset::build(rtype::A, 20, vec![[192, 0, 2, 9]]).unwrap());
+    take(0, &["a"], Held::new());
+    take(1, &[], Held::from([(name("a.w2.x"), vec![address])]));
+    let trace = trace(&plan(&["w1.x", "w2.x"]), &members, &name("a.w.x"));
+    assert_eq!(told(&trace), ["20 A 192.0.2.2 < a.w2.x. 60", "20 A 192.0.2.9 < a.w2.x. 20"]);
+    assert_eq!(left_out(&trace), ["a.w1.x. A drained"]);
+    let held: Vec<bool> = trace.contributions.iter().map(|given| given.held).collect();
+    assert_eq!(held, [false, false, true]);
+}
+
+#[test]
 fn name_servers_are_told_with_who_lists_them() {
     let texts = [("@ 9 NS A.y.\n@ 9 NS b.y.", true), ("@ 9 NS B.y.\n@ 9 NS c.y.", true)];
     let servers = |ns: NsPolicy| {
@@ -117,7 +137,7 @@ fn a_name_too_long_in_the_member_has_no_place_there() {
     let label = "l".repeat(61);
     let long = name(&format!("{label}.{label}.{label}.{label}.w"));
     let member = zone("a-much-longer-member.x.", "@ 30 SOA 1");
-    let members = [TracedMember { zone: Some(Arc::new(member)), contributes: true }];
+    let members = [TracedMember::plain(Some(Arc::new(member)), true)];
     assert!(trace(&plan, &members, &long).contributions.is_empty());
 }
 
@@ -158,14 +178,32 @@ fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
     })
 }
 
-/// Members that are missing, withdrawn, or there.
+/// A member's zone, whether it contributes, what is drained, and where an address is held.
+type Drawn = (Option<String>, bool, Option<&'static str>, Option<&'static str>);
+
+/// Members that are missing, withdrawn, or there, some of them drained or with an address that is held.
 fn arbitrary_members() -> impl Strategy<Value = Vec<TracedMember>> {
     let text = (arbitrary_text(), arbitrary_extras()).prop_map(|(text, extras)| format!("{text}{extras}"));
-    let member = (prop::option::weighted(0.9, text), prop::bool::weighted(0.8));
+    let drained = prop::sample::select(vec![None, None, None, Some(""), Some("a"), Some("*.b"), Some("sub")]);
+    let held = prop::sample::select(vec![None, None, Some("a"), Some("held")]);
+    let member = (prop::option::weighted(0.9, text), prop::bool::weighted(0.8), drained, held);
     prop::collection::vec(member, 3).prop_map(|members| {
-        let load = |(index, (text, contributes)): (usize, (Option<String>, bool))| {
-            let zone = text.map(|text| Arc::new(zone(&format!("w{}.x.", index + 1), &text)));
-            TracedMember { zone, contributes }
+        let load = |(index, (text, contributes, drained, held)): (usize, Drawn)| {
+            let origin = format!("w{}.x.", index + 1);
+            let zone = text.map(|text| Arc::new(zone(&origin, &text)));
+            let mut scope = Scope { whole: drained == Some(""), patterns: Vec::new() };
+            scope.patterns.extend(drained.and_then(|names| NamePattern::parse(names).ok()));
+            let address = RRset::build(rtype::A, 7, vec![[192, 0, 2, 7 + index as u8]]).map(Arc::new);
+            let held = held.map(|owner| (name(&format!("{owner}.{origin}")), address.into_iter().collect()));
+            // An address is never held beside an alias, which stands alone in a member.
+            let is_alias = |name: &Name| {
+                zone.as_ref()
+                    .is_some_and(|zone| zone.get(name.as_wire()).is_some_and(|node| node.get(rtype::CNAME).is_some()))
+            };
+            let held = held.into_iter().filter(|(name, _)| !is_alias(name)).collect();
+            let mut intake = Intake::default();
+            intake.take(zone.clone().filter(|_| contributes), None, scope.clone(), held);
+            TracedMember { zone, taken: intake.zone().cloned(), drained: scope }
         };
         members.into_iter().enumerate().map(load).collect()
     })
@@ -177,7 +215,7 @@ proptest! {
     /// At every name that the region or any member has, the trace has the region's records and conflicts.
     #[test]
     fn the_trace_agrees_with_the_merge(plan in arbitrary_plan(), members in arbitrary_members()) {
-        let zones: Vec<_> = members.iter().map(|member| member.zone.clone().filter(|_| member.contributes)).collect();
+        let zones: Vec<_> = members.iter().map(|member| member.taken.clone()).collect();
         let mut region = Region::new(plan.clone());
         region.merge_all(&zones);
         let Some(merged) = &region.zone else { return Ok(()) };

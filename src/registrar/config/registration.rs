@@ -234,7 +234,8 @@ fn plain(reader: &mut Reader<'_>, node: &Node) -> serde_json::Value {
         Value::List(items) => items.iter().map(|item| plain(reader, item)).collect(),
         Value::Table(entries) => plain_fields(reader, entries).into_iter().collect(),
         Value::Unusable("null") => serde_json::Value::Null,
-        Value::Unusable(kind) => {
+        Value::Unusable(_) | Value::Date(_) => {
+            let kind = node.kind();
             reader.error(node.at, format!("the service has {kind}; write a value that JSON can hold"));
             serde_json::Value::Null
         }

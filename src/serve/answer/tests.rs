@@ -183,6 +183,51 @@ fn any_gives_one_set_but_a_service_instance_whole() {
     assert_eq!(instance, "NOERROR aa i._x._tcp.z. TXT txtvers=1; i._x._tcp.z. SRV 0 10 80 ns.z.; +ns.z. A 192.0.2.53;");
 }
 
+/// The instances of a service with what describes them, in the zone of the contract's example.
+const SERVICES: &str = "@ 30 SOA 1
+    _services._dns-sd._udp 30 PTR _os._tcp
+    _os._tcp 30 PTR identity._os._tcp
+    _os._tcp 30 PTR compute._os._tcp
+    identity._os._tcp 30 SRV 443 os
+    identity._os._tcp 30 TXT path=/
+    compute._os._tcp 30 SRV 8774 os
+    compute._os._tcp 30 TXT path=/v2
+    plain 30 PTR identity._os._tcp
+    os 30 A 192.0.2.80";
+
+#[test]
+fn a_list_of_instances_comes_with_what_describes_them() {
+    let published = published(&[("z.", SERVICES)]);
+    let list = ask(&published, "_OS._tcp.z", rtype::PTR);
+    let expected = "NOERROR aa _OS._tcp.z. PTR compute._os._tcp.z.; _OS._tcp.z. PTR identity._os._tcp.z.; \
+        +compute._os._tcp.z. SRV 0 10 8774 os.z.; +identity._os._tcp.z. SRV 0 10 443 os.z.; \
+        +compute._os._tcp.z. TXT path=/v2; +identity._os._tcp.z. TXT path=/; +os.z. A 192.0.2.80;";
+    assert_eq!(list, expected);
+    // RFC 6763 section 12: lists of services have nothing to add, and other PTR records are no lists.
+    let services = "NOERROR aa _services._dns-sd._udp.z. PTR _os._tcp.z.;";
+    assert_eq!(ask(&published, "_services._dns-sd._udp.z", rtype::PTR), services);
+    assert_eq!(ask(&published, "plain.z", rtype::PTR), "NOERROR aa plain.z. PTR identity._os._tcp.z.;");
+}
+
+#[test]
+fn what_describes_instances_is_left_out_before_the_list_is() {
+    let instances: String =
+        (0..12).map(|i| format!("_os._tcp 30 PTR i{i}._os._tcp\ni{i}._os._tcp 30 SRV {i} os\n")).collect();
+    let published = published(&[("z.", &format!("@ 30 SOA 1\n{instances}os 30 A 192.0.2.80"))]);
+    let (bytes, response) = raw(&published, &question("_os._tcp.z", rtype::PTR), true).unwrap();
+    let message = Message::from_vec(&bytes).unwrap();
+    assert!(!response.truncated && bytes.len() <= 512);
+    assert_eq!(message.answers.len(), 12);
+    assert!((1..12).contains(&message.additionals.len()), "{}", message.additionals.len());
+    // More instances than are looked up, over TCP.
+    let many: String =
+        (0..100).map(|i| format!("_os._tcp 30 PTR i{i}._os._tcp\ni{i}._os._tcp 30 SRV 80 os\n")).collect();
+    let published = super::tests::published(&[("z.", &format!("@ 30 SOA 1\n{many}os 30 A 192.0.2.80"))]);
+    let (bytes, _) = raw(&published, &question("_os._tcp.z", rtype::PTR), false).unwrap();
+    let message = Message::from_vec(&bytes).unwrap();
+    assert_eq!((message.answers.len(), message.additionals.len()), (100, MAX_TARGETS + 1));
+}
+
 #[test]
 fn zones_without_valid_data_are_servfail_with_the_reason() {
     let origin = Name::parse("z").unwrap();

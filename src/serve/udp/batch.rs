@@ -6,6 +6,7 @@
 //! Invariants: what the kernel is given points into a batch, which does not move; only what a call has changed is set up
 //! again for the next. Cost: O(messages), no allocation after [`Batch::new`].
 
+use crate::serve::ahead;
 use crate::serve::answer::Response;
 use crate::serve::message::MAX_UDP_BYTES;
 use std::io;
@@ -13,7 +14,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 /// Requests taken at once: with 8 or more the system calls' share stops falling, and 16 keep a batch short.
-const BATCH: usize = 16;
+const BATCH: usize = ahead::MOST;
 /// Requests longer than this are cut off, and answered with FORMERR if that cuts a record; no sane question comes near.
 const REQUEST_BYTES: usize = 4096;
 /// Room for one address in control messages, both families (`in6_pktinfo` is 20 octets, headers 16).
@@ -82,6 +83,11 @@ impl Batch {
         // What a call that failed has left is not known.
         self.changed = *received.as_ref().unwrap_or(&BATCH);
         received
+    }
+
+    /// A request that was received.
+    pub fn request(&self, index: usize) -> &[u8] {
+        &self.slots[index].request[..(self.messages[index].length as usize).min(REQUEST_BYTES)]
     }
 
     /// Lets `answer` turn a request into a reply.

@@ -1,10 +1,12 @@
 //! Name compression within one message (RFC 1035 section 4.1.4).
 //!
-//! A [`Compressor`] remembers where the names of a message and all their suffixes stand, in a small hash table of
-//! positions. Equal means equal in every octet, capitals included: a pointer never changes the spelling of a name.
+//! A [`Compressor`] remembers where the names of a message stand, label by label: a small hash table finds the position of
+//! a label in front of a suffix whose position is known, beginning at the root. Equal means equal in every octet,
+//! capitals included: a pointer never changes the spelling of a name.
 //!
-//! Invariants: a pointer leads backwards, to a place below 0x4000. The table only ever saves bytes: when it is crowded
-//! names are written out, so a zone made to collide costs bytes, not time.
+//! Invariants: a pointer leads backwards, to a place below 0x4000; a suffix is known by one position, that of its first
+//! writing. The table only ever saves bytes: when it is crowded names are written out, so a zone made to collide costs
+//! bytes, not time.
 //!
 //! Cost: O(octets + labels) for a name; clearing is 8 KiB for each message.
 
@@ -13,8 +15,14 @@ use crate::serve::message::POINTER_LIMIT;
 
 /// Places in the table: several times as many as a message of 16 KiB has names.
 const SLOTS: usize = 4096;
-/// Places that one suffix may stand in.
+/// Places that one label may stand in.
 const PROBES: usize = 4;
+/// As many labels as fit into 255 octets, and one that is not there.
+const MAX_LABELS: usize = 128;
+/// The position of the root: nowhere, for it is an octet and shorter than any pointer.
+const ROOT: u16 = 0;
+/// An odd number with bits all over.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A message in the making: bytes are appended while there is room.
 pub struct Cursor<'o> {
@@ -43,7 +51,7 @@ impl<'o> Cursor<'o> {
 
 /// Where the names of one message stand.
 pub struct Compressor {
-    /// Positions of suffixes; 0, within the header, for a free place.
+    /// Positions of labels; 0, within the header, for a free place.
     slots: Box<[u16; SLOTS]>,
 }
 
@@ -61,83 +69,97 @@ impl Compressor {
     /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already. Returns where
     /// the message holds the name.
     pub fn write(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<usize> {
-        let starts = name::label_starts(name);
-        let mut hashes = [0; 128];
-        let mut hash = 0x811c_9dc5;
-        for (index, start) in starts.iter().enumerate().rev() {
-            hash = hash_label(hash, &name[usize::from(*start)..]);
-            hashes[index] = hash;
+        let labels = name.strip_suffix(&[0])?;
+        self.write_labels(cursor, labels, ROOT)
+    }
+
+    /// Appends the labels of a name in front of a suffix that stands at a position of the message, and that suffix.
+    pub fn write_labels(&mut self, cursor: &mut Cursor<'_>, labels: &[u8], mut suffix: u16) -> Option<usize> {
+        let mut starts = [0; MAX_LABELS];
+        let mut fresh = 0;
+        let mut position = 0;
+        while position < labels.len() {
+            starts[fresh] = position as u8;
+            (fresh, position) = (fresh + 1, position + 1 + usize::from(labels[position]));
+        }
+        // From the right: where a suffix does not stand, no longer one can.
+        let mut end = labels.len();
+        let mut key = 0;
+        while let Some(last) = fresh.checked_sub(1) {
+            let label = &labels[usize::from(starts[last])..end];
+            key = hash(label, suffix);
+            let Some(found) = self.find(cursor.out, key, label, suffix) else { break };
+            (suffix, fresh, end) = (found, last, usize::from(starts[last]));
         }
         let base = cursor.position;
-        let mut pointer = None;
-        let mut fresh = starts.len();
-        for (index, start) in starts.iter().enumerate() {
-            if let Some(found) = self.find(cursor.out, hashes[index], &name[usize::from(*start)..]) {
-                (pointer, fresh) = (Some(found), index);
+        cursor.put(&labels[..end])?;
+        match suffix {
+            ROOT => cursor.put(&[0])?,
+            found => cursor.put(&(0xc000 | found).to_be_bytes())?,
+        }
+        if fresh == 0 && suffix != ROOT {
+            return Some(usize::from(suffix));
+        }
+        for index in (0..fresh).rev() {
+            let start = usize::from(starts[index]);
+            if base + start >= POINTER_LIMIT || !self.insert(key, base + start) {
                 break;
             }
-        }
-        match pointer {
-            Some(found) => {
-                cursor.put(&name[..starts.get(fresh).map_or(0, |start| usize::from(*start))])?;
-                cursor.put(&(0xc000 | found).to_be_bytes())?;
+            suffix = (base + start) as u16;
+            if let Some(next) = index.checked_sub(1) {
+                key = hash(&labels[usize::from(starts[next])..start], suffix);
             }
-            None => cursor.put(name)?,
         }
-        for (index, start) in starts.iter().enumerate().take(fresh) {
-            self.insert(hashes[index], base + usize::from(*start));
-        }
-        Some(pointer.filter(|_| fresh == 0).map_or(base, usize::from))
+        Some(base)
     }
 
-    /// Where a suffix stands, if it does.
-    fn find(&self, message: &[u8], hash: u32, suffix: &[u8]) -> Option<u16> {
-        let places = (0..PROBES).map(|probe| self.slots[place(hash, probe)]).take_while(|position| *position != 0);
-        places.into_iter().find(|position| stands_at(message, usize::from(*position), suffix))
+    /// Where the message holds a name, if it does.
+    pub fn position_of(&self, cursor: &Cursor<'_>, name: &[u8]) -> Option<u16> {
+        let starts = name::label_starts(name);
+        let mut end = name.len() - 1;
+        let mut suffix = ROOT;
+        for start in starts.iter().rev().map(|start| usize::from(*start)) {
+            let label = &name[start..end];
+            (suffix, end) = (self.find(cursor.out, hash(label, suffix), label, suffix)?, start);
+        }
+        Some(suffix).filter(|suffix| *suffix != ROOT)
     }
 
-    /// Remembers a suffix, if it can be pointed to and there is a place.
-    fn insert(&mut self, hash: u32, position: usize) {
-        if position >= POINTER_LIMIT {
-            return;
-        }
-        let free = (0..PROBES).map(|probe| place(hash, probe)).find(|place| self.slots[*place] == 0);
-        if let Some(place) = free {
-            self.slots[place] = position as u16;
-        }
+    /// Where a label in front of a suffix stands, if it does.
+    fn find(&self, message: &[u8], key: u32, label: &[u8], suffix: u16) -> Option<u16> {
+        let positions = (0..PROBES).map(|probe| self.slots[place(key, probe)]).take_while(|position| *position != 0);
+        positions.into_iter().find(|position| {
+            let behind = usize::from(*position) + label.len();
+            message[usize::from(*position)..].starts_with(label)
+                && match suffix {
+                    ROOT => message[behind] == 0,
+                    _ => {
+                        behind == usize::from(suffix) || message[behind..].starts_with(&(0xc000 | suffix).to_be_bytes())
+                    }
+                }
+        })
+    }
+
+    /// Remembers where a label stands, if there is a place.
+    fn insert(&mut self, key: u32, position: usize) -> bool {
+        let free = (0..PROBES).map(|probe| place(key, probe)).find(|place| self.slots[*place] == 0);
+        free.map(|place| self.slots[place] = position as u16).is_some()
     }
 }
 
 /// The place of a hash at a probe.
-fn place(hash: u32, probe: usize) -> usize {
+fn place(key: u32, probe: usize) -> usize {
+    (key as usize + probe) & (SLOTS - 1)
+}
+
+/// The hash of a label, which begins with its length, in front of a suffix.
+#[inline]
+fn hash(label: &[u8], suffix: u16) -> u32 {
+    let (words, rest) = label.as_chunks::<8>();
+    let rest = rest.iter().fold(u64::from(suffix), |word, byte| word << 8 | u64::from(*byte));
+    let state = words.iter().fold(rest, |state, word| (state ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD));
     // The upper bits of the product have seen all others.
-    ((hash.wrapping_mul(0x9e37_79b1) >> 16) as usize + probe) & (SLOTS - 1)
-}
-
-/// Adds a label, which begins with its length, to the hash of what follows it (FNV-1a).
-fn hash_label(hash: u32, label: &[u8]) -> u32 {
-    let label = &label[..=usize::from(label[0])];
-    label.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619))
-}
-
-/// Whether the name at a position of our own message is this one, octet by octet.
-fn stands_at(message: &[u8], mut position: usize, mut name: &[u8]) -> bool {
-    loop {
-        let length = message[position];
-        if length >= 0xc0 {
-            // Our own pointers lead backwards, so this ends.
-            position = usize::from(length & 0x3f) << 8 | usize::from(message[position + 1]);
-            continue;
-        }
-        let end = 1 + usize::from(length);
-        if message.get(position..position + end) != name.get(..end) {
-            return false;
-        }
-        if length == 0 {
-            return true;
-        }
-        (position, name) = (position + end, &name[end..]);
-    }
+    ((state ^ state >> 29).wrapping_mul(SPREAD) >> 32) as u32
 }
 
 #[cfg(test)]

@@ -1,0 +1,159 @@
+//! The sections `[[drains]]`: members, or names of them, that regions go without for a while.
+//!
+//! Invariants: a drain names a member of a region of this file; no two have the same target; no region is drained of all
+//! its members, which is surely a mistake.
+//!
+//! Cost: O(drains × members).
+//!
+//! RFCs: 3339 (date and time).
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Node, Value};
+use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
+use crate::moment::parse_moment;
+use crate::name::Name;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Reads `[[drains]]` in file order; when each began is not in the file.
+pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[RegionPlan]) -> Vec<Drain> {
+    let wanted = "tables such as [[drains]] with member = \"us-west-1.cns.example.com\"";
+    let read = |reader: &mut Reader<'_>, _: &str, node: &Node| read_drain(reader, node, regions);
+    let mut drains: Vec<Drain> = Vec::new();
+    for (drain, at) in root.read(reader, "drains", |r, key, node| r.list(key, node, wanted, read)).unwrap_or_default() {
+        if drains.iter().any(|other| other.target == drain.target) {
+            reader.error(at, format!("drain of \"{}\" is there twice; remove one", shorten_name(&drain.target.member)));
+            continue;
+        }
+        let emptied = |region: &&RegionPlan| {
+            let is_drained = |member: &Name| {
+                let mut all = drains.iter().chain([&drain]).filter(|other| other.target.names.is_none());
+                all.any(|other| other.concerns(member, &region.origin))
+            };
+            drain.target.names.is_none()
+                && region.members.contains(&drain.target.member)
+                && region.members.iter().all(is_drained)
+        };
+        if let Some(region) = regions.iter().find(emptied) {
+            let region = shorten_name(&region.origin);
+            reader.error(at, format!("with this drain aggregation \"{region}\" has no member left; remove one"));
+        }
+        drains.push(drain);
+    }
+    drains
+}
+
+/// Reads one drain and where it stands.
+fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> Option<(Drain, usize)> {
+    let fields = Fields::new(reader, node, &schema::DRAIN, "a drain")?;
+    if fields.lacks("member") {
+        reader.error(node.at, "a drain has no member; write member = \"ZONE\"".to_string());
+    }
+    let region = optional(reader, &fields, "region", |r, key, node| read_region(r, key, node, regions));
+    let only = region.clone().flatten();
+    let member = fields.read(reader, "member", |r, key, node| {
+        let member = r.name(key, node)?;
+        let mut possible = regions.iter().filter(|plan| only.as_ref().is_none_or(|only| *only == plan.origin));
+        if possible.clone().any(|plan| plan.members.contains(&member)) {
+            return Some(member);
+        }
+        let text = shorten_name(&member);
+        let whose = match &only {
+            Some(region) => format!("member of \"{}\"", shorten_name(region)),
+            None => "member of any aggregation".to_string(),
+        };
+        let known: Vec<String> = possible.by_ref().flat_map(|plan| &plan.members).map(shorten_name).collect();
+        let advice = match schema::suggest(&text, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "write one of [aggregations]".to_string(),
+        };
+        r.error(node.at, format!("\"{text}\" is no {whose}; {advice}"));
+        None
+    });
+    let names = optional(reader, &fields, "names", |r, key, node| read_pattern(r, key, node, member.as_ref()));
+    let until = optional(reader, &fields, "until", read_until);
+    let text = |r: &mut Reader<'_>, key: &str, node: &Node| Some(r.text(key, node, "a text in quotes")?.to_string());
+    let reason = optional(reader, &fields, "reason", text);
+    let target = DrainTarget { member: member?, region: region?, names: names? };
+    let (until, reason) = (until?, reason?);
+    Some((Drain { target, since: UNIX_EPOCH, until, reason, configured: true }, node.at))
+}
+
+/// The value of a key that need not be there; none where it is there and wrong.
+fn optional<'n, T>(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'n>,
+    key: &str,
+    convert: impl FnOnce(&mut Reader<'_>, &str, &'n Node) -> Option<T>,
+) -> Option<Option<T>> {
+    match fields.entry(key) {
+        Some(entry) => convert(reader, key, &entry.node).map(Some),
+        None => Some(None),
+    }
+}
+
+/// Reads the name of a region.
+fn read_region(reader: &mut Reader<'_>, key: &str, node: &Node, regions: &[RegionPlan]) -> Option<Name> {
+    let region = reader.name(key, node)?;
+    if regions.iter().any(|plan| plan.origin == region) {
+        return Some(region);
+    }
+    let text = shorten_name(&region);
+    let known: Vec<String> = regions.iter().map(|plan| shorten_name(&plan.origin)).collect();
+    let advice = match schema::suggest(&text, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "write one of [aggregations]".to_string(),
+    };
+    reader.error(node.at, format!("\"{text}\" is no aggregation; {advice}"));
+    None
+}
+
+/// Reads a pattern of owner names.
+fn read_pattern(reader: &mut Reader<'_>, key: &str, node: &Node, member: Option<&Name>) -> Option<NamePattern> {
+    let text = reader.text(key, node, "an owner name such as \"web.svc.*\"")?;
+    match parse_pattern(text, member) {
+        Ok(pattern) => Some(pattern),
+        Err(problem) => {
+            reader.error(node.at, problem);
+            None
+        }
+    }
+}
+
+/// Reads a pattern of owner names of a member, for messages of one line.
+pub fn parse_pattern(text: &str, member: Option<&Name>) -> Result<NamePattern, String> {
+    let shown = shorten(text);
+    let pattern = NamePattern::parse(text).map_err(|error| {
+        let advice = match &error {
+            PatternError::Apex => "leave it out for all names, or write names such as \"web.svc.*\"",
+            PatternError::PartOfLabel => "an asterisk stands for a whole label, such as in \"web.svc.*\"",
+            PatternError::Name(_) => "write names such as \"web.svc.*\"",
+        };
+        format!("\"{shown}\" {error}; {advice}")
+    })?;
+    let full = member.filter(|member| pattern.as_name().is_within(member));
+    if let Some(relative) = full.and_then(|member| pattern.as_name().replace_suffix(member, &Name::root())?.ok()) {
+        let advice = match shorten_name(&relative).as_str() {
+            "" => "leave it out for all names".to_string(),
+            relative => format!("write \"{relative}\""),
+        };
+        return Err(format!("\"{shown}\" is a full name, patterns are relative to the member; {advice}"));
+    }
+    Ok(pattern)
+}
+
+/// Reads when a drain ends.
+fn read_until(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<SystemTime> {
+    let wanted = "date, time and offset such as 2026-11-21T06:00:00Z";
+    let (Value::Text(text) | Value::Date(text)) = &node.value else { return reader.wrong_type(key, node, wanted) };
+    let moment = parse_moment(text);
+    if moment.is_none() {
+        reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
+    }
+    moment
+}
+
+/// A name as people write it, cut where it is too long for a message.
+fn shorten_name(name: &Name) -> String {
+    shorten(name.to_string().trim_end_matches('.'))
+}

@@ -1,0 +1,323 @@
+//! Zones of `[zones]` that are written in the file itself: records as in a zone file, and services of OpenStack's.
+//!
+//! Invariants: what is read makes a zone; faults within a text are told with their own place in the file.
+//!
+//! Cost: O(text + services squared of one type).
+//!
+//! RFCs: 1035 section 5 (text), 2782 (SRV), 6763 (services), OpenStack "DNS-based Service Discovery".
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::regions::SELF;
+use crate::config::schema;
+use crate::config::secondaries::Secondaries;
+use crate::config::tree::{Entry, Node, Value};
+use crate::config::trees::{Surroundings, read_ns, read_soa};
+use crate::dnssd::{Endpoint, Host, ServiceType};
+use crate::name::Name;
+use crate::rr::{self, TypeName, rtype};
+use crate::serial::Serial;
+use crate::services::openstack::{self, Offer};
+use crate::services::{self, OwnRecord, ServicesPlan};
+use crate::zone::{Soa, SoaFields, TextRecord, read_text};
+use std::time::Duration;
+
+/// What makes a table of `[zones]` one of these.
+const MARKS: [&str; 2] = ["services", "openstack"];
+
+/// Within such a time secondaries hear of us, or give the zone up; as CNS has it.
+const EXPIRE: Duration = Duration::from_secs(30 * 86_400);
+
+/// Whether a table of `[zones]` has its records itself, also when the word is misspelt.
+pub fn is_services(entry: &Entry) -> bool {
+    let Value::Table(fields) = &entry.node.value else { return false };
+    let has = |key: &str| fields.iter().any(|field| field.key == key);
+    let near = |field: &Entry| schema::suggest(&field.key, MARKS).is_some();
+    MARKS.into_iter().any(has) || (!has("primaries") && !has("zookeeper") && fields.iter().any(near))
+}
+
+/// Reads the table of one zone.
+pub fn read_services(
+    reader: &mut Reader<'_>,
+    zone: Name,
+    entry: &Entry,
+    around: &Surroundings<'_>,
+    secondaries: &mut Secondaries<'_>,
+) -> Option<ServicesPlan> {
+    let place = format!("zone \"{}\"", shorten(&entry.key));
+    let advise = |key: &str| {
+        let advice = "the records of the zone are in the file; remove \"services\" and \"openstack\", or this";
+        let other = !schema::SERVICES.has(key) && (schema::ZONE.has(key) || schema::TREE.has(key));
+        other.then(|| advice.to_string())
+    };
+    let fields = Fields::with_advice(reader, &entry.node, &schema::SERVICES, &place, advise)?;
+    let ttl = fields.read(reader, "ttl", Reader::ttl).unwrap_or(30);
+    let written = fields.read(reader, "services", |r, key, node| read_records(r, key, node, &zone, ttl));
+    let serial = fields.read(reader, "serial", |r, key, node| r.integer(key, node, 0..=u32::MAX.into()));
+    let soa = read_soa(reader, &fields, &zone, around, EXPIRE);
+    let ns = read_ns(reader, &fields, &place).unwrap_or_else(|| vec![around.server_name.clone()]);
+    let mut plan = ServicesPlan {
+        soa,
+        ns,
+        ns_ttl: fields.read(reader, "ns_ttl", Reader::ttl).unwrap_or(3600),
+        serial: serial.and_then(|serial| u32::try_from(serial).ok()).map(Serial),
+        records: Vec::new(),
+        offers: fields.read(reader, "openstack", |r, _, node| read_offers(r, &place, node)).unwrap_or_default(),
+        zone,
+    };
+    // Replicas that write one primary into the SOA may differ under one serial, unless they are told the serial.
+    let mname = fields.entry("mname").map(|entry| &entry.node.value);
+    let own_mname = !matches!(mname, Some(Value::Text(name)) if name != SELF);
+    take_written(reader, &fields, written.unwrap_or_default(), &mut plan);
+    match openstack::records(&plan.zone, ttl, &plan.offers) {
+        Ok(records) => plan.records.extend(records),
+        Err(error) => {
+            let advice = "its services' names have no room; write a shorter one";
+            reader.error(entry.key_at, format!("{place} is too long ({error}): {advice}"));
+        }
+    }
+    check_targets(reader, &fields, &plan);
+    let at = fields.entry("services").map_or(entry.key_at, |entry| entry.node.at);
+    match services::build(&plan, None, 0).map(|loaded| loaded.anomalies) {
+        Ok(found) if found.aliases > 0 => {
+            // RFC 2181 section 10.1.
+            reader.error(at, format!("{place} has a CNAME beside other records of its name; remove one of them"));
+        }
+        Ok(found) if found.oversized > 0 => {
+            reader.error(at, format!("{place} has more records of a name and type than an answer holds; remove some"));
+        }
+        Ok(_) => {}
+        Err(error) => reader.error(at, format!("{place} makes no zone ({error}); correct its records")),
+    }
+    secondaries.admit(reader, &plan.zone, Some(&fields), &place, own_mname || plan.serial.is_some());
+    Some(plan)
+}
+
+//--- Records ---
+
+/// A record and where it is written in the file.
+type Written = (TextRecord, usize);
+
+/// Reads records: one text, or a list of them, each of which goes on where the one before ends.
+fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, ttl: u32) -> Option<Vec<Written>> {
+    let wanted = "records as in a zone file, such as \"os A 192.0.2.80\", or a list of them";
+    let single = std::slice::from_ref(node);
+    let items = match &node.value {
+        Value::List(items) => items,
+        _ => single,
+    };
+    let (mut text, mut parts) = (String::new(), Vec::new());
+    for item in items {
+        parts.push((text.len(), item.at));
+        text.push_str(reader.text(key, item, wanted)?);
+        text.push('\n');
+    }
+    let (records, faults) = read_text(&text, zone, ttl);
+    let place = |reader: &Reader<'_>, at: usize| {
+        let part = parts.partition_point(|(start, _)| *start <= at).saturating_sub(1);
+        parts.get(part).map_or(node.at, |(start, item)| locate(reader.source.text, *item, at - start))
+    };
+    for fault in faults {
+        let at = place(reader, fault.at);
+        reader.error(at, format!("{fault}; the text is read as a zone file"));
+    }
+    Some(
+        records.into_iter().map(|record| (place(reader, record.at), record)).map(|(at, record)| (record, at)).collect(),
+    )
+}
+
+/// Where an octet of a string's value stands in a file in which the string begins at `at`.
+fn locate(file: &str, at: usize, offset: usize) -> usize {
+    let raw = &file[at..];
+    let quotes = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|quotes| raw.starts_with(quotes)).unwrap_or_default();
+    let (mut position, mut value) = (at + quotes.len(), 0);
+    if quotes.len() == 3 {
+        // The line break behind the quotation marks is no part of the text.
+        let rest = &file[position..];
+        position += if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
+    }
+    while value < offset
+        && let Some(first) = file.get(position..).and_then(|rest| rest.chars().next())
+    {
+        let (raw, octets) = match first {
+            '\\' if quotes.starts_with('"') => escape(&file[position + 1..]),
+            other => (other.len_utf8(), other.len_utf8()),
+        };
+        position += raw;
+        value += octets;
+    }
+    position
+}
+
+/// How many octets an escape takes in a file and in the value, told what stands behind the backslash.
+fn escape(rest: &str) -> (usize, usize) {
+    let digits = |count: usize| rest.get(1..=count).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let length = |code: Option<u32>| code.and_then(char::from_u32).map_or(1, char::len_utf8);
+    match rest.as_bytes().first() {
+        // JSON has characters of more than 16 bits as two escapes.
+        Some(b'u') if digits(4).is_some_and(|code| (0xd800..0xdc00).contains(&code)) => (12, 4),
+        Some(b'u') => (6, length(digits(4))),
+        Some(b'U') => (10, length(digits(8))),
+        Some(b'x') => (4, length(digits(2))),
+        // TOML leaves out the rest of the line and the beginning of the next.
+        Some(b' ' | b'\t' | b'\r' | b'\n') => (1 + rest.len() - rest.trim_start().len(), 0),
+        _ => (2, 1),
+    }
+}
+
+/// Takes in written records: SOA and NS of the apex in place of the keys, everything else as it is.
+fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Written>, plan: &mut ServicesPlan) {
+    let mut written_ns: Vec<Name> = Vec::new();
+    let mut soa_at = None;
+    for (record, at) in written {
+        let is_apex = record.owner.to_name() == plan.zone;
+        let given = |keys: &[&str]| keys.iter().find(|key| fields.entry(key).is_some()).copied().map(str::to_owned);
+        let twice = |key: &str| format!("\"{key}\" is written beside the text that says the same; remove one of them");
+        match record.rtype {
+            rtype::SOA if is_apex && soa_at.is_some() => reader.error(at, "second SOA record; remove one".to_string()),
+            rtype::SOA if is_apex => {
+                soa_at = Some(at);
+                if let Some(key) = given(&["serial", "mname", "rname", "soa_ttl"]) {
+                    reader.error(at, twice(&key));
+                }
+                (plan.soa, plan.serial) = read_written_soa(&record);
+            }
+            rtype::NS if is_apex => {
+                if let Some(key) = given(&["ns", "ns_ttl"]).filter(|_| written_ns.is_empty()) {
+                    reader.error(at, twice(&key));
+                }
+                let server = crate::name::NameBuf::from_wire(&record.rdata).map(|server| server.to_name());
+                written_ns.extend(server);
+                plan.ns_ttl = record.ttl;
+            }
+            rtype::SOA | rtype::PLACEHOLDER => {
+                let name = TypeName(record.rtype);
+                reader.error(at, format!("{name} record at {}; remove it", record.owner));
+            }
+            other if rr::is_dnssec(other) || other == rtype::DS => {
+                let name = TypeName(other);
+                reader.error(at, format!("{name} record in a zone that is not signed; remove it"));
+            }
+            rtype => {
+                let TextRecord { owner, ttl, rdata, .. } = record;
+                plan.records.push(OwnRecord { owner, rtype, ttl, rdata });
+            }
+        }
+    }
+    if !written_ns.is_empty() {
+        plan.ns = written_ns;
+    }
+}
+
+/// What a written SOA record says.
+fn read_written_soa(record: &TextRecord) -> (SoaFields, Option<Serial>) {
+    let sound = "text gives sound RDATA";
+    let numbers = Soa::from_rdata(&record.rdata).expect(sound);
+    let (mname, end) = crate::name::NameBuf::read(&record.rdata, 0).expect(sound);
+    let (rname, _) = crate::name::NameBuf::read(&record.rdata, end).expect(sound);
+    let Soa { serial, refresh, retry, expire, minimum } = numbers;
+    let (mname, rname) = (mname.to_name(), rname.to_name());
+    (SoaFields { mname, rname, ttl: record.ttl, refresh, retry, expire, minimum }, Some(serial))
+}
+
+//--- Services ---
+
+/// Reads a list of services.
+fn read_offers(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Vec<Offer>> {
+    let single = std::slice::from_ref(node);
+    let items = match &node.value {
+        Value::Table(_) => single,
+        Value::List(items) => items,
+        _ => {
+            return reader.wrong_type(
+                "openstack",
+                node,
+                "a table { type = \"identity\", url = \"https://...\" }, or a list",
+            );
+        }
+    };
+    let mut offers: Vec<Offer> = Vec::new();
+    for item in items {
+        let Some(offer) = read_offer(reader, place, item) else { continue };
+        if offers.contains(&offer) {
+            reader.error(item.at, format!("{place} has this endpoint of {} twice; remove one", offer.kind));
+        } else if let Some(advice) = offers.iter().find_map(|other| other.excludes(&offer)) {
+            reader.error(item.at, format!("{place} has another endpoint of {} already; {advice}", offer.kind));
+        }
+        offers.push(offer);
+    }
+    Some(offers)
+}
+
+/// Reads one service.
+fn read_offer(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Offer> {
+    let place = format!("\"openstack\" of {place}");
+    let fields = Fields::new(reader, node, &schema::OPENSTACK, &place)?;
+    for key in ["type", "url"] {
+        if fields.lacks(key) {
+            let advice = "write type = \"identity\", url = \"https://os.example.com/\"";
+            reader.error(node.at, format!("{place} has no \"{key}\"; {advice}"));
+        }
+    }
+    let kind = fields.read(reader, "type", |reader, key, node| {
+        let text = reader.text(key, node, "a service type such as \"identity\"")?;
+        text.parse::<ServiceType>()
+            .map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text))))
+            .ok()
+    });
+    let endpoint = fields.read(reader, "url", |reader, key, node| {
+        let text = reader.text(key, node, "an URL such as \"https://os.example.com/\"")?;
+        Endpoint::parse(text).map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text)))).ok()
+    });
+    let mut number = |key: &'static str| {
+        let read = fields.read(reader, key, |r, key, node| r.integer(key, node, 0..=u16::MAX.into()));
+        read.and_then(|number| u16::try_from(number).ok()).unwrap_or(0)
+    };
+    let (priority, weight) = (number("priority"), number("weight"));
+    Some(Offer { kind: kind?, endpoint: endpoint?, priority, weight })
+}
+
+/// Warns of services whose hosts should be in the zone and are not.
+fn check_targets(reader: &mut Reader<'_>, fields: &Fields<'_>, plan: &ServicesPlan) {
+    let Some(entry) = fields.entry("openstack") else { return };
+    for offer in &plan.offers {
+        let Host::Name(host) = &offer.endpoint.host else { continue };
+        let has = |types: &[u16]| {
+            plan.records.iter().any(|record| types.contains(&record.rtype) && record.owner.to_name() == *host)
+        };
+        if !host.is_within(&plan.zone) || has(&[rtype::A, rtype::AAAA]) {
+            continue;
+        }
+        if has(&[rtype::CNAME]) {
+            // RFC 2782: the target must not be an alias.
+            reader.error(entry.node.at, format!("host {host} of {} is an alias; write its addresses", offer.kind));
+        } else {
+            let advice = "write \"A\" or \"AAAA\" records for it in \"services\"";
+            reader.warn(entry.node.at, format!("host {host} of {} has no address in the zone; {advice}", offer.kind));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_a_value_is_found_in_the_file() {
+        for (file, value, found) in [
+            ("\"ab\"", 1, "b\""),
+            ("'a\\b'", 2, "b'"),
+            ("\"\"\"\nab\"\"\"", 0, "ab\"\"\""),
+            ("'''\r\nab'''", 1, "b'''"),
+            ("\"a\\n\\\"b\"", 3, "b\""),
+            ("\"\\u00e9x\"", 2, "x\""),
+            ("\"\\ud83d\\ude00x\"", 4, "x\""),
+            ("\"\\U0001f600x\"", 4, "x\""),
+            ("\"\"\"a\\\n   b\"\"\"", 2, "\"\"\""),
+            ("\"éx\"", 2, "x\""),
+            ("\"ab\"", 99, ""),
+        ] {
+            let file = format!("k = {file}");
+            assert_eq!(&file[locate(&file, 4, value)..], found, "{file}");
+        }
+    }
+}

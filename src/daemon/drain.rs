@@ -1,0 +1,308 @@
+//! The verbs `drain` and `undrain`: a member, or names of it, out of its regions and back.
+//!
+//! An order is previewed first, from what is published at that moment: the regions are merged once more without what is to
+//! go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that two of
+//! them cannot take the last two members of a region.
+//!
+//! Cost: O(names × members) of the regions that are meant, beside the keeper.
+
+use super::Daemon;
+use crate::config::{describe_drain, format_duration, parse_pattern};
+use crate::control::Reply;
+use crate::keeper::{self, RegionView, View};
+use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview};
+use crate::name::{self, Name};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{mpsc, oneshot};
+
+/// Names that a preview lists for one region; their number is always told.
+const LISTED_NAMES: usize = 20;
+
+/// An order as it comes from an operator.
+pub struct DrainOrder {
+    pub target: TargetText,
+    /// How long it lasts; none until it is ended.
+    pub lasts: Option<Duration>,
+    pub reason: Option<String>,
+    /// Whether a region may be left empty.
+    pub force: bool,
+    /// Whether nothing is to be done but to tell what would be.
+    pub preview: bool,
+}
+
+/// A target as operators write it.
+pub struct TargetText {
+    /// A member in full or by its first labels.
+    pub member: String,
+    pub region: Option<String>,
+    pub names: Option<String>,
+}
+
+/// What a drain does, as `--json` prints it.
+#[derive(Serialize)]
+struct DrainReport {
+    #[serde(flatten)]
+    target: DrainTarget,
+    /// Unix time.
+    until: Option<i64>,
+    reason: Option<String>,
+    regions: Vec<RegionReport>,
+    /// Whether it is in force now.
+    done: bool,
+    /// Whether it would outlive the process.
+    persistent: Option<bool>,
+}
+
+/// What becomes of one region.
+#[derive(Serialize)]
+struct RegionReport {
+    region: Name,
+    changed_names: usize,
+    fewer_records: u64,
+    /// How many names would lose their last address.
+    names_without_address: usize,
+    /// The first of them.
+    without_address: Vec<Name>,
+    emptied: bool,
+}
+
+impl RegionReport {
+    /// Cuts what a preview lists.
+    fn new(region: &Name, preview: Preview) -> RegionReport {
+        RegionReport {
+            region: region.clone(),
+            changed_names: preview.changed,
+            fewer_records: preview.fewer_records,
+            names_without_address: preview.without_address.len(),
+            without_address: preview.without_address.into_iter().take(LISTED_NAMES).collect(),
+            emptied: preview.is_emptied,
+        }
+    }
+
+    /// In words.
+    fn describe(&self, text: &mut String) {
+        let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
+        _ = writeln!(text, "  {region} {changed_names} names change, {fewer_records} records fewer");
+        _ = writeln!(text, "    names that lose their last address: {names_without_address}");
+        self.without_address.iter().for_each(|name| _ = writeln!(text, "      {name}"));
+        if let more @ 1.. = names_without_address - self.without_address.len() {
+            _ = writeln!(text, "      and {more} more");
+        }
+    }
+}
+
+impl Daemon {
+    /// Takes a member, or names of it, out of regions, or tells what that would do.
+    pub(super) fn drain(&self, order: DrainOrder) -> impl Future<Output = Reply> + Send + use<> {
+        let (commands, orders) = (self.keeper.commands.clone(), self.orders.clone());
+        async move {
+            let _turn = orders.lock().await;
+            carry_out(&commands, order).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
+        }
+    }
+
+    /// Ends drains that operators have ordered.
+    pub(super) fn undrain(&self, target: TargetText) -> impl Future<Output = Reply> + Send + use<> {
+        let (commands, orders) = (self.keeper.commands.clone(), self.orders.clone());
+        async move {
+            let _turn = orders.lock().await;
+            release(&commands, target).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
+        }
+    }
+}
+
+/// Asks the keeper for what is published.
+async fn view(commands: &mpsc::Sender<keeper::Command>) -> Result<View, String> {
+    let (sender, view) = oneshot::channel();
+    // If the keeper is gone, the other end of the channel is, too.
+    let _ = commands.send(keeper::Command::View(sender)).await;
+    view.await.map_err(|_| "the server is stopping".to_owned())
+}
+
+/// Previews an order and gives it to the keeper.
+async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) -> Result<Reply, String> {
+    let view = view(commands).await?;
+    let now = SystemTime::now();
+    let target = order.target.resolve(&view)?;
+    let until = order.lasts.map(|lasts| now + lasts);
+    let drain = Drain { target, since: now, until, reason: order.reason, configured: false };
+    let meant = drain.clone();
+    let previewed = tokio::task::spawn_blocking(move || preview_regions(&view, &meant));
+    let regions = previewed.await.map_err(|error| error.to_string())?;
+    let mut report = DrainReport {
+        target: drain.target.clone(),
+        until: drain.until.map(crate::metrics::unix_seconds),
+        reason: drain.reason.clone(),
+        regions,
+        done: false,
+        persistent: None,
+    };
+    let mut text = format!("{}\n", describe_drain(&drain));
+    report.regions.iter().for_each(|region| region.describe(&mut text));
+    if let Some(region) = report.regions.iter().find(|region| region.emptied && !order.force) {
+        let region = &region.region;
+        _ = writeln!(text, "refused: {region} would be left without any data; --force does it all the same");
+        return Ok(Reply { ok: false, text, data: serde_json::json!(report) });
+    }
+    if !order.preview {
+        let (sender, done) = oneshot::channel();
+        let _ = commands.send(keeper::Command::Drain(Box::new(drain), sender)).await;
+        let persistent = done.await.map_err(|_| "the server is stopping".to_owned())?;
+        (report.done, report.persistent) = (true, Some(persistent));
+        let lasts = order.lasts.map(|lasts| format!(" for {}", format_duration(lasts))).unwrap_or_default();
+        _ = writeln!(text, "drained{lasts}; \"aggregator undrain\" ends it");
+        text.push_str(warn_of_loss(persistent));
+    }
+    Ok(Reply { ok: true, text, data: serde_json::json!(report) })
+}
+
+/// What to say of an order that a restart would forget.
+fn warn_of_loss(persistent: bool) -> &'static str {
+    if persistent {
+        ""
+    } else {
+        "not on disk: a restart would forget this; see the state folder in \"aggregator status\"\n"
+    }
+}
+
+/// Finds the drains that are meant and has the keeper end them.
+async fn release(commands: &mpsc::Sender<keeper::Command>, target: TargetText) -> Result<Reply, String> {
+    let view = view(commands).await?;
+    let wanted = target.resolve(&view)?;
+    let of_member = || view.drains.iter().filter(|drain| drain.target.member == wanted.member);
+    let is_meant = |drain: &&Drain| {
+        wanted.region.as_ref().is_none_or(|region| drain.target.region.as_ref() == Some(region))
+            && wanted.names.as_ref().is_none_or(|names| drain.target.names.as_ref() == Some(names))
+    };
+    let meant: Vec<&Drain> = of_member().filter(|drain| !drain.configured).filter(is_meant).collect();
+    if meant.is_empty() {
+        let mut text = format!("{} has no such drain", wanted.member);
+        of_member().for_each(|drain| {
+            let by = if drain.configured { "by [[drains]] of the configuration" } else { "by order" };
+            _ = write!(text, "\n  {} {by}", describe_drain(drain));
+        });
+        return Err(text);
+    }
+    let targets: Vec<DrainTarget> = meant.iter().map(|drain| drain.target.clone()).collect();
+    let (sender, done) = oneshot::channel();
+    let _ = commands.send(keeper::Command::Undrain(targets.clone(), sender)).await;
+    let persistent = done.await.map_err(|_| "the server is stopping".to_owned())?;
+    let mut text = String::new();
+    meant.iter().for_each(|drain| _ = writeln!(text, "ended: {}", describe_drain(drain)));
+    let data = serde_json::json!({ "ended": targets, "persistent": persistent });
+    text.push_str(warn_of_loss(persistent));
+    Ok(Reply { ok: true, text, data })
+}
+
+//--- Preview ---
+
+/// What would become of each region that a drain concerns.
+fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
+    let concerned =
+        |region: &&RegionView| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
+    let mut regions: Vec<&RegionView> = view.regions.values().filter(concerned).collect();
+    regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
+    regions.into_iter().map(|region| RegionReport::new(&region.plan.origin, preview(view, region, drain))).collect()
+}
+
+/// What would become of a region.
+fn preview(view: &View, region: &RegionView, drain: &Drain) -> Preview {
+    let plan = &region.plan;
+    let without = |(member, kept): (&Name, &keeper::MemberView)| {
+        let taken = kept.traced.taken.clone();
+        if !drain.concerns(member, &plan.origin) {
+            return taken;
+        }
+        // What is taken now is drained further.
+        let mut scope = merge::Scope::default();
+        scope.add(&drain.target);
+        let mut intake = Intake::default();
+        intake.take(taken, None, scope, merge::Held::new());
+        intake.zone().cloned()
+    };
+    let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
+    let present = view.published.get(&plan.origin).and_then(|served| served.zone.clone());
+    merge::preview(plan, present.as_ref(), &members)
+}
+
+//--- Targets ---
+
+impl TargetText {
+    /// Finds what is meant among the regions, their members, and what is drained already.
+    fn resolve(&self, view: &View) -> Result<DrainTarget, String> {
+        let plans = || view.regions.values().map(|region| &region.plan);
+        let region = match &self.region {
+            None => None,
+            Some(text) => {
+                let region = Name::parse(text).map_err(|error| format!("no zone name: {error}"))?;
+                let is_known = plans().any(|plan| plan.origin == region)
+                    || view.drains.iter().any(|drain| drain.target.region.as_ref() == Some(&region));
+                Some(region)
+                    .filter(|_| is_known)
+                    .ok_or_else(|| format!("{text} is no region of the configuration"))?
+                    .into()
+            }
+        };
+        let drained = view.drains.iter().map(|drain| &drain.target.member);
+        let members = plans().filter(|plan| region.as_ref().is_none_or(|only| *only == plan.origin));
+        let members = members.flat_map(|plan| &plan.members).chain(drained);
+        let member = find_member(&self.member, members)?;
+        let names = self.names.as_deref().map(|text| parse_pattern(text, Some(&member))).transpose()?;
+        Ok(DrainTarget { member, region, names })
+    }
+}
+
+/// The member that a text means: its name, or its first labels where no other begins with them.
+fn find_member<'n>(text: &str, members: impl Iterator<Item = &'n Name>) -> Result<Name, String> {
+    let wanted = Name::parse(text).map_err(|error| format!("no zone name: {error}"))?;
+    let members: BTreeSet<String> = members.map(Name::to_string).collect();
+    let members: Vec<Name> = members.iter().filter_map(|member| Name::parse(member).ok()).collect();
+    if members.contains(&wanted) {
+        return Ok(wanted);
+    }
+    let begins = |member: &&Name| {
+        let mut labels = name::labels(member.as_wire());
+        name::labels(wanted.as_wire()).all(|label| labels.next() == Some(label))
+    };
+    let found: Vec<&Name> = members.iter().filter(begins).collect();
+    match found[..] {
+        [member] => Ok(member.clone()),
+        [] => Err(format!("{text} is no member of a region; members are {}", list(&members))),
+        _ => Err(format!(
+            "{text} may be {}; write more of the name",
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+        )),
+    }
+}
+
+/// Names in a row.
+fn list(names: &[Name]) -> String {
+    let names: Vec<String> = names.iter().map(Name::to_string).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_by_their_first_labels() {
+        let names = ["us-west-1.cns.x", "us-west-2.cns.x", "us-west-1.pub.x", "us-east-1.cns.x"];
+        let names: Vec<Name> = names.iter().map(|text| Name::parse(text).unwrap()).collect();
+        let find = |text: &str| find_member(text, names.iter().chain(&names)).map(|name| name.to_string());
+        assert_eq!(find("us-east-1"), Ok("us-east-1.cns.x.".into()));
+        assert_eq!(find("US-West-1.cns.x."), Ok("us-west-1.cns.x.".into()));
+        assert_eq!(find("us-west-1.pub"), Ok("us-west-1.pub.x.".into()));
+        let ambiguous = "us-west-1 may be us-west-1.cns.x. or us-west-1.pub.x.; write more of the name";
+        assert_eq!(find("us-west-1"), Err(ambiguous.into()));
+        assert!(
+            find("us-west")
+                .unwrap_err()
+                .starts_with("us-west is no member of a region; members are us-east-1.cns.x., ")
+        );
+        assert!(find("a..b").unwrap_err().starts_with("no zone name"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Services of a domain, as a resolver tells of them.
+//!
+//! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is missing
+//! is an empty one (RFC 6763 section 6.1).
+//!
+//! Cost: a round trip for each question, over TCP once more where an answer is cut off.
+
+use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
+use crate::dnssd::{self, Host, OPENSTACK, ServiceType, text};
+use crate::name::{self, Name, NameBuf};
+use hickory_client::NetError;
+use hickory_client::runtime::TokioRuntimeProvider;
+use hickory_client::tcp::TcpClientStream;
+use hickory_client::udp::UdpClientStream;
+use hickory_client::xfer::{DnsHandle, FirstAnswer};
+use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query, ResponseCode};
+use hickory_proto::rr::{RData, RecordType};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Where the system says which resolvers it has.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The port of name servers.
+pub const DNS_PORT: u16 = 53;
+
+/// Finds a service of a domain, with these resolvers.
+pub async fn discover(
+    kind: &ServiceType,
+    domain: &Name,
+    servers: &[SocketAddr],
+    patience: Duration,
+) -> Result<Vec<Found>, DiscoverError> {
+    let instance = dnssd::below(domain, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]);
+    let instance = instance.map_err(|_| DiscoverError::Missing(domain.clone()))?;
+    let resolver = Resolver { servers, patience };
+    let services: Vec<_> = resolver.ask(&instance, RecordType::SRV).await?;
+    let services = services.into_iter().filter_map(|data| match data {
+        RData::SRV(srv) => Some(srv),
+        _ => None,
+    });
+    let services: Vec<_> = services.collect();
+    if services.is_empty() {
+        return Err(DiscoverError::Missing(instance));
+    }
+    let described = resolver.ask(&instance, RecordType::TXT).await?.into_iter().filter_map(|data| match data {
+        RData::TXT(txt) => Some(text::write(txt.txt_data.iter().map(|string| &**string))),
+        _ => None,
+    });
+    // RFC 6763 section 6.8: there may be other formats beside ours, which says what it is.
+    let described: Vec<Vec<u8>> = described.collect();
+    let ours = described.iter().find(|rdata| text::get(rdata, "txtvers") == Some(Some(b"1")));
+    let described = ours.or(described.first()).cloned().unwrap_or_else(|| text::write([]));
+    let mut records = Vec::new();
+    for service in services {
+        let target = own_name(&service.target);
+        // RFC 2782: the root says that the service is not available.
+        if target == Name::root() {
+            continue;
+        }
+        let hosts = if is_host_name(&target) { vec![Host::Name(target)] } else { resolver.hosts(&target).await? };
+        let (priority, weight, port) = (service.priority, service.weight, service.port);
+        records.push(Record { hosts, priority, weight, port });
+    }
+    if records.is_empty() {
+        return Err(DiscoverError::NotOffered(instance));
+    }
+    arrange(&instance, records, &described)
+}
+
+/// The resolvers of the system.
+pub fn system_servers() -> Result<Vec<SocketAddr>, DiscoverError> {
+    let text = std::fs::read_to_string(RESOLV_CONF).map_err(DiscoverError::NoResolver)?;
+    let servers = parse_servers(&text);
+    if servers.is_empty() { Err(DiscoverError::NoServer) } else { Ok(servers) }
+}
+
+/// The addresses that a resolv.conf names.
+fn parse_servers(text: &str) -> Vec<SocketAddr> {
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let address: IpAddr = words.next().filter(|word| *word == "nameserver").and(words.next())?.parse().ok()?;
+        Some(SocketAddr::new(address, DNS_PORT))
+    };
+    text.lines().filter_map(address).collect()
+}
+
+/// Servers, to be asked one after the other.
+struct Resolver<'s> {
+    servers: &'s [SocketAddr],
+    patience: Duration,
+}
+
+impl Resolver<'_> {
+    /// The data of the records of a name and type, whatever aliases lead there; none if there are none.
+    async fn ask(&self, owner: &Name, rtype: RecordType) -> Result<Vec<RData>, DiscoverError> {
+        let mut last = DiscoverError::NoServer;
+        for server in self.servers {
+            let response = match exchange(*server, owner, rtype, self.patience).await {
+                Ok(response) => response,
+                Err(error) => {
+                    last = DiscoverError::Silent(server.to_string(), error.to_string());
+                    continue;
+                }
+            };
+            match response.metadata.response_code {
+                ResponseCode::NoError | ResponseCode::NXDomain => {
+                    let answers = response.answers.into_iter().filter(|record| record.record_type() == rtype);
+                    return Ok(answers.map(|record| record.data).collect());
+                }
+                code => last = DiscoverError::Rcode(server.to_string(), code.to_string()),
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses of a host.
+    async fn hosts(&self, host: &Name) -> Result<Vec<Host>, DiscoverError> {
+        let mut addresses = Vec::new();
+        for rtype in [RecordType::A, RecordType::AAAA] {
+            addresses.extend(self.ask(host, rtype).await?.into_iter().filter_map(|data| match data {
+                RData::A(address) => Some(IpAddr::V4(address.0)),
+                RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+                _ => None,
+            }));
+        }
+        if addresses.is_empty() { Err(DiscoverError::NoAddress(host.clone())) } else { Ok(address_hosts(addresses)) }
+    }
+}
+
+/// Asks a server over UDP, and over TCP if the answer does not fit.
+async fn exchange(
+    server: SocketAddr,
+    owner: &Name,
+    rtype: RecordType,
+    patience: Duration,
+) -> Result<Message, NetError> {
+    let mut labels = hickory_proto::rr::Name::from_labels(name::labels(owner.as_wire()))?;
+    labels.set_fqdn(true);
+    let request = || DnsRequest::from_query(Query::query(labels.clone(), rtype), DnsRequestOptions::default());
+    let provider = TokioRuntimeProvider::new();
+    let over_udp = UdpClientStream::builder(server, provider.clone()).with_timeout(Some(patience)).exchange();
+    let response = over_udp.send(request()).first_answer().await?;
+    if !response.metadata.truncation {
+        return Ok(response.into());
+    }
+    let over_tcp = TcpClientStream::exchange(server, None, patience, None, provider).await?;
+    Ok(over_tcp.send(request()).first_answer().await?.into())
+}
+
+/// A name of the library in our form.
+fn own_name(theirs: &hickory_proto::rr::Name) -> Name {
+    let labels = theirs.iter().flat_map(|label| [&[label.len() as u8], label].concat());
+    let wire: Vec<u8> = labels.chain([0]).collect();
+    NameBuf::from_wire(&wire).expect("a name that was read is valid").to_name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolvers_are_read_from_the_systems_file() {
+        let text = "# nameserver 192.0.2.1\nsearch example\nnameserver 192.0.2.2 \n nameserver\t2001:db8::1\nnameserver\nnameserver x\n";
+        let servers: Vec<String> = parse_servers(text).iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["192.0.2.2:53", "[2001:db8::1]:53"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! The drains in force: what operators and the configuration take out of regions, and when that ends.
+//!
+//! Invariants: no two drains of one origin have the same target; one whose time has come is not in force, whether the
+//! program ran at that time or not. Times are those of the wall clock, because they outlive the process.
+//!
+//! Cost: O(drains) for each batch of the keeper, and for each member that is judged.
+
+use super::Keeper;
+use crate::merge::{Drain, DrainTarget, RegionPlan, Scope};
+use crate::moment::format_moment;
+use crate::name::Name;
+use std::time::SystemTime;
+
+/// All drains in force.
+#[derive(Debug, Default)]
+pub(super) struct Drains {
+    all: Vec<Drain>,
+    /// Whether they differ from what was given to the disk last.
+    unsaved: bool,
+    /// What the configuration had drained when the program ended: its drains go on from when they began then.
+    earlier: Vec<Drain>,
+}
+
+impl Drains {
+    /// Goes on with those that an earlier run of the program left.
+    pub fn new(restored: Vec<Drain>) -> Drains {
+        let (earlier, all) = restored.into_iter().partition(|drain| drain.configured);
+        let drains = Drains { all, unsaved: false, earlier };
+        drains.all.iter().for_each(|drain| log(drain, "a drain goes on"));
+        drains
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Drain] {
+        &self.all
+    }
+
+    /// Takes an operator's order, which replaces one for the same target.
+    pub fn order(&mut self, mut drain: Drain) {
+        let same = |other: &Drain| !other.configured && other.target == drain.target;
+        if let Some(at) = self.all.iter().position(same) {
+            drain.since = self.all.remove(at).since;
+        }
+        log(&drain, "drained");
+        self.all.push(drain);
+        self.unsaved = true;
+    }
+
+    /// Ends what an operator has ordered.
+    pub fn release(&mut self, targets: &[DrainTarget]) {
+        self.remove(|drain| !drain.configured && targets.contains(&drain.target), "undrained");
+    }
+
+    /// Takes the drains of a configuration; one that was there before goes on.
+    pub fn configure(&mut self, configured: Vec<Drain>, now: SystemTime) {
+        let (before, ordered): (Vec<Drain>, Vec<Drain>) = self.all.drain(..).partition(|drain| drain.configured);
+        let known = before.iter().chain(&self.earlier);
+        let begun = |target: &DrainTarget| known.clone().find(|drain| drain.target == *target).map(|drain| drain.since);
+        let configured: Vec<Drain> = configured
+            .into_iter()
+            .filter(|drain| !drain.is_over(now))
+            .map(|drain| Drain { since: begun(&drain.target).unwrap_or(now), ..drain })
+            .collect();
+        self.unsaved |= before != configured || !self.earlier.is_empty();
+        configured.iter().filter(|drain| !before.contains(drain)).for_each(|drain| log(drain, "drained"));
+        let is_gone = |drain: &&Drain| !configured.iter().any(|other| other.target == drain.target);
+        before.iter().filter(is_gone).for_each(|drain| log(drain, "undrained"));
+        self.all = ordered;
+        self.all.extend(configured);
+        self.earlier.clear();
+    }
+
+    /// Ends what is over.
+    pub fn end(&mut self, now: SystemTime) {
+        self.remove(|drain| drain.is_over(now), "a drain has ended by itself");
+    }
+
+    /// Removes drains.
+    fn remove(&mut self, meant: impl Fn(&Drain) -> bool, event: &str) {
+        for drain in self.all.extract_if(.., |drain| meant(drain)) {
+            log(&drain, event);
+            self.unsaved = true;
+        }
+    }
+
+    /// What is not taken of a member into a region.
+    pub fn scope(&self, member: &Name, region: &Name) -> Scope {
+        let mut scope = Scope::default();
+        self.of(member, region).for_each(|drain| scope.add(&drain.target));
+        scope
+    }
+
+    /// When the oldest drain of a member in a region began.
+    pub fn since(&self, member: &Name, region: &Name) -> Option<SystemTime> {
+        self.of(member, region).map(|drain| drain.since).min()
+    }
+
+    /// The drains of a member in a region.
+    fn of(&self, member: &Name, region: &Name) -> impl Iterator<Item = &Drain> {
+        self.all.iter().filter(|drain| drain.concerns(member, region))
+    }
+
+    /// Whether the disk has others.
+    pub fn are_unsaved(&self) -> bool {
+        self.unsaved
+    }
+
+    /// All of them, if the disk has others.
+    pub fn take_unsaved(&mut self) -> Option<Vec<Drain>> {
+        std::mem::take(&mut self.unsaved).then(|| self.all.clone())
+    }
+}
+
+/// Tells what happens to a drain.
+fn log(drain: &Drain, event: &str) {
+    let Drain { target, until, reason, configured, .. } = drain;
+    let region = target.region.as_ref().map_or("all".to_owned(), Name::to_string);
+    let names = target.names.as_ref().map_or("all".to_owned(), |names| names.to_string());
+    let until = until.map_or("undrained".to_owned(), format_moment);
+    let by = if *configured { "configuration" } else { "order" };
+    let reason = reason.as_deref().unwrap_or("none given");
+    tracing::warn!(member = %target.member, region, names, until, by, reason, "{event}");
+}
+
+impl Keeper {
+    /// What is not taken of the members of a region, in the plan's order.
+    pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
+        plan.members.iter().map(|member| self.drains.scope(member, &plan.origin)).collect()
+    }
+}

@@ -1,0 +1,184 @@
+//! Drains, as clients and operators see them.
+
+use super::*;
+use crate::state;
+use std::time::UNIX_EPOCH;
+
+const MEMBERS: [&str; 2] = ["w1.x", "w2.x"];
+
+/// A region of two members with one name in common.
+fn bench() -> Bench {
+    let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
+    bench.load("w1.x.", "@ 30 SOA 10\nweb 30 A 192.0.2.1\ndb 30 A 192.0.2.1\nonly 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 20\nweb 30 A 192.0.2.2\ndb 30 A 192.0.2.2", ZERO);
+    bench
+}
+
+impl Bench {
+    fn serial(&self, zone: &str) -> u32 {
+        self.publisher.load().get(&name(zone)).unwrap().zone.as_ref().unwrap().soa.serial.0
+    }
+
+    fn status(&self) -> Snapshot {
+        self.keeper.snapshot(Instant::now())
+    }
+}
+
+fn drain(member: &str, until: Option<SystemTime>, configured: bool) -> Drain {
+    let target = DrainTarget { member: name(member), region: None, names: None };
+    Drain { target, since: SystemTime::now(), until, reason: Some("why".into()), configured }
+}
+
+#[test]
+fn a_drained_member_is_out_of_its_region_and_nowhere_else() {
+    let mut bench = bench();
+    assert_eq!((bench.ask("web.w.x"), bench.ask("only.w.x"), bench.serial("w.x")), ((0, 2), (0, 1), 30));
+    let generation = bench.publisher.load().generation;
+    bench.drain("w1.x", None, true);
+    assert_eq!(bench.publisher.load().generation, generation + 1, "one publication");
+    assert_eq!((bench.ask("web.w.x"), bench.ask("only.w.x")), ((0, 1), (3, 0)));
+    assert_eq!((bench.ask("web.w1.x"), bench.ask("only.w1.x")), ((0, 1), (0, 1)), "its own zone is as it was");
+    let status = bench.status();
+    let states: Vec<&str> = status.regions[0].members.iter().map(|member| member.state).collect();
+    assert_eq!((states, status.regions[0].drift, bench.serial("w.x")), (vec!["drained", "ok"], 1, 31));
+    assert_eq!(status.drains[0].regions, [name("w.x")]);
+    let shown = |bench: &Bench| {
+        bench
+            .keeper
+            .metrics
+            .render()
+            .contains("aggregator_region_drained_since_timestamp_seconds{member=\"w1.x.\",region=\"w.x.\"}")
+    };
+    assert!(shown(&bench));
+    // Its serial counts all the same, so replicas that drain it agree with each other.
+    bench.load("w1.x.", "@ 30 SOA 11\nweb 30 A 192.0.2.1\nnew 30 A 192.0.2.1", ZERO);
+    assert_eq!(
+        (bench.serial("w.x"), bench.ask("new.w.x"), bench.ask("new.w1.x")),
+        (31, (3, 0), (0, 1)),
+        "the sum has caught up"
+    );
+    bench.load("w1.x.", "@ 30 SOA 17\nweb 30 A 192.0.2.1\nnew 30 A 192.0.2.1", ZERO);
+    assert_eq!((bench.serial("w.x"), bench.status().regions[0].drift), (37, 0));
+    bench.drain("w1.x", None, false);
+    assert_eq!((bench.serial("w.x"), bench.ask("new.w.x"), bench.ask("web.w.x")), (38, (0, 1), (0, 2)));
+    assert!(!shown(&bench) && bench.status().drains.is_empty());
+}
+
+#[test]
+fn a_pattern_takes_its_names_only() {
+    let mut bench = bench();
+    bench.drain("w1.x", Some("web"), true);
+    assert_eq!((bench.ask("web.w.x"), bench.ask("db.w.x"), bench.ask("only.w.x")), ((0, 1), (0, 2), (0, 1)));
+    let status = bench.status();
+    assert_eq!(status.regions[0].members[0].state, "ok");
+    let published = bench.publisher.load();
+    let last = published.get(&name("w.x")).unwrap().history.iter().last().cloned().unwrap();
+    assert_eq!((last.removed.iter().count(), last.added.iter().count()), (1, 0), "one record went");
+    bench.load("w1.x.", "@ 30 SOA 11\nweb 30 A 192.0.2.7\ndb 30 A 192.0.2.7", ZERO);
+    assert_eq!((bench.ask("web.w.x"), bench.ask("db.w.x"), bench.ask("only.w.x")), ((0, 1), (0, 2), (3, 0)));
+    bench.drain("w1.x", Some("web"), false);
+    assert_eq!(bench.ask("web.w.x"), (0, 2));
+}
+
+#[test]
+fn a_region_whose_members_are_all_drained_is_empty_and_served() {
+    let mut bench = bench();
+    MEMBERS.iter().for_each(|member| bench.drain(member, None, true));
+    assert_eq!((bench.state("w.x"), bench.ask("web.w.x"), bench.serial("w.x")), (State::Ok, (3, 0), 32));
+}
+
+#[test]
+fn a_drain_ends_by_itself() {
+    let mut bench = bench();
+    let (done, _answered) = oneshot::channel();
+    let until = SystemTime::now() + Duration::from_millis(300);
+    bench.keeper.handle(Vec::new(), vec![Command::Drain(Box::new(drain("w1.x", Some(until), false)), done)]);
+    assert_eq!(bench.ask("only.w.x"), (3, 0));
+    while SystemTime::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    bench.keeper.handle(Vec::new(), Vec::new());
+    assert_eq!((bench.ask("only.w.x"), bench.status().drains.len()), ((0, 1), 0));
+}
+
+#[test]
+fn an_order_for_the_same_target_replaces_the_one_before() {
+    let mut bench = bench();
+    let since = UNIX_EPOCH + Duration::from_secs(5);
+    let order = |bench: &mut Bench, drain: Drain| {
+        let (done, mut answered) = oneshot::channel();
+        bench.keeper.handle(Vec::new(), vec![Command::Drain(Box::new(drain), done)]);
+        assert_eq!(answered.try_recv(), Ok(false), "there is no folder");
+    };
+    order(&mut bench, Drain { since, ..drain("w1.x", None, false) });
+    let until = Some(SystemTime::now() + Duration::from_secs(1000));
+    order(&mut bench, drain("w1.x", until, false));
+    let all = bench.keeper.drains.all();
+    assert_eq!((all.len(), all[0].since, all[0].until), (1, since, until), "and goes on from when it began");
+}
+
+#[test]
+fn the_configuration_drains_as_long_as_it_says_so() {
+    let mut bench = bench();
+    let plan = |bench: &mut Bench, drains: Vec<Drain>| {
+        let (done, _changes) = oneshot::channel();
+        let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+        let zones = MEMBERS.iter().map(|zone| (name(zone), lifetime)).collect();
+        let plan = Plan { zones, regions: vec![region("w.x", &MEMBERS)], drains, ..Plan::default() };
+        bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
+    };
+    plan(&mut bench, vec![drain("w1.x", None, true), drain("w2.x", Some(UNIX_EPOCH), true)]);
+    assert_eq!((bench.ask("only.w.x"), bench.ask("web.w.x")), ((3, 0), (0, 1)), "what is over drains nothing");
+    let since = bench.keeper.drains.all()[0].since;
+    bench.drain("w1.x", None, false);
+    assert_eq!(bench.ask("only.w.x"), (3, 0), "an operator cannot end it");
+    plan(&mut bench, vec![drain("w1.x", None, true)]);
+    assert_eq!(bench.keeper.drains.all()[0].since, since, "it goes on");
+    plan(&mut bench, Vec::new());
+    assert_eq!((bench.ask("only.w.x"), bench.ask("web.w.x")), ((0, 1), (0, 2)));
+}
+
+#[test]
+fn drains_outlive_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |drains: Vec<Drain>| {
+        let (metrics, publisher) = (Arc::new(Metrics::new()), Arc::new(Publisher::default()));
+        let store = Arc::new(state::open(folder.path(), metrics.clone()).unwrap());
+        let keeper = Keeper::new(publisher.clone(), metrics, Some(store.clone()));
+        let mut bench = Bench { keeper, publisher };
+        let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
+        let zones = MEMBERS.iter().map(|zone| (name(zone), lifetime)).collect();
+        let restored = MEMBERS.iter().filter_map(|zone| Some((name(zone), store.load(&name(zone))?))).collect();
+        let (done, _changes) = oneshot::channel();
+        let plan = Plan { zones, regions: vec![region("w.x", &MEMBERS)], drains, restored, ..Plan::default() };
+        bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
+        bench
+    };
+    let mut bench = start(Vec::new());
+    bench.load("w1.x.", "@ 30 SOA 10\nonly 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 20\nweb 30 A 192.0.2.2", ZERO);
+    let (done, mut answered) = oneshot::channel();
+    bench.keeper.handle(Vec::new(), vec![Command::Drain(Box::new(drain("w1.x", None, false)), done)]);
+    assert_eq!(answered.try_recv(), Ok(true));
+    let serial = bench.serial("w.x");
+    drop(bench);
+    let mut bench = start(Vec::new());
+    assert_eq!((bench.ask("only.w.x"), bench.ask("web.w.x"), bench.serial("w.x")), ((3, 0), (0, 1), serial));
+    bench.drain("w1.x", None, false);
+    let until = SystemTime::now() + Duration::from_millis(1);
+    bench.keeper.drains.order(drain("w2.x", Some(until), false));
+    bench.keeper.save();
+    drop(bench);
+    while SystemTime::now() < until {
+        std::thread::yield_now();
+    }
+    // Its time came while the program did not run.
+    let bench = start(vec![drain("w1.x", None, true)]);
+    assert_eq!((bench.ask("only.w.x"), bench.ask("web.w.x")), ((3, 0), (0, 1)));
+    assert!(Serial(bench.serial("w.x")).newer_than(Serial(serial)));
+    let since = bench.keeper.drains.all()[0].since;
+    drop(bench);
+    let bench = start(vec![drain("w1.x", None, true)]);
+    let away = since.duration_since(bench.keeper.drains.all()[0].since).unwrap();
+    assert!(away < Duration::from_millis(1), "what the configuration drains goes on from when it began");
+}

@@ -1,0 +1,227 @@
+//! Members, or some of their names, that an operator has taken out of regions.
+//!
+//! A drain says whose records are not taken: all of a member, or those at owner names that match a pattern, in one region
+//! or in all that have the member. A [`Scope`] is what all drains together mean for one member of one region.
+//!
+//! Invariants: the apex keeps its SOA and NS set under any drain, because serials and name servers of the region follow
+//! from those and are no service of the datacenter; a pattern never means the apex.
+//!
+//! Cost: O(labels × patterns) to judge a name.
+
+use crate::name::{Name, NameError};
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::time::SystemTime;
+
+/// Owner names relative to a zone. The label `*` stands for any one label, at the front for one or more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern(Name);
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    #[error("is no domain name ({0})")]
+    Name(NameError),
+    #[error("means the zone itself")]
+    Apex,
+    #[error("has an asterisk within a label")]
+    PartOfLabel,
+}
+
+impl NamePattern {
+    /// Reads a pattern such as `web.svc.*`.
+    pub fn parse(text: &str) -> Result<NamePattern, PatternError> {
+        if matches!(text, "" | "." | "@") {
+            return Err(PatternError::Apex);
+        }
+        let name = Name::parse(text).map_err(PatternError::Name)?;
+        if labels(without_root(&name)).any(|label| label.len() > 1 && label.contains(&b'*')) {
+            return Err(PatternError::PartOfLabel);
+        }
+        Ok(NamePattern(name))
+    }
+
+    /// Takes a name that was a pattern before.
+    pub fn from_name(name: Name) -> NamePattern {
+        NamePattern(name)
+    }
+
+    /// The pattern as a name.
+    pub fn as_name(&self) -> &Name {
+        &self.0
+    }
+
+    /// Whether an owner name without its origin is meant.
+    pub fn matches(&self, owner: &[u8]) -> bool {
+        let pattern = without_root(&self.0);
+        let Some(more) = labels(owner).count().checked_sub(labels(pattern).count()) else { return false };
+        let is_open = labels(pattern).next().is_some_and(|first| first == b"*");
+        (more == 0 || is_open)
+            && labels(owner).skip(more).zip(labels(pattern)).all(|(label, wanted)| wanted == b"*" || label == wanted)
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_string().trim_end_matches('.'))
+    }
+}
+
+impl Serialize for NamePattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A name's labels without the root's.
+fn without_root(name: &Name) -> &[u8] {
+    let wire = name.as_wire();
+    &wire[..wire.len() - 1]
+}
+
+/// Iterates over labels that no root ends.
+fn labels(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, labels) = rest.split_first()?;
+        let (label, others) = labels.split_at_checked(usize::from(*length))?;
+        rest = others;
+        Some(label)
+    })
+}
+
+//--- Drain ---
+
+/// What a drain takes out of what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DrainTarget {
+    pub member: Name,
+    /// None for all regions that have the member.
+    pub region: Option<Name>,
+    /// None for all names.
+    pub names: Option<NamePattern>,
+}
+
+/// One drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    pub target: DrainTarget,
+    pub since: SystemTime,
+    /// None for one that lasts until it is ended.
+    pub until: Option<SystemTime>,
+    pub reason: Option<String>,
+    /// Whether the configuration says so, and not an operator.
+    pub configured: bool,
+}
+
+impl Drain {
+    /// Whether it takes anything of a member out of a region.
+    pub fn concerns(&self, member: &Name, region: &Name) -> bool {
+        self.target.member == *member && self.target.region.as_ref().is_none_or(|only| only == region)
+    }
+
+    /// Whether it takes a member's owner name without origin out.
+    pub fn covers(&self, owner: &[u8]) -> bool {
+        self.target.names.as_ref().is_none_or(|names| names.matches(owner))
+    }
+
+    /// Whether its time has come to an end.
+    pub fn is_over(&self, now: SystemTime) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+//--- Scope ---
+
+/// What is not taken of one member into one region.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Everything but SOA and NS set of the apex.
+    pub whole: bool,
+    pub patterns: Vec<NamePattern>,
+}
+
+impl Scope {
+    /// Adds what a drain takes out.
+    pub fn add(&mut self, target: &DrainTarget) {
+        match &target.names {
+            None => self.whole = true,
+            // In order, so that equal scopes are written alike.
+            Some(names) => match self.patterns.binary_search_by(|other| other.0.canonical_cmp(&names.0)) {
+                Ok(_) => {}
+                Err(place) => self.patterns.insert(place, names.clone()),
+            },
+        }
+    }
+
+    /// Whether everything is taken.
+    pub fn is_empty(&self) -> bool {
+        !self.whole && self.patterns.is_empty()
+    }
+
+    /// Whether nothing is taken at an owner name without origin; at the apex SOA and NS set are always.
+    pub fn covers(&self, owner: &[u8]) -> bool {
+        self.whole || self.patterns.iter().any(|names| names.matches(owner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_label_by_label() {
+        let matches = |pattern: &str, owner: &str| {
+            let owner = Name::parse(owner).unwrap();
+            NamePattern::parse(pattern).unwrap().matches(without_root(&owner))
+        };
+        for (pattern, owner) in [
+            ("web.svc.acme", "web.svc.acme"),
+            ("WEB.svc.*", "web.svc.acme"),
+            ("*.svc.acme", "web.svc.acme"),
+            ("*.svc.acme", "my.web.svc.acme"),
+            ("web.*.acme", "web.svc.acme"),
+            ("*", "a.b.c"),
+            ("*.*", "a.b.c"),
+        ] {
+            assert!(matches(pattern, owner), "{pattern} {owner}");
+        }
+        for (pattern, owner) in [
+            ("web.svc.acme", "x.web.svc.acme"),
+            ("web.svc.*", "web.svc.acme.x"),
+            ("web.svc.*", "web.svc"),
+            ("*.svc.acme", "svc.acme"),
+            ("web.*.acme", "web.a.b.acme"),
+            ("web", "xweb"),
+            ("*", "."),
+            ("*.*", "a"),
+        ] {
+            assert!(!matches(pattern, owner), "{pattern} {owner}");
+        }
+        for (text, error) in [
+            ("", PatternError::Apex),
+            ("@", PatternError::Apex),
+            (".", PatternError::Apex),
+            ("web*.svc", PatternError::PartOfLabel),
+        ] {
+            assert_eq!(NamePattern::parse(text), Err(error), "{text}");
+        }
+        assert!(matches!(NamePattern::parse("a..b"), Err(PatternError::Name(_))));
+        assert_eq!(NamePattern::parse("Web.svc.*").unwrap().to_string(), "web.svc.*");
+    }
+
+    #[test]
+    fn a_scope_is_what_all_drains_say() {
+        let target = |names: Option<&str>| DrainTarget {
+            member: Name::parse("w1.x").unwrap(),
+            region: None,
+            names: names.map(|names| NamePattern::parse(names).unwrap()),
+        };
+        let mut scope = Scope::default();
+        assert!(scope.is_empty() && !scope.covers(b"\x01a"));
+        scope.add(&target(Some("a")));
+        scope.add(&target(Some("a")));
+        assert!(scope.patterns.len() == 1 && scope.covers(b"\x01a") && !scope.covers(b"\x01b"));
+        scope.add(&target(None));
+        assert!(scope.covers(b"\x01b"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Zones of our own: the source that has nobody to ask.
+//!
+//! What the configuration says is news once, when it is read; [`news`] makes the update, which is published together with the
+//! plan of all zones. [`Source`] is what is left to answer for afterwards.
+//!
+//! Cost: O(records) for each reading of the configuration.
+
+use crate::metrics::unix_seconds;
+use crate::services::{ServicesPlan, build};
+use crate::source::{Change, Update, Wake};
+use crate::zone::{Zone, ZoneError};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// One zone's place among the sources.
+pub struct Source {
+    plan: ServicesPlan,
+    status: ServicesStatus,
+}
+
+/// What is known of a zone of our own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServicesStatus {
+    /// When the configuration was read that has it.
+    pub configured: i64,
+    /// Records in the configuration and those that follow from it.
+    pub configured_records: usize,
+    pub openstack: Vec<ServiceStatus>,
+}
+
+/// A service and its endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServiceStatus {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub url: String,
+}
+
+/// Takes a plan that has been read just now.
+pub fn start(plan: ServicesPlan) -> Source {
+    let service = |offer: &crate::services::openstack::Offer| ServiceStatus {
+        kind: offer.kind.to_string(),
+        url: offer.endpoint.to_string(),
+    };
+    let status = ServicesStatus {
+        configured: unix_seconds(SystemTime::now()),
+        configured_records: plan.records.len(),
+        openstack: plan.offers.iter().map(service).collect(),
+    };
+    Source { plan, status }
+}
+
+/// What a plan means for a zone of which `base` is known.
+pub fn news(plan: &ServicesPlan, base: Option<Arc<Zone>>) -> Result<Update, ZoneError> {
+    // Serials have 32 bits, which is what is left of the time in any case (RFC 1982).
+    let now = unix_seconds(SystemTime::now()) as u32;
+    let loaded = build(plan, base.as_ref(), now)?;
+    let change = if base.is_some() && loaded.touched.is_empty() {
+        Change::Current
+    } else {
+        Change::Load { loaded: Box::new(loaded), base }
+    };
+    Ok(Update { zone: plan.zone.clone(), change, refreshed: Instant::now(), published: None })
+}
+
+impl Source {
+    /// Answers whoever wants the zone to be looked at.
+    pub fn wake(&self, wake: Wake) {
+        if let Some(done) = wake.done {
+            // Whoever asked may have gone.
+            let _ = done.send(Ok("is made of the configuration; \"aggregator reload\" reads it again".to_owned()));
+        }
+    }
+
+    /// What is known of the zone.
+    pub fn status(&self) -> ServicesStatus {
+        self.status.clone()
+    }
+
+    /// What the zone is made of.
+    pub fn plan(&self) -> &ServicesPlan {
+        &self.plan
+    }
+}

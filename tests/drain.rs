@@ -1,0 +1,240 @@
+//! `drain` and `undrain` as operators use them: preview, refusal, what clients and secondaries see, restarts and `--for`.
+
+mod harness;
+
+use aggregator::demo::instances::Datacenter;
+use aggregator::demo::primary::Primary;
+use aggregator::name::Name;
+use harness::{Aggregator, Client, Dname, Folder, Output, Query, Settings, rtype, wait_until};
+use serde_json::Value;
+use std::time::{Duration, Instant, SystemTime};
+
+const ZONES: [&str; 2] = ["us-west-1.cns.example.com", "us-west-2.cns.example.com"];
+const REGION: &str = "us-west.cns.example.com";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon with its files on disk, and a region of two datacenters.
+struct Scene {
+    daemon: Aggregator,
+    sites: Vec<Datacenter>,
+    primary: Primary,
+    plan: String,
+    _folder: Folder,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        let primary = Primary::start("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let site = |number: usize| {
+            Datacenter::new(Name::parse(ZONES[number]).unwrap(), number as u8, 7, SystemTime::now()).unwrap()
+        };
+        let sites: Vec<Datacenter> = (0..2).map(site).collect();
+        sites.iter().for_each(|site| primary.publish(site.zone()));
+        let address = primary.address();
+        let [first, second] = ZONES;
+        let plan = format!(
+            "[zones]\n\"{first}\" = \"{address}\"\n\"{second}\" = \"{address}\"\n[aggregations.\"{REGION}\"]\n\
+             members = [\"{first}\", \"{second}\"]\nns = [\"ns1.example\"]\n\
+             [transfer]\nrefresh_min = \"1d\"\nrefresh_max = \"1d\"\n"
+        );
+        let folder = Folder::new();
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings(&plan));
+        let scene = Scene { daemon, sites, primary, plan, _folder: folder };
+        wait_until("the region is there", PATIENCE, || {
+            let both = scene.status()["regions"][0]["members"].as_array()?.iter().all(|member| member["state"] == "ok");
+            (both && scene.count(REGION) > 0).then_some(())
+        });
+        scene
+    }
+
+    /// What `status` says of everything.
+    fn status(&self) -> Value {
+        let output = self.daemon.verb(&["status", "--json"]);
+        serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    }
+
+    /// The state of a member of the region.
+    fn member(&self, number: usize) -> String {
+        self.status()["regions"][0]["members"][number]["state"].as_str().unwrap().to_owned()
+    }
+
+    /// How many addresses the service `web` of the operator has in a zone or region.
+    fn count(&self, zone: &str) -> usize {
+        let owner = format!("web.svc.{}", self.account());
+        let query = Query::new(&Dname::parse(&format!("{owner}.{zone}")), rtype::A);
+        Client::new(self.daemon.address()).ask_tcp(&query).unwrap().answer.len()
+    }
+
+    /// The account that has the service `web`, which both datacenters know.
+    fn account(&self) -> String {
+        let dump = text(self.daemon.verb(&["dump", ZONES[0]]));
+        let line = dump.lines().find(|line| line.starts_with("web.svc.")).expect("a service web");
+        line.split('.').nth(2).unwrap().to_owned()
+    }
+
+    fn serial(&self) -> u64 {
+        self.status()["regions"][0]["serial"].as_u64().unwrap()
+    }
+}
+
+/// Settings with a state folder.
+fn settings(plan: &str) -> Settings {
+    Settings { state: Some("state".to_owned()), ..Settings::new(plan) }
+}
+
+/// A verb that must succeed.
+fn text(output: Output) -> String {
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{output:?}");
+    output.stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datacenter_is_drained_over_a_restart_and_comes_back() {
+    let mut scene = Scene::new().await;
+    let (all, serial) = (scene.count(REGION), scene.serial());
+    let [first, second] = [0, 1].map(|number| scene.count(ZONES[number]));
+    assert!(first > 0 && second > 0 && all == first + second, "{first} + {second} = {all}");
+
+    // Nobody can be asked here.
+    let asked = scene.daemon.verb(&["drain", "us-west-1", "--reason", "new racks"]);
+    assert_eq!(asked.code, 2, "{asked:?}");
+    assert!(
+        asked.stderr.contains("write --yes or --dry-run")
+            && asked.stderr.contains("names that lose their last address: ")
+    );
+    let preview = text(scene.daemon.verb(&["drain", "us-west-1", "--dry-run"]));
+    assert!(
+        preview.starts_with("us-west-1.cns.example.com. all names from all its regions until undrained\n"),
+        "{preview}"
+    );
+    assert_eq!((scene.count(REGION), scene.serial()), (all, serial), "nothing has happened");
+
+    let drained = text(scene.daemon.verb(&["drain", "us-west-1", "--reason", "new racks", "--yes"]));
+    assert!(drained.ends_with("drained; \"aggregator undrain\" ends it\n"), "{drained}");
+    let seen = |scene: &Scene| {
+        assert_eq!((scene.count(REGION), scene.count(ZONES[0])), (second, first), "its own zone is as it was");
+        assert_eq!((scene.member(0), scene.member(1)), ("drained".to_owned(), "ok".to_owned()));
+        let status = text(scene.daemon.verb(&["status"]));
+        assert!(
+            status.contains("region, 1 of 2 members, 1 drained") && status.contains(", by order: new racks\n"),
+            "{status}"
+        );
+        let details = text(scene.daemon.verb(&["status", REGION]));
+        assert!(
+            details.contains("\n  drained: us-west-1.cns.example.com. all names from us-west.cns.example.com. for "),
+            "{details}"
+        );
+        let metrics = scene.daemon.metrics();
+        for line in [
+            "aggregator_region_drained_since_timestamp_seconds{member=\"us-west-1.cns.example.com.\",region=\"us-west.cns.example.com.\"} ",
+            "aggregator_region_members{region=\"us-west.cns.example.com.\",state=\"drained\"} 1",
+        ] {
+            assert!(metrics.contains(line), "{line} in {metrics}");
+        }
+        let name = format!("web.svc.{}.{REGION}", scene.account());
+        let lookup = text(scene.daemon.verb(&["lookup", &name, "A"]));
+        assert_eq!(lookup.matches("drained: us-west-1.cns.example.com. all names").count(), first, "{lookup}");
+        assert!(lookup.contains("until undrained: new racks"), "{lookup}");
+    };
+    seen(&scene);
+    assert_eq!(scene.serial(), serial + 1);
+    assert!(scene.daemon.log_text().contains("drained"), "{}", scene.daemon.log_text());
+
+    // Without its primary: what is served comes from disk.
+    scene.primary.set_away(true);
+    scene.daemon.kill_and_restart(|| ());
+    seen(&scene);
+    assert_eq!(scene.serial(), serial + 1);
+    let undrained = text(scene.daemon.verb(&["undrain", "us-west-1"]));
+    assert!(undrained.starts_with("ended: us-west-1.cns.example.com. all names"), "{undrained}");
+    assert_eq!((scene.count(REGION), scene.serial()), (all, serial + 2));
+    scene.daemon.kill_and_restart(|| ());
+    assert_eq!((scene.count(REGION), scene.serial()), (all, serial + 2));
+    let again = scene.daemon.verb(&["undrain", "us-west-1"]);
+    assert_eq!((again.code, again.stderr.as_str()), (1, "us-west-1.cns.example.com. has no such drain\n"));
+    assert_eq!(scene.sites.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_datacenter_stays_unless_it_is_forced() {
+    let scene = Scene::new().await;
+    text(scene.daemon.verb(&["drain", ZONES[0], "--yes"]));
+    let refused = scene.daemon.verb(&["drain", ZONES[1], "--yes"]);
+    assert_eq!(refused.code, 1);
+    let reason = "refused: us-west.cns.example.com. would be left without any data; --force does it all the same\n";
+    assert!(refused.stderr.ends_with(reason), "{refused:?}");
+    assert!(scene.count(REGION) > 0);
+    let json = scene.daemon.verb(&["drain", ZONES[1], "--dry-run", "--json"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let region = &json["data"]["regions"][0];
+    let (lost, first) =
+        (region["names_without_address"].as_u64().unwrap(), region["without_address"].as_array().unwrap());
+    assert!(region["emptied"] == true && lost > 20 && first.len() == 20, "{json}");
+    let forced = text(scene.daemon.verb(&["drain", ZONES[1], "--yes", "--force"]));
+    assert!(forced.contains(&format!("and {} more\n", lost - 20)), "{forced}");
+    assert_eq!((scene.count(REGION), scene.status()["regions"][0]["state"].as_str()), (0, Some("ok")));
+    text(scene.daemon.verb(&["undrain", "us-west-2", "--json"]));
+    assert!(scene.count(REGION) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_service_is_drained_for_a_while() {
+    let mut scene = Scene::new().await;
+    let (all, second) = (scene.count(REGION), scene.count(ZONES[1]));
+    let others = scene.status()["regions"][0]["records"].as_u64().unwrap();
+    let begun = Instant::now();
+    let drained = text(scene.daemon.verb(&[
+        "drain",
+        "us-west-1",
+        "--zone",
+        REGION,
+        "--name",
+        "web.svc.*",
+        "--for",
+        "4s",
+        "--yes",
+    ]));
+    assert!(drained.contains("drained for 4s;"), "{drained}");
+    assert_eq!((scene.count(REGION), scene.member(0)), (second, "ok".to_owned()));
+    let left = scene.status()["regions"][0]["records"].as_u64().unwrap();
+    assert!(left < others && left > others / 2, "{left} of {others}");
+    scene.daemon.kill_and_restart(|| ());
+    wait_until("the drain is over", PATIENCE, || (scene.count(REGION) == all).then_some(()));
+    assert!(begun.elapsed() >= Duration::from_secs(4));
+    assert_eq!(scene.status()["drains"].as_array().map(Vec::len), Some(0));
+    for (arguments, problem) in [
+        (&["drain", "us-west", "--yes"][..], "us-west is no member of a region"),
+        (&["drain", "us-west-1", "--name", "web*", "--yes"], "an asterisk stands for a whole label"),
+        (
+            &["drain", "us-west-1", "--zone", "other.example", "--yes"],
+            "other.example is no region of the configuration",
+        ),
+    ] {
+        let output = scene.daemon.verb(arguments);
+        assert!(output.code == 1 && output.stderr.contains(problem), "{output:?}");
+    }
+    assert_eq!(scene.daemon.verb(&["drain", "us-west-1", "--for", "0s", "--yes"]).code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configuration_drains_on_reload() {
+    let scene = Scene::new().await;
+    let (all, second) = (scene.count(REGION), scene.count(ZONES[1]));
+    let drain = format!("{}[[drains]]\nmember = \"{}\"\nreason = \"moving\"\n", scene.plan, ZONES[0]);
+    scene.daemon.write_settings(&settings(&drain));
+    let reloaded = text(scene.daemon.verb(&["reload"]));
+    assert_eq!(reloaded, "drained us-west-1.cns.example.com. all names from all its regions until undrained: moving\n");
+    assert_eq!(scene.count(REGION), second);
+    let undrain = scene.daemon.verb(&["undrain", "us-west-1"]);
+    assert!(undrain.code == 1 && undrain.stderr.contains("by [[drains]] of the configuration"), "{undrain:?}");
+    scene.daemon.write_settings(&settings(&drain.replace(ZONES[0], "us-west-7.cns.example.com").replacen(
+        "us-west-7",
+        "us-west-1",
+        2,
+    )));
+    assert_eq!(scene.daemon.verb(&["reload"]).code, 1, "a bad one changes nothing");
+    assert_eq!(scene.count(REGION), second);
+    scene.daemon.write_settings(&settings(&scene.plan));
+    assert!(text(scene.daemon.verb(&["reload"])).starts_with("no longer drained us-west-1.cns.example.com."));
+    assert_eq!(scene.count(REGION), all);
+}
