@@ -158,7 +158,7 @@ impl Table {
     pub fn fetch_node(&self, hash: u64) {
         let shard = self.shard(hash);
         let (names, wide) = shard.head();
-        if let Some(index) = shard.find_tag(names, hash as u16, |_| true) {
+        if let Some(index) = shard.find_tag(names, hash as u16, Some) {
             let (bytes, at) = shard.place(names, wide, index);
             bytes[at..].iter().step_by(LINE_BYTES).take(2).for_each(|byte| prefetch(byte));
         }

@@ -50,17 +50,15 @@ impl Shard {
     #[inline]
     pub fn find(&self, hash: u64, owner: &[u8]) -> Option<(usize, &Arc<[u8]>, usize)> {
         let (names, wide) = self.head();
-        let found = self.find_tag(names, hash as u16, |index| {
+        self.find_tag(names, hash as u16, |index| {
             let (bytes, at) = self.place(names, wide, index);
-            Node::is_at(&bytes[at..], owner)
-        })?;
-        let (bytes, at) = self.place(names, wide, found);
-        Some((found, bytes, at))
+            Node::is_at(&bytes[at..], owner).then_some((index, bytes, at))
+        })
     }
 
-    /// The first node that has a tag and is accepted.
+    /// What is made of the first node that has a tag and of which something is made.
     #[inline]
-    pub fn find_tag(&self, names: usize, tag: u16, accept: impl Fn(usize) -> bool) -> Option<usize> {
+    pub fn find_tag<T>(&self, names: usize, tag: u16, make: impl Fn(usize) -> Option<T>) -> Option<T> {
         let tags = &self.bytes[HEAD_BYTES..];
         let tag = tag.to_le_bytes();
         for first in (0..names).step_by(TAGS_AT_ONCE) {
@@ -77,9 +75,8 @@ impl Shard {
                     }
                 };
             while equal != 0 {
-                let index = first + equal.trailing_zeros() as usize;
-                if accept(index) {
-                    return Some(index);
+                if let Some(made) = make(first + equal.trailing_zeros() as usize) {
+                    return Some(made);
                 }
                 equal &= equal - 1;
             }
