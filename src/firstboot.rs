@@ -27,7 +27,7 @@ use find::{Finding, Found, NetworkKeys, Origin, Told};
 use keep::Keep;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -379,11 +379,21 @@ fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
         // Before networkd runs, it finds the files by itself, and this fails, as it may.
         Ok(true) if !plan.only_network => {
             say("the network has been set up anew");
-            _ = Command::new("networkctl").arg("reload").status();
+            // The first needs a message bus, which small systems lack; the second changes more than it must.
+            let done = has_succeeded("networkctl", &["reload"])
+                || has_succeeded("systemctl", &["try-restart", "systemd-networkd.service"]);
+            if !done {
+                say("systemd-networkd could not be told");
+            }
         }
         Ok(_) => {}
         Err(error) => say(&format!("network: {error}")),
     }
+}
+
+/// Runs a program; whether it succeeded.
+fn has_succeeded(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// Has the server that runs with a configuration read it again.

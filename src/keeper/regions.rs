@@ -62,6 +62,11 @@ impl KeptRegion {
             goes_on: None,
         }
     }
+
+    /// Whether it has waited for missing members for as long as it should.
+    fn has_waited(&self, now: Instant) -> bool {
+        now.duration_since(self.waiting_since) >= self.region.plan.partial_after
+    }
 }
 
 impl Keeper {
@@ -75,13 +80,29 @@ impl Keeper {
                 kept.region.go_on();
                 changed |= self.merge_region(kept, Some(Vec::new()));
             }
-            let Some(names) = self.take_in(kept, touched, now) else { continue };
-            if !kept.was_served
+            let is_touched = kept.region.plan.members.iter().any(|member| touched.contains_key(member));
+            // Nothing has come since the start but the end of the waiting: these are the versions on disk.
+            let is_first = kept.intakes.is_empty() && !is_touched;
+            let is_due = self.is_due(kept, now);
+            let names = match (is_due, kept.intakes.is_empty()) {
+                (false, _) if is_touched => Some(None),
+                (false, _) => None,
+                (true, true) => {
+                    self.fill(kept, now);
+                    Some(None)
+                }
+                (true, false) => self.take_in(kept, touched, now),
+            };
+            let Some(names) = names else { continue };
+            if !(kept.was_served || is_first)
                 && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
             {
                 // What was published last is made of other versions than those on disk now, whatever their serials.
                 seen.fingerprint = NO_PLAN;
                 kept.region.set_last_serial(Some(seen.last), None);
+            }
+            if !is_due {
+                continue;
             }
             changed |= self.merge_region(kept, names);
         }
@@ -128,15 +149,31 @@ impl Keeper {
     }
 
     /// Takes in all that the members of a region have, for a merge of everything.
-    pub(super) fn fill(&self, kept: &mut KeptRegion, now: Instant) {
+    fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
         kept.plan_fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
         self.set_damper(kept);
         self.take_in(kept, &HashMap::new(), now);
     }
 
+    /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
+    fn is_due(&self, kept: &KeptRegion, now: Instant) -> bool {
+        let is_loaded = |member: &Name| self.sources.get(member).is_some_and(|source| source.zone.is_some());
+        kept.was_served || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
+    }
+
+    /// Merges all of a region, as soon as that is due.
+    pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
+        kept.intakes.clear();
+        kept.fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        if self.is_due(kept, now) {
+            self.fill(kept, now);
+            self.merge_region(kept, None);
+        }
+    }
+
     /// Makes a region's next version out of the names that changed, or of all.
-    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
+    fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
@@ -214,7 +251,7 @@ impl Keeper {
         for (name, kept) in &mut self.regions {
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
             let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
-            let waited = now.duration_since(kept.waiting_since) >= kept.region.plan.partial_after;
+            let waited = kept.has_waited(now);
             let state = match &kept.region.zone {
                 None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
                 None => State::NotReady,

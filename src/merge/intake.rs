@@ -143,10 +143,7 @@ impl Intake {
         } else if let Some(held) = self.held.get(name) {
             editor.set(name, with_held(node, held), spelled);
         } else {
-            match node {
-                Some(node) => editor.copy(name, node, spelled),
-                None => editor.set(name, RRsets::default(), None),
-            };
+            editor.set(name, node.map(Node::to_rrsets).unwrap_or_default(), spelled);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Twice: as most engines run it, as the image's user, with its configuration in the environment; and as Triton does, as
 //! root beside the socket of the host.
 
-use crate::harness::{Habit, Process};
+use crate::harness::{Habit, Process, wait_until};
 use crate::site::{KEY, Site, check_size, image, run, text_of, try_run, wait_for_answer};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -102,9 +102,7 @@ impl Container {
     }
 
     fn wait_for_log(&self, text: &str) {
-        crate::harness::wait_until(&format!("the container says {text:?}"), PATIENCE, || {
-            self.log_text().contains(text).then_some(())
-        });
+        wait_until(&format!("the container says {text:?}"), PATIENCE, || self.log_text().contains(text).then_some(()));
     }
 
     /// Lines of the status of the process that serves: the only one, or the child of the first.
@@ -164,6 +162,11 @@ fn as_a_user_with_its_configuration_in_the_environment() {
     assert!(status.status.success() && text_of(&status).contains("region.test"), "{status:?}");
     let reload = container.runc("exec", &["/aggregator", "reload"]);
     assert!(reload.status.success(), "{reload:?}");
+    // The first process of a container gets no signal that it has no handler for.
+    let reloads = || container.log_text().matches("configuration reloaded").count();
+    assert_eq!(reloads(), 1, "{}", container.log_text());
+    assert!(container.runc("kill", &["HUP"]).status.success());
+    wait_until("HUP reloads", PATIENCE, || (reloads() == 2).then_some(()));
 
     container.cut_power();
     site.cut_datacenters();
@@ -205,8 +208,11 @@ fn as_root_beside_the_host() {
     site.host.behave(Habit::Silent);
     container.start();
     wait_for_answer(server, "two.test", PATIENCE);
-    let ended =
-        container.process.as_mut().unwrap().stop(Duration::from_secs(10)).expect("the first process heeds TERM");
+    assert!(container.runc("kill", &["INT"]).status.success());
+    wait_until("the first process heeds INT", PATIENCE, || {
+        (!container.runc("state", &[]).status.success()).then_some(())
+    });
+    let ended = container.process.as_mut().unwrap().stop(Duration::from_secs(10)).expect("it has ended");
     assert!(ended.success(), "{ended}: {}", container.log_text());
 }
 
