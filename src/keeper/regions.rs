@@ -35,8 +35,12 @@ pub(super) struct KeptRegion {
     pub waiting_since: Instant,
     /// The way from older versions to the present one.
     pub history: History,
-    /// Tells the plan and the drains, as far as contents go.
+    /// Tells the plan and the drains, as far as contents go; that of no plan while anything is held.
     pub fingerprint: u32,
+    /// The same, whatever is held.
+    plan_fingerprint: u32,
+    /// Whether a drain or damping may be why the contents change under the members' serials.
+    is_steered: bool,
     /// When a serial that is half way to its sum goes on.
     goes_on: Option<Instant>,
 }
@@ -46,6 +50,8 @@ impl KeptRegion {
     pub fn new(region: Region, now: Instant) -> KeptRegion {
         KeptRegion {
             fingerprint: NO_PLAN,
+            plan_fingerprint: NO_PLAN,
+            is_steered: false,
             region,
             state: State::NotReady,
             was_served: false,
@@ -119,9 +125,14 @@ impl Keeper {
             plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect();
         let mut held = self.damp(kept, &raws, &scopes, touched, now);
         let plan = &kept.region.plan;
+        kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
+        if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
+            kept.plan_fingerprint = fingerprint(plan, &scopes);
+            kept.is_steered = true;
+        }
         // Another process holds nothing: what it makes of the same versions is something else.
         let is_holding = kept.damper.as_ref().is_some_and(Damper::is_holding);
-        kept.fingerprint = if is_holding { NO_PLAN } else { fingerprint(plan, &scopes) };
+        kept.fingerprint = if is_holding { NO_PLAN } else { kept.plan_fingerprint };
         let (mut is_any, mut names) = (false, Some(Vec::new()));
         for (index, (raw, scope)) in raws.into_iter().zip(scopes).enumerate() {
             let held = held.get_mut(index).map(std::mem::take).unwrap_or_default();
@@ -140,6 +151,7 @@ impl Keeper {
     /// Takes in all that the members of a region have, for a merge of everything.
     fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
+        kept.plan_fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
         self.set_damper(kept);
         self.take_in(kept, &HashMap::new(), now);
     }
@@ -203,7 +215,7 @@ impl Keeper {
                 }
                 log_conflicts(region, &conflicts);
                 let (name, now) = (&region.plan.origin, region.drift);
-                if kept.was_served && now != 0 && now != drift {
+                if kept.was_served && now != 0 && now != drift && !kept.is_steered {
                     let offset = region.plan.serial_offset.wrapping_add(now);
                     tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
                          serial_offset = {offset} on all replicas aligns them again");

@@ -262,6 +262,11 @@ impl Damper {
         self.services.values().any(|service| !service.held.is_empty())
     }
 
+    /// Whether anything is held or has been removed within the window.
+    pub fn is_active(&self) -> bool {
+        !self.services.is_empty()
+    }
+
     /// How many addresses are held.
     pub fn held_addresses(&self) -> usize {
         self.services.values().map(|service| service.held.len()).sum()
