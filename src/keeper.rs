@@ -51,6 +51,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
+/// How long a zone that has not been loaded before is held back at most: clients wait for it, and it comes but once.
+const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// How often states and gauges are looked at when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 /// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than the
@@ -212,10 +214,9 @@ impl Keeper {
         let mut waiting = Vec::new();
         loop {
             let mut commanded = Vec::new();
-            let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
-            let pause = match held {
+            let pause = match self.held_for(&waiting) {
                 _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
-                held => held.map_or(Duration::ZERO, |until| until - Instant::now()),
+                held => held,
             };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
@@ -231,12 +232,22 @@ impl Keeper {
             while let Ok(command) = commands.try_recv() {
                 commanded.push(command);
             }
-            if !waiting.is_empty() && commanded.is_empty() && held.is_some_and(|until| until > Instant::now()) {
+            if !waiting.is_empty() && commanded.is_empty() && self.held_for(&waiting) > Duration::ZERO {
                 continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
             tokio::task::block_in_place(|| self.handle(std::mem::take(&mut waiting), commanded));
         }
+    }
+
+    /// How long these updates are held back, so that one publication has all that come close together.
+    fn held_for(&self, waiting: &[Update]) -> Duration {
+        let is_first = |update: &Update| {
+            let source = self.sources.get(&update.zone);
+            source.is_some_and(|source| source.zone.is_none()) && matches!(update.change, Change::Load { .. })
+        };
+        let hold = if waiting.iter().any(is_first) { self.hold_down.min(FIRST_HOLD_DOWN) } else { self.hold_down };
+        self.published.map_or(Duration::ZERO, |at| (at + hold).saturating_duration_since(Instant::now()))
     }
 
     /// Handles a batch and publishes once.
