@@ -10,6 +10,7 @@
 mod changes;
 mod diff;
 mod drain;
+mod history;
 mod listeners;
 mod lookup;
 mod outward;
@@ -473,10 +474,10 @@ impl Daemon {
             let described = tokio::task::spawn_blocking(move || {
                 let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
                 let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
-                diff::describe(served, from).map_err(|error| error.to_string())
+                diff::compare(served, from, None).map_err(|error| error.to_string())
             });
             match described.await {
-                Ok(Ok((text, data))) => Reply { ok: true, text, data },
+                Ok(Ok(changes)) => Reply { ok: true, text: changes.describe(), data: changes.to_json() },
                 Ok(Err(error)) => Reply::failure(error + "\n"),
                 Err(error) => Reply::failure(format!("{error}\n")),
             }

@@ -1,7 +1,7 @@
-//! What `aggregator diff` shows: the records that two versions of a zone do not have in common.
+//! What `aggregator diff` and the status page show: the records that two versions of a zone do not have in common.
 //!
-//! The older version is one that the zone's history still reaches; the newer one is what is served. Records are lines of
-//! a zone file, in canonical order (RFC 4034 section 6.1), what was removed at a name before what was added there.
+//! Both versions are such that the zone's history still reaches them. Records are lines of a zone file, in canonical
+//! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
 //!
 //! Cost: O(changes log changes), whatever the size of the zone.
 
@@ -31,31 +31,62 @@ pub enum DiffError {
     Gap(Name),
 }
 
-/// Describes what changed since the version with a serial, or since the previous one, in words and for programs.
-pub fn describe(served: &Served, from: Option<Serial>) -> Result<(String, Value), DiffError> {
+/// What two versions do not have in common.
+pub struct Changes {
+    pub zone: Name,
+    pub from: Serial,
+    pub to: Serial,
+    /// In the order of the lines.
+    pub records: Vec<Change>,
+}
+
+impl Changes {
+    /// The changes as lines of zone files, with a sign before each.
+    pub fn describe(&self) -> String {
+        if self.from == self.to {
+            return String::new();
+        }
+        let mut text = format!("--- {} {}\n+++ {} {}\n", self.zone, self.from, self.zone, self.to);
+        for change in &self.records {
+            _ = writeln!(text, "{}{}", change.sign, change.line());
+        }
+        text
+    }
+
+    /// The changes for programs.
+    pub fn to_json(&self) -> Value {
+        let list = |sign: char| -> Vec<Value> {
+            let records = self.records.iter().filter(|change| change.sign == sign);
+            let describe = |change: &Change| json!({ "name": change.owner, "ttl": change.ttl, "type": TypeName(change.rtype).to_string(), "data": change.data });
+            records.map(describe).collect()
+        };
+        let (removed, added) = (list('-'), list('+'));
+        json!({ "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added })
+    }
+}
+
+/// Compares the version with one serial with that of another; without the newer one it is the present version, without
+/// the older one it is the version before the newer one.
+pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Result<Changes, DiffError> {
     let origin = || served.origin.clone();
     let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(origin()))?.soa.serial;
-    if from == Some(present) {
-        return Ok((String::new(), describe_json(&served.origin, [present; 2], Vec::new())));
-    }
-    let steps = match from {
-        Some(serial) => served.history.since_serial(serial),
-        None => served.history.iter().last().map(|last| vec![last.clone()]),
-    };
-    let steps = steps.ok_or_else(|| match from {
+    let unreachable = |wanted: Option<Serial>| match wanted {
         Some(serial) if !served.history.is_empty() => {
             DiffError::Unreachable(origin(), serial, name_serials(&served.history, present))
         }
         _ => DiffError::NoHistory(origin(), present),
-    })?;
-    let delta = Delta::concatenate(&steps).ok_or_else(|| DiffError::Gap(origin()))?;
-    let changes = list_changes(&served.origin, &delta);
-    let [from, to] = [delta.from_serial(), delta.to_serial()];
-    let mut text = format!("--- {} {from}\n+++ {} {to}\n", served.origin, served.origin);
-    for change in &changes {
-        _ = writeln!(text, "{}{}", change.sign, change.line());
+    };
+    let to = to.unwrap_or(present);
+    if from == Some(to) && (to == present || served.history.since_serial(to).is_some()) {
+        return Ok(Changes { zone: origin(), from: to, to, records: Vec::new() });
     }
-    Ok((text, describe_json(&served.origin, [from, to], changes)))
+    let before = served.history.iter().rfind(|delta| delta.to_serial() == to).map(|delta| delta.from_serial());
+    let from = from.or(before).ok_or_else(|| unreachable(Some(to).filter(|to| *to != present)))?;
+    let mut steps = served.history.since_serial(from).ok_or_else(|| unreachable(Some(from)))?;
+    let last = steps.iter().position(|delta| delta.to_serial() == to).ok_or_else(|| unreachable(Some(to)))?;
+    steps.truncate(last + 1);
+    let delta = Delta::concatenate(&steps).ok_or_else(|| DiffError::Gap(origin()))?;
+    Ok(Changes { zone: origin(), from, to, records: list_changes(&served.origin, &delta) })
 }
 
 /// The serials that the history begins its steps with, and the present one, the middle of a long list left out.
@@ -72,8 +103,9 @@ fn name_serials(history: &History, present: Serial) -> String {
 //--- Changes ---
 
 /// A record that came or went.
-struct Change {
-    sign: char,
+pub struct Change {
+    /// `+` or `-`.
+    pub sign: char,
     /// For sorting.
     name: Name,
     owner: String,
@@ -94,7 +126,7 @@ impl Change {
     }
 
     /// The record as a line of a zone file.
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         format!("{} {} IN {} {}", self.owner, self.ttl, TypeName(self.rtype), self.data)
     }
 
@@ -120,16 +152,6 @@ fn list_changes(origin: &Name, delta: &Delta) -> Vec<Change> {
     changes.extend(both.into_iter().flatten());
     changes.sort_by(Change::compare);
     changes
-}
-
-/// The difference for programs.
-fn describe_json(zone: &Name, [from, to]: [Serial; 2], changes: Vec<Change>) -> Value {
-    let list = |sign: char| -> Vec<Value> {
-        let records = changes.iter().filter(|change| change.sign == sign);
-        let describe = |change: &Change| json!({ "name": change.owner, "ttl": change.ttl, "type": TypeName(change.rtype).to_string(), "data": change.data });
-        records.map(describe).collect()
-    };
-    json!({ "zone": zone, "from": from, "to": to, "removed": list('-'), "added": list('+') })
 }
 
 #[cfg(test)]
@@ -165,38 +187,49 @@ mod tests {
         served
     }
 
+    /// The changes of the zone in words.
+    fn tell(from: Option<u32>, to: Option<u32>) -> String {
+        compare(&served(), from.map(Serial), to.map(Serial)).unwrap().describe()
+    }
+
     #[test]
     fn the_previous_version_is_compared_unless_asked_otherwise() {
-        let (text, _) = describe(&served(), None).unwrap();
         let soa = |sign: char, serial: u32| format!("{sign}z. 60 IN SOA ns. host. {serial} 1 2 3 4\n");
         let expected = format!(
             "--- z. 2\n+++ z. 3\n{}{}-B.z. 60 IN A 192.0.2.1\n-a.B.z. 60 IN A 192.0.2.2\n+a.B.z. 60 IN A 192.0.2.3\n",
             soa('-', 2),
             soa('+', 3)
         );
-        assert_eq!(text, expected);
-        let (text, data) = describe(&served(), Some(Serial(1))).unwrap();
+        assert_eq!(tell(None, None), expected);
+        assert_eq!(tell(None, Some(3)), expected);
         let expected = format!(
             "--- z. 1\n+++ z. 3\n{}{}-B.z. 60 IN A 192.0.2.1\n+a.B.z. 60 IN A 192.0.2.3\n",
             soa('-', 1),
             soa('+', 3)
         );
-        assert_eq!(text, expected);
+        assert_eq!(tell(Some(1), None), expected);
+        assert!(tell(None, Some(2)).starts_with("--- z. 1\n+++ z. 2\n"));
+        let data = compare(&served(), Some(Serial(1)), None).unwrap().to_json();
         assert_eq!((&data["from"], &data["to"]), (&json!(1), &json!(3)));
         assert_eq!(data["added"][1], json!({ "name": "a.B.z.", "ttl": 60, "type": "A", "data": "192.0.2.3" }));
         assert_eq!(data["removed"].as_array().unwrap().len(), 2);
-        assert_eq!(describe(&served(), Some(Serial(3))).unwrap().0, "", "the present one");
+        assert_eq!(tell(Some(3), None), "", "the present one");
+        assert_eq!(tell(Some(2), Some(2)), "");
     }
 
     #[test]
     fn what_cannot_be_reached_is_said() {
-        let error = describe(&served(), Some(Serial(7))).unwrap_err();
-        assert_eq!(error.to_string(), "the history of zone z. does not have serial 7; it has 1, 2, 3");
+        for (from, to) in [(Some(7), None), (None, Some(7)), (Some(1), Some(7)), (Some(7), Some(7))] {
+            let error = compare(&served(), from.map(Serial), to.map(Serial)).err().unwrap();
+            assert_eq!(error.to_string(), "the history of zone z. does not have serial 7; it has 1, 2, 3");
+        }
+        assert!(matches!(compare(&served(), Some(Serial(3)), Some(Serial(2))), Err(DiffError::Unreachable(..))));
+        assert!(matches!(compare(&served(), None, Some(Serial(1))), Err(DiffError::Unreachable(..))));
         let fresh = Served { history: History::default(), ..served() };
-        assert!(matches!(describe(&fresh, None), Err(DiffError::NoHistory(..))));
-        assert!(matches!(describe(&fresh, Some(Serial(1))), Err(DiffError::NoHistory(..))));
+        assert!(matches!(compare(&fresh, None, None), Err(DiffError::NoHistory(..))));
+        assert!(matches!(compare(&fresh, Some(Serial(1)), None), Err(DiffError::NoHistory(..))));
         let empty = Served::new(name("z"), State::NotReady, None);
-        assert_eq!(describe(&empty, None).unwrap_err(), DiffError::NoData(name("z")));
+        assert_eq!(compare(&empty, None, None).err(), Some(DiffError::NoData(name("z"))));
     }
 
     #[test]

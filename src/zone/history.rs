@@ -105,7 +105,7 @@ impl History {
     }
 
     /// The steps, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Delta>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Delta>> {
         self.deltas.iter()
     }
 
