@@ -14,6 +14,8 @@ mod history;
 mod listeners;
 mod lookup;
 mod outward;
+mod page;
+mod rates;
 mod restore;
 mod sources;
 mod status;
@@ -40,6 +42,8 @@ use crate::transfer;
 use changes::ReloadChanges;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
+use page::{Inquiry, Page};
+use rates::Rates;
 use restore::{open_store, restore_zones};
 use sources::{Sources, own_news};
 use status::{About, CatalogReport, Report, StateReport};
@@ -91,6 +95,9 @@ pub struct Daemon {
     changed: mpsc::Receiver<Name>,
     /// Held while an operator's order about drains is carried out.
     orders: Arc<Mutex<()>>,
+    rates: Arc<Rates>,
+    /// What the status page asks.
+    inquiries: mpsc::Receiver<Inquiry>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -155,7 +162,9 @@ impl Daemon {
         let inherited = std::mem::take(&mut manager.inherited);
         let manager = Arc::new(manager);
         let handover = (manager.clone(), inherited);
-        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), handover);
+        let rates = Arc::new(Rates::start(metrics.clone()));
+        let (page, inquiries) = Page::new(publisher.clone(), rates.clone());
+        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover);
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -189,6 +198,8 @@ impl Daemon {
             notify,
             changed,
             orders: Arc::default(),
+            rates,
+            inquiries,
         };
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
@@ -240,6 +251,7 @@ impl Daemon {
                         source.wake(Wake { kind: WakeKind::Announced, done: None });
                     }
                 }
+                Some(inquiry) = self.inquiries.recv() => self.inform(inquiry),
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
                     Request::Reload => drop(command.reply.send(self.reload().await)),
@@ -374,14 +386,32 @@ impl Daemon {
 
     /// Shows all zones, or everything about one.
     fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
+        let name = only.as_deref().map(Name::parse).transpose();
+        let report = name.as_ref().ok().map(|name| self.report(name.clone()));
+        async move {
+            let name = match name {
+                Ok(name) => name,
+                Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
+            };
+            let report = match report {
+                Some(report) => report.await,
+                None => None,
+            };
+            let Some(report) = report else { return Reply::failure("the server is stopping\n") };
+            if let Some(name) = name.filter(|_| report.is_empty()) {
+                return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
+            }
+            let text = if only.is_some() { report.details() } else { report.overview() };
+            Reply { ok: true, text, data: serde_json::json!(report) }
+        }
+    }
+
+    /// Everything that is known of all zones, or of one; nothing while the server is stopping.
+    fn report(&self, only: Option<Name>) -> impl Future<Output = Option<Report>> + Send + use<> {
         let commands = self.keeper.commands.clone();
         let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let name = only.as_deref().map(Name::parse).transpose();
         let published = self.publisher.load();
-        let outward = match &name {
-            Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
-            Err(_) => HashMap::new(),
-        };
+        let outward = outward::gather(&published, &self.notifier, &self.metrics, only.as_ref());
         let store = self.store.as_ref().map(|store| store.status());
         let catalog = self.config.catalog.as_ref();
         let about = About {
@@ -390,22 +420,13 @@ impl Daemon {
             next_audit: self.schedule.next(),
             state: StateReport::new(self.config.state.as_deref(), store),
             catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
+            queries: self.rates.read().rates,
         };
         async move {
-            let name = match name {
-                Ok(name) => name,
-                Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
-            };
             let (sender, snapshot) = oneshot::channel();
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::Status(sender)).await;
-            let Ok(snapshot) = snapshot.await else { return Reply::failure("the server is stopping\n") };
-            let report = Report::new(snapshot, sources, outward, about, name.as_ref());
-            if let Some(name) = name.filter(|_| report.is_empty()) {
-                return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
-            }
-            let text = if only.is_some() { report.details() } else { report.overview() };
-            Reply { ok: true, text, data: serde_json::json!(report) }
+            Some(Report::new(snapshot.await.ok()?, sources, outward, about, only.as_ref()))
         }
     }
 

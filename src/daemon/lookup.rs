@@ -13,7 +13,7 @@ mod regions;
 mod report;
 mod text;
 
-pub use report::{Lookup, Outcome, SourceReport, Step};
+pub use report::{Given, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SourceReport, Step};
 pub use text::printable;
 
 use super::Daemon;
@@ -25,22 +25,34 @@ use crate::publish::{Served, State, Unknown};
 use crate::rr::{self, RdataText, TypeName, rtype};
 use crate::serve::answer::{self, Found, MAX_ALIASES};
 use crate::zone::{Node, Zone};
-use report::{RecordReport, TreeReport, ZoneReport};
+use report::{TreeReport, ZoneReport};
 use tokio::sync::oneshot;
 
 impl Daemon {
     /// Explains a name to an operator.
     pub(super) fn lookup(&self, name: String, rtype: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
+        let explained = self.explain(name, rtype);
+        async move {
+            match explained.await {
+                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
+                Err(error) => Reply::failure(error + "\n"),
+            }
+        }
+    }
+
+    /// Explains a name, or says what is wrong with the question.
+    pub(super) fn explain(
+        &self,
+        name: String,
+        rtype: Option<String>,
+    ) -> impl Future<Output = Result<Lookup, String>> + Send + use<> {
         let (commands, sources) = (self.keeper.commands.clone(), self.sources.clone());
         async move {
-            let (name, rtype) = match read_question(&name, rtype.as_deref()) {
-                Ok(question) => question,
-                Err(error) => return Reply::failure(error + "\n"),
-            };
+            let (name, rtype) = read_question(&name, rtype.as_deref())?;
             let (sender, view) = oneshot::channel();
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::View(sender)).await;
-            let Ok(view) = view.await else { return Reply::failure("the server is stopping\n") };
+            let Ok(view) = view.await else { return Err("the server is stopping".to_owned()) };
             // A tree that is just being read keeps whoever looks into it waiting.
             let explained = tokio::task::spawn_blocking(move || {
                 let mut lookup = explain(&view, &name, rtype);
@@ -49,10 +61,7 @@ impl Daemon {
                 }
                 lookup
             });
-            match explained.await {
-                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
+            explained.await.map_err(|error| error.to_string())
         }
     }
 }

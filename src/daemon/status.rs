@@ -3,6 +3,7 @@
 use crate::config::format_size;
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
+use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
@@ -35,6 +36,7 @@ pub struct Report {
     pub drains: Vec<DrainStatus>,
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
+    pub queries: QueryRates,
 }
 
 /// The folder that keeps zones over a restart.
@@ -132,6 +134,7 @@ pub struct About {
     pub next_audit: Option<SystemTime>,
     pub state: StateReport,
     pub catalog: Option<CatalogReport>,
+    pub queries: QueryRates,
 }
 
 impl Report {
@@ -166,6 +169,7 @@ impl Report {
             drains,
             zones,
             catalog,
+            queries: about.queries,
         }
     }
 
@@ -246,11 +250,19 @@ impl Report {
 }
 
 /// What an operator should know of a zone's way in, in a few words.
-fn remarks(source: &SourceStatus) -> String {
+pub fn remarks(source: &SourceStatus) -> String {
     match source {
         SourceStatus::Primaries(source) => transfer_remarks(source),
         SourceStatus::Tree(source) => tree_remarks(source),
         SourceStatus::Services(_) => "made of the configuration".to_owned(),
+    }
+}
+
+/// The newest serial that a primary of a zone has told; none for a zone that is not transferred.
+pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
+    match &zone.source {
+        Some(SourceStatus::Primaries(source)) => newest(source.primaries.iter().filter_map(|primary| primary.announced)),
+        _ => None,
     }
 }
 
@@ -309,7 +321,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
 
 /// Writes what is known of a zone's primaries.
 fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
-    let at_primary = serial(newest(source.primaries.iter().filter_map(|primary| primary.announced)));
+    let at_primary = serial(newest_at_primary(report));
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {at_primary} at the primary, {notified} told to secondaries");
     if let Some(next) = source.next_refresh {
