@@ -10,12 +10,12 @@
 //! has nothing else to do.
 
 use crate::config::Config;
+use crate::daemon::page::Page;
 use crate::manager::{Inherited, Kind, Manager};
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serve::BindError;
-use crate::daemon::page::Page;
 use crate::serve::http::{HttpListener, Site, readiness};
 use crate::serve::respond::Responder;
 use crate::serve::stream::{StreamContext, StreamListener, listen};

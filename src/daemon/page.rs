@@ -203,7 +203,8 @@ impl Page {
             return self.problem(404, &format!("There is no zone {zone}."));
         };
         let changes = compare(served, query);
-        let status = if changes.is_ok() { 200 } else { 404 };
+        let status = changes.as_ref().map_or_else(|(status, _)| *status, |_| 200);
+        let changes = changes.map_err(|(_, error)| error);
         let shell = self.shell(&format!("Changes of {}", parts::short(&served.origin)), "");
         write_page(status, &DiffPage::new(shell, &served.origin, changes))
     }
@@ -277,13 +278,18 @@ fn decode(segment: &str) -> String {
     form_urlencoded::parse(field.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
+/// Why there is no answer: the status, and the reason in words.
+type Refused = (u16, String);
+
 /// Compares the versions that a query names.
-fn compare(served: &Served, query: &HashMap<String, String>) -> Result<diff::Changes, String> {
+fn compare(served: &Served, query: &HashMap<String, String>) -> Result<diff::Changes, Refused> {
     let serial = |key: &str| match query.get(key).map(|text| text.trim()).filter(|text| !text.is_empty()) {
-        Some(text) => text.parse().map(|number| Some(Serial(number))).map_err(|_| format!("\"{key}\" is no serial")),
+        Some(text) => {
+            text.parse().map(|number| Some(Serial(number))).map_err(|_| (400, format!("\"{key}\" is no serial")))
+        }
         None => Ok(None),
     };
-    diff::compare(served, serial("from")?, serial("to")?).map_err(|error| error.to_string())
+    diff::compare(served, serial("from")?, serial("to")?).map_err(|error| (404, error.to_string()))
 }
 
 #[cfg(test)]

@@ -98,7 +98,8 @@ fn summarize(samples: &VecDeque<(Instant, QueryTotals)>) -> Queries {
     let seen = || RCODES.iter().enumerate().filter(|(index, _)| totals.responses[*index] > 0);
     let sum = |totals: &QueryTotals| totals.queries.iter().sum::<u64>();
     let by_transport = TRANSPORTS.iter().zip(totals.queries.iter().zip(before.queries));
-    let by_rcode = |(index, name): (usize, &&'static str)| (*name, present(totals.responses[index], before.responses[index]));
+    let by_rcode =
+        |(index, name): (usize, &&'static str)| (*name, present(totals.responses[index], before.responses[index]));
     Queries {
         rates: QueryRates {
             total: sum(totals),

@@ -261,7 +261,9 @@ pub fn remarks(source: &SourceStatus) -> String {
 /// The newest serial that a primary of a zone has told; none for a zone that is not transferred.
 pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
     match &zone.source {
-        Some(SourceStatus::Primaries(source)) => newest(source.primaries.iter().filter_map(|primary| primary.announced)),
+        Some(SourceStatus::Primaries(source)) => {
+            newest(source.primaries.iter().filter_map(|primary| primary.announced))
+        }
         _ => None,
     }
 }

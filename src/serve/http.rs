@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::publish::{Identity, Served};
     use std::io::{Read, Write};
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn start(patience: Duration, ready: Arc<AtomicBool>) -> HttpListener {
         let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -3,7 +3,7 @@
 //! Cost: as the pages.
 
 use super::zone::Timers;
-use super::{Page, compare};
+use super::{Page, Refused, compare};
 use crate::daemon::history::list_versions;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::Report;
@@ -13,6 +13,7 @@ use crate::serve::http::Content;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What describes the API (OpenAPI 3.1).
 const DESCRIPTION: &str = include_str!("openapi.json");
@@ -20,9 +21,6 @@ const DESCRIPTION: &str = include_str!("openapi.json");
 const VERSIONS: usize = 100;
 /// What programs in browsers may do with it.
 const FIELDS: &[(&str, &str)] = &[("cross-origin-resource-policy", "same-origin")];
-
-/// Why there is no answer: the status, and the reason in words.
-type Refused = (u16, String);
 
 impl Page {
     /// Answers a program.
@@ -59,7 +57,7 @@ impl Page {
             }
             ["zones", zone, "diff"] => {
                 let served = self.served(zone)?;
-                compare(&served, query).map(|changes| changes.to_json()).map_err(|error| (404, error))
+                compare(&served, query).map(|changes| changes.to_json())
             }
             ["lookup"] => {
                 let text = |key: &str| query.get(key).map(|text| text.trim().to_owned()).unwrap_or_default();
@@ -75,7 +73,7 @@ impl Page {
     }
 
     /// A zone as it is published.
-    fn served(&self, zone: &str) -> Result<std::sync::Arc<Served>, Refused> {
+    fn served(&self, zone: &str) -> Result<Arc<Served>, Refused> {
         let name = Name::parse(zone).map_err(|error| (400, format!("no zone name: {error}")))?;
         self.publisher.load().get(&name).cloned().ok_or_else(|| unknown(zone))
     }
@@ -85,7 +83,7 @@ impl Page {
         let published = self.publisher.load();
         let mut served: Vec<_> = published.iter().collect();
         served.sort_by(|a, b| a.origin.canonical_cmp(&b.origin));
-        let describe = |served: &&std::sync::Arc<Served>| {
+        let describe = |served: &&Arc<Served>| {
             let zone = served.zone.as_ref();
             json!({
                 "zone": served.origin,

@@ -126,11 +126,21 @@ fn step_card(step: &Step) -> StepCard {
         mark: mark_of(step.rcode),
         explanation: step.explanation.clone(),
         zone: step.zone.as_ref().map(|zone| {
-            Cell(format!("{} {} serial {} {}", zone.kind, zone_link(&zone.origin), serial(zone.serial), Mark::of_state(zone.state)))
+            Cell(format!(
+                "{} {} serial {} {}",
+                zone.kind,
+                zone_link(&zone.origin),
+                serial(zone.serial),
+                Mark::of_state(zone.state)
+            ))
         }),
         records: step.records.iter().map(record).collect(),
         left_out: step.left_out.iter().map(left_out).collect(),
-        conflicts: step.conflicts.iter().map(|conflict| (short(&conflict.zone), conflict.kind, conflict.explanation)).collect(),
+        conflicts: step
+            .conflicts
+            .iter()
+            .map(|conflict| (short(&conflict.zone), conflict.kind, conflict.explanation))
+            .collect(),
         sources: step.sources.iter().map(source_row).collect(),
         uses: step.regions.iter().map(usage).collect(),
     }
@@ -139,7 +149,10 @@ fn step_card(step: &Step) -> StepCard {
 /// Where a record came from.
 fn describe_given(given: &crate::daemon::lookup::Given) -> String {
     let serial = given.serial.map(|serial| format!(" serial {serial}")).unwrap_or_default();
-    let held = given.held_seconds.map(|seconds| format!("; withdrawn there, held for another {seconds} s")).unwrap_or_default();
+    let held = given
+        .held_seconds
+        .map(|seconds| format!("; withdrawn there, held for another {seconds} s"))
+        .unwrap_or_default();
     format!("{}{serial}: {}, TTL {} there{held}", short(&given.zone), given.owner.trim_end_matches('.'), given.ttl)
 }
 
@@ -151,7 +164,8 @@ fn source_row(source: &SourceReport) -> SourceRow {
         ("stale", _) => Grade::Warn,
         _ => Grade::Bad,
     };
-    let mut way: Vec<String> = source.primaries.iter().map(|primary| format!("primary {}: {}", primary.address, primary.result)).collect();
+    let mut way: Vec<String> =
+        source.primaries.iter().map(|primary| format!("primary {}: {}", primary.address, primary.result)).collect();
     if let Some(tree) = &source.tree {
         way.push(format!("ZooKeeper {}, {}", tree.member.as_deref().unwrap_or("no member yet"), tree.session.label()));
         way.extend(tree.nodes.iter().map(|node| format!("{}: {}", node.path, node.role)));

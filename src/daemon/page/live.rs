@@ -132,7 +132,8 @@ mod tests {
         let before = page(&[("a", "<b>1</b> <time datetime=\"x\">1s ago</time>!"), ("b", "2")]);
         let same = page(&[("a", "<b>1</b> <time datetime=\"x\">9s ago</time>!"), ("b", "2")]);
         assert_eq!(same.changed_since(Some(&before)), Some(HashMap::new()), "ages do not count");
-        for changed in ["<b>1</b> <time datetime=\"y\">1s ago</time>!", "<b>1</b> <time datetime=\"x\">1s ago</time>?"] {
+        for changed in ["<b>1</b> <time datetime=\"y\">1s ago</time>!", "<b>1</b> <time datetime=\"x\">1s ago</time>?"]
+        {
             let after = page(&[("a", changed), ("b", "2")]);
             assert_eq!(after.changed_since(Some(&before)), Some(HashMap::from([("a", changed)])));
         }

@@ -3,7 +3,10 @@
 //! Cost: O(zones + members of all regions).
 
 use super::Shell;
-use super::parts::{Bar, Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, short, spark_bars, spark_line, when, zone_link};
+use super::parts::{
+    Bar, Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, short, spark_bars, spark_line,
+    when, zone_link,
+};
 use crate::config::format_size;
 use crate::daemon::lookup::printable;
 use crate::daemon::rates::Queries;
@@ -164,7 +167,12 @@ impl Overview {
             drains: report.drains.iter().map(|drain| drain_row(drain, now)).collect(),
             trees: tree_rows(report, now),
             rcodes: rcode_rows(queries),
-            transports: queries.rates.transports.iter().map(|(name, per_second)| Fact::new(transport(name), rate(*per_second))).collect(),
+            transports: queries
+                .rates
+                .transports
+                .iter()
+                .map(|(name, per_second)| Fact::new(transport(name), rate(*per_second)))
+                .collect(),
             queries: spark_line(&queries.history, &describe_rates(queries)),
             server: server_facts(report, now),
             catalog: report.catalog.as_ref().map(|catalog| CatalogRow {
@@ -191,7 +199,9 @@ fn transport(label: &str) -> &'static str {
 fn judge(report: &Report, notes: &[Note]) -> Mark {
     let grade = notes.iter().map(|note| note.mark.grade).max().unwrap_or(Grade::Good);
     let failing = |grade: Grade| notes.iter().filter(|note| note.mark.grade == grade).count();
+    let dead = report.regions.iter().filter(|region| region.kept.state != State::Ok).count();
     let text = match grade {
+        Grade::Bad if dead > 0 => format!("{dead} of {} not served", count(report.regions.len(), "region", "regions")),
         Grade::Bad => format!("{} broken", count(failing(Grade::Bad), "thing", "things")),
         Grade::Warn => format!("Serving; {} to look at", count(failing(Grade::Warn), "thing", "things")),
         Grade::Told => "Serving; datacenters are drained".to_owned(),
@@ -206,8 +216,15 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
     let serving = |states: &mut dyn Iterator<Item = State>| states.filter(|state| *state == State::Ok).count();
     let regions = serving(&mut report.regions.iter().map(|region| region.kept.state));
     let zones = serving(&mut report.zones.iter().map(|zone| zone.kept.state));
-    let records: u64 = report.zones.iter().map(|zone| zone.kept.records).chain(report.regions.iter().map(|region| region.kept.records)).sum();
-    let of = |serving: usize, all: usize| if serving == all { serving.to_string() } else { format!("{serving}<small> of {all}</small>") };
+    let records: u64 = report
+        .zones
+        .iter()
+        .map(|zone| zone.kept.records)
+        .chain(report.regions.iter().map(|region| region.kept.records))
+        .sum();
+    let of = |serving: usize, all: usize| {
+        if serving == all { serving.to_string() } else { format!("{serving}<small> of {all}</small>") }
+    };
     let uptime = i64::try_from(report.uptime_seconds).unwrap_or(i64::MAX);
     vec![
         Fact::new("queries a second", rate(queries.rates.per_second)),
@@ -223,7 +240,11 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
 fn describe_rates(queries: &Queries) -> String {
     let largest = queries.history.iter().copied().fold(0.0, f64::max);
     let minutes = (queries.history.len() as f64 * queries.interval_seconds / 60.0).ceil();
-    format!("Queries a second over {minutes} minutes: now {}, at most {}", rate(queries.rates.per_second), rate(largest))
+    format!(
+        "Queries a second over {minutes} minutes: now {}, at most {}",
+        rate(queries.rates.per_second),
+        rate(largest)
+    )
 }
 
 /// Response codes with their rates.
@@ -233,7 +254,10 @@ fn rcode_rows(queries: &Queries) -> Vec<RcodeRow> {
         name,
         rate: rate(*per_second),
         share: share(*per_second, whole),
-        history: spark_line(queries.rcode_history.get(name).map_or(&[], Vec::as_slice), &format!("{name} a second, last minutes")),
+        history: spark_line(
+            queries.rcode_history.get(name).map_or(&[], Vec::as_slice),
+            &format!("{name} a second, last minutes"),
+        ),
     };
     let mut codes: Vec<_> = queries.rates.rcodes.iter().collect();
     codes.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
@@ -249,7 +273,12 @@ fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
             let text = Escaped(error).to_string();
             Cell(format!("{} {} {text}", Escaped(&folder.display().to_string()), Mark::new(Grade::Bad, "failing")))
         }
-        (Some(folder), None) => Cell(format!("{} {} {}", Escaped(&folder.display().to_string()), Mark::new(Grade::Good, "healthy"), format_size(state.bytes))),
+        (Some(folder), None) => Cell(format!(
+            "{} {} {}",
+            Escaped(&folder.display().to_string()),
+            Mark::new(Grade::Good, "healthy"),
+            format_size(state.bytes)
+        )),
     };
     vec![
         Fact::text("version", report.version),
@@ -268,7 +297,7 @@ pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
         (Some(here), Some(there)) if there.newer_than(here) => {
             Cell(format!("<b>{}</b> behind", number(u64::from(there.0.wrapping_sub(here.0)))))
         }
-        (Some(_), Some(_)) => Cell("none".to_owned()),
+        (Some(_), Some(_)) => Cell("current".to_owned()),
         _ => Cell::none(),
     }
 }
@@ -304,7 +333,11 @@ pub fn ahead(seconds: Option<u64>, now: i64) -> Cell {
 /// A region as a card.
 fn region_card(report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> RegionCard {
     let region = &report.kept;
-    let mut facts = vec![Fact::new("records", number(region.records)), Fact::new("names", number(region.names as u64)), Fact::new("conflicts", number(region.conflict_names as u64))];
+    let mut facts = vec![
+        Fact::new("records", number(region.records)),
+        Fact::new("names", number(region.names as u64)),
+        Fact::new("conflicts", number(region.conflict_names as u64)),
+    ];
     if region.held_addresses > 0 {
         facts.push(Fact::new("held addresses", number(region.held_addresses as u64)));
     }
@@ -313,7 +346,8 @@ fn region_card(report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: 
     }
     if !report.outward.secondaries.is_empty() {
         let secondaries = &report.outward.secondaries;
-        let current = secondaries.iter().filter(|target| target.acknowledged == region.serial).count();
+        let is_current = |acknowledged: Option<Serial>| acknowledged.is_some() && acknowledged == region.serial;
+        let current = secondaries.iter().filter(|target| is_current(target.acknowledged)).count();
         facts.push(Fact::new("secondaries told", format!("{current} of {}", secondaries.len())));
     }
     RegionCard {
@@ -349,7 +383,9 @@ fn zone_row(zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
 /// Whether a way in is not as it should be.
 fn is_failing(source: &SourceStatus) -> bool {
     match source {
-        SourceStatus::Primaries(source) => source.held.is_some() || source.primaries.iter().any(|primary| primary.failures > 0),
+        SourceStatus::Primaries(source) => {
+            source.held.is_some() || source.primaries.iter().any(|primary| primary.failures > 0)
+        }
         SourceStatus::Tree(source) => source.held.is_some() || source.session == Session::Disconnected,
         SourceStatus::Services(_) => false,
     }
@@ -362,11 +398,19 @@ pub fn transfer_bars(zone: &ZoneReport) -> Cell {
     let largest = notes.iter().map(|note| note.bytes).max().unwrap_or(0).max(1) as f64;
     // A full transfer beside differences of a few records must not make those invisible.
     let height = |bytes: u64| (bytes as f64 / largest).powf(0.3);
-    let bar = |note: &&TransferNote| Bar { height: height(note.bytes), failed: note.result != "ok", title: describe_transfer(note) };
+    let bar = |note: &&TransferNote| Bar {
+        height: height(note.bytes),
+        failed: note.result != "ok",
+        title: describe_transfer(note),
+    };
     let failed = notes.iter().filter(|note| note.result != "ok").count();
     let label = match notes.last() {
         None => "No transfers yet".to_owned(),
-        Some(last) => format!("{}, {failed} failed; the last: {}", count(notes.len(), "transfer", "transfers"), describe_transfer(last)),
+        Some(last) => format!(
+            "{}, {failed} failed; the last: {}",
+            count(notes.len(), "transfer", "transfers"),
+            describe_transfer(last)
+        ),
     };
     spark_bars(&notes.iter().map(bar).collect::<Vec<_>>(), BARS, &label)
 }
@@ -406,7 +450,9 @@ fn drain_row(drain: &DrainStatus, now: i64) -> DrainRow {
         names: drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string),
         regions: if regions.is_empty() { "no region".to_owned() } else { regions.join(", ") },
         since: when(Some(drain.since), now),
-        until: drain.until.map_or_else(|| Cell("until undrained".to_owned()), |until| Cell(When::new(until, now).to_string())),
+        until: drain
+            .until
+            .map_or_else(|| Cell("until undrained".to_owned()), |until| Cell(When::new(until, now).to_string())),
         by: if drain.configured { "configuration" } else { "order" },
         reason: drain.reason.as_deref().map(printable).unwrap_or_default(),
     }
@@ -417,7 +463,9 @@ fn drain_row(drain: &DrainStatus, now: i64) -> DrainRow {
 /// Everything that an operator should look at, the worst first.
 fn collect_notes(report: &Report) -> Vec<Note> {
     let mut notes = Vec::new();
-    let mut add = |grade: Grade, label: &str, about: Cell, text: String| notes.push(Note { mark: Mark::new(grade, label), about, text });
+    let mut add = |grade: Grade, label: &str, about: Cell, text: String| {
+        notes.push(Note { mark: Mark::new(grade, label), about, text })
+    };
     if let Some(error) = &report.state.error {
         add(Grade::Bad, "state folder", Cell::text("disk"), format!("{error}; a restart would begin with older zones"));
     }
@@ -425,36 +473,71 @@ fn collect_notes(report: &Report) -> Vec<Note> {
         let link = || zone_link(&region.region);
         match region.state {
             State::Ok => {}
-            State::NotReady => add(Grade::Bad, "not ready", link(), "waits for members that were never transferred; clients get SERVFAIL".to_owned()),
-            State::Expired => add(Grade::Bad, "expired", link(), "no member is valid any more; clients get SERVFAIL".to_owned()),
+            State::NotReady => add(
+                Grade::Bad,
+                "not ready",
+                link(),
+                "waits for members that were never transferred; clients get SERVFAIL".to_owned(),
+            ),
+            State::Expired => {
+                add(Grade::Bad, "expired", link(), "no member is valid any more; clients get SERVFAIL".to_owned())
+            }
         }
         for member in &region.members {
             let name = short(&member.zone);
             match member.state {
-                "stale" => add(Grade::Warn, "stale", link(), format!("{name} is served as it was: its primaries do not answer")),
-                "missing" => add(Grade::Bad, "missing", link(), format!("{name} was never transferred and is not in the region")),
+                "stale" => add(
+                    Grade::Warn,
+                    "stale",
+                    link(),
+                    format!("{name} is served as it was: its primaries do not answer"),
+                ),
+                "missing" => {
+                    add(Grade::Bad, "missing", link(), format!("{name} was never transferred and is not in the region"))
+                }
                 "expired" => add(Grade::Bad, "expired", link(), format!("{name} has expired and is not in the region")),
                 _ => {}
             }
         }
         if region.ns_fallback {
-            add(Grade::Warn, "name servers", link(), "the members' NS sets have nothing in common: this server is listed alone".to_owned());
+            add(
+                Grade::Warn,
+                "name servers",
+                link(),
+                "the members' NS sets have nothing in common: this server is listed alone".to_owned(),
+            );
         }
         for server in &region.servers_without_address {
             add(Grade::Warn, "name servers", link(), format!("{} has no address in the region", short(server)));
         }
         if region.held_addresses > 0 {
-            add(Grade::Told, "held", link(), format!("{} that members have withdrawn stay for a while", count(region.held_addresses, "address", "addresses")));
+            add(
+                Grade::Told,
+                "held",
+                link(),
+                format!(
+                    "{} that members have withdrawn stay for a while",
+                    count(region.held_addresses, "address", "addresses")
+                ),
+            );
         }
     }
     for zone in &report.zones {
-        let in_region = report.regions.iter().any(|region| region.kept.members.iter().any(|member| member.zone == zone.kept.zone));
+        let in_region =
+            report.regions.iter().any(|region| region.kept.members.iter().any(|member| member.zone == zone.kept.zone));
         match zone.kept.state {
             // Regions have told it already.
             _ if in_region => {}
             State::Ok => {}
-            State::NotReady => add(Grade::Bad, "not ready", zone_link(&zone.kept.zone), "has not been transferred yet".to_owned()),
-            State::Expired => add(Grade::Bad, "expired", zone_link(&zone.kept.zone), "its source has been silent for too long; clients get SERVFAIL".to_owned()),
+            State::NotReady => {
+                add(Grade::Bad, "not ready", zone_link(&zone.kept.zone), "has not been transferred yet".to_owned())
+            }
+            State::Expired => add(
+                Grade::Bad,
+                "expired",
+                zone_link(&zone.kept.zone),
+                "its source has been silent for too long; clients get SERVFAIL".to_owned(),
+            ),
         }
         if let Some(source) = zone.source.as_ref().filter(|source| is_failing(source)) {
             add(Grade::Warn, "source", zone_link(&zone.kept.zone), remarks(source));

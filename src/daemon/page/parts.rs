@@ -134,7 +134,11 @@ impl When {
     /// The text, as scripts write it, too.
     fn text(self) -> String {
         let seconds = self.at.abs_diff(self.now);
-        if self.at > self.now { format!("in {}", format_seconds(seconds)) } else { format!("{} ago", format_seconds(seconds)) }
+        if self.at > self.now {
+            format!("in {}", format_seconds(seconds))
+        } else {
+            format!("{} ago", format_seconds(seconds))
+        }
     }
 }
 
@@ -290,9 +294,10 @@ pub fn spark_bars(bars: &[Bar], places: usize, label: &str) -> Cell {
     const STEP: usize = 5;
     const HEIGHT: f64 = 20.0;
     let mut svg = format!(
-        "<svg class=\"bars\" viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+        "<svg class=\"bars\" viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{}\"><path class=\"base\" d=\"M0 {HEIGHT}h{}\"/>",
         places * STEP,
-        Escaped(label)
+        Escaped(label),
+        places * STEP
     );
     let start = places.saturating_sub(bars.len());
     for (index, bar) in bars.iter().enumerate() {
@@ -300,10 +305,20 @@ pub fn spark_bars(bars: &[Bar], places: usize, label: &str) -> Cell {
         let title = Escaped(&bar.title);
         // Writing into a String cannot fail.
         _ = if bar.failed {
-            write!(svg, "<path class=\"failed\" d=\"M{} 2v{}h2v-{}z\"><title>{title}</title></path>", x + 1, HEIGHT - 3.0, HEIGHT - 3.0)
+            write!(
+                svg,
+                "<path class=\"failed\" d=\"M{} 2v{}h2v-{}z\"><title>{title}</title></path>",
+                x + 1,
+                HEIGHT - 3.0,
+                HEIGHT - 3.0
+            )
         } else {
             let height = (bar.height.clamp(0.0, 1.0) * (HEIGHT - 3.0)).max(1.5);
-            write!(svg, "<rect x=\"{x}\" y=\"{:.1}\" width=\"3.5\" height=\"{height:.1}\"><title>{title}</title></rect>", HEIGHT - height)
+            write!(
+                svg,
+                "<rect x=\"{x}\" y=\"{:.1}\" width=\"3.5\" height=\"{height:.1}\"><title>{title}</title></rect>",
+                HEIGHT - height
+            )
         };
     }
     svg.push_str("</svg>");
@@ -343,7 +358,10 @@ mod tests {
         let line = spark_line(&[0.0, 5.0, 10.0], "a \"b\"").0;
         assert!(line.contains("0.0,34.5 120.0,18.5 240.0,2.5") && line.contains("a &quot;b&quot;"), "{line}");
         assert!(spark_line(&[], "none").0.contains("0,34.5 240,34.5"));
-        let bars = [Bar { height: 9.0, failed: false, title: "x".into() }, Bar { height: 0.0, failed: true, title: "y".into() }];
+        let bars = [
+            Bar { height: 9.0, failed: false, title: "x".into() },
+            Bar { height: 0.0, failed: true, title: "y".into() },
+        ];
         let bars = spark_bars(&bars, 4, "two").0;
         assert!(bars.contains("<rect x=\"10\" y=\"3.0\"") && bars.contains("class=\"failed\" d=\"M16 2"), "{bars}");
         assert!(share(1.0, 4.0).0.contains(">25.0%<") && share(1.0, 0.0).0.contains(">0.0%<"));

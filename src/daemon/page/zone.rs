@@ -154,7 +154,8 @@ impl ZonePage {
         } else {
             let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name)?;
             page.kind = "catalog";
-            page.facts = vec![Fact::new("serial", serial(catalog.serial)), Fact::new("records", number(catalog.records))];
+            page.facts =
+                vec![Fact::new("serial", serial(catalog.serial)), Fact::new("records", number(catalog.records))];
             &catalog.outward
         };
         page.describe_ways_out(outward);
@@ -175,14 +176,19 @@ impl ZonePage {
         ];
         let mut remarks = Vec::new();
         if region.ns_fallback {
-            remarks.push("the members' NS sets have nothing in common: this server is listed alone; set \"ns\"".to_owned());
+            remarks.push(
+                "the members' NS sets have nothing in common: this server is listed alone; set \"ns\"".to_owned(),
+            );
         }
         let without = region.servers_without_address.iter();
         remarks.extend(without.map(|server| format!("name server {} has no address in the region", short(server))));
         self.remarks = remarks.join("; ");
         self.members = region.members.iter().map(|member| member_row(member, &zones, now)).collect();
         self.conflict_names = count(region.conflict_names, "name", "names");
-        let rows = region.conflicts.iter().flat_map(|(name, conflicts)| conflicts.iter().map(move |conflict| (name, conflict)));
+        let rows = region
+            .conflicts
+            .iter()
+            .flat_map(|(name, conflicts)| conflicts.iter().map(move |conflict| (name, conflict)));
         let row = |(name, conflict): (&String, &crate::merge::Conflict)| ConflictRow {
             name: name.trim_end_matches('.').to_owned(),
             link: format!("/lookup?name={}", encode(name)),
@@ -205,7 +211,8 @@ impl ZonePage {
             Fact::new("expires", ahead(kept.expires_in_seconds, now)),
         ];
         self.remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
-        let regions = report.regions.iter().filter(|region| region.kept.members.iter().any(|member| member.zone == kept.zone));
+        let regions =
+            report.regions.iter().filter(|region| region.kept.members.iter().any(|member| member.zone == kept.zone));
         self.regions = regions.map(|region| zone_link(&region.kept.region)).collect();
         match &zone.source {
             Some(SourceStatus::Primaries(source)) => {
@@ -218,7 +225,9 @@ impl ZonePage {
                     mark: match primary.failures {
                         0 if primary.success.is_none() => Mark::new(Grade::Warn, "not asked yet"),
                         0 => Mark::new(Grade::Good, "ok"),
-                        failures => Mark::new(Grade::Warn, format!("failed {}", count(failures as usize, "time", "times"))),
+                        failures => {
+                            Mark::new(Grade::Warn, format!("failed {}", count(failures as usize, "time", "times")))
+                        }
                     },
                     serial: serial(primary.announced),
                     success: when(primary.success, now),
@@ -238,7 +247,10 @@ impl ZonePage {
             }
             Some(SourceStatus::Tree(tree)) => {
                 self.tree = vec![
-                    Fact::new("session", Mark::new(if tree.error.is_none() { Grade::Good } else { Grade::Warn }, tree.session.label())),
+                    Fact::new(
+                        "session",
+                        Mark::new(if tree.error.is_none() { Grade::Good } else { Grade::Warn }, tree.session.label()),
+                    ),
                     Fact::text("member", tree.member.as_deref().unwrap_or("none yet")),
                     Fact::text("path", &tree.path),
                     Fact::new("nodes", tree.nodes.map_or_else(Cell::none, |nodes| Cell(number(nodes)))),
@@ -252,7 +264,8 @@ impl ZonePage {
             }
             Some(SourceStatus::Services(own)) => {
                 self.facts.push(Fact::new("configured", when(Some(own.configured), now)));
-                self.services = own.openstack.iter().map(|service| (service.kind.clone(), service.url.clone())).collect();
+                self.services =
+                    own.openstack.iter().map(|service| (service.kind.clone(), service.url.clone())).collect();
             }
             None => {}
         }
@@ -275,7 +288,8 @@ impl ZonePage {
         };
         self.secondaries = outward.secondaries.iter().map(row).collect();
         if let Some(from) = outward.history.from {
-            let (versions, size) = (count(outward.history.versions, "version", "versions"), format_size(outward.history.bytes as u64));
+            let (versions, size) =
+                (count(outward.history.versions, "version", "versions"), format_size(outward.history.bytes as u64));
             self.reach = format!("{versions} since serial {from}, {size}");
         }
     }
