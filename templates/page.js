@@ -20,7 +20,9 @@ function grow() {
   const now = Math.floor((Date.now() + offset) / 1000);
   for (const time of document.querySelectorAll("time:not([data-plain])")) {
     const at = Date.parse(time.dateTime) / 1000;
-    const text = at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
+    // Clocks differ by moments: what has been does not come again.
+    const ago = "ago" in time.dataset ? Math.max(0, now - at) : now - at;
+    const text = ago < 0 ? `in ${span(-ago)}` : `${span(ago)} ago`;
     if (time.textContent !== text) time.textContent = text;
   }
 }

@@ -19,7 +19,7 @@ use crate::serial::Serial;
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
 use askama::Template;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Zones in the table; who has more looks for one by its name.
 const LISTED_ZONES: usize = 500;
@@ -462,7 +462,12 @@ fn drain_row(drain: &DrainStatus, now: i64) -> DrainRow {
 
 /// Everything that an operator should look at, the worst first.
 fn collect_notes(report: &Report) -> Vec<Note> {
-    let mut notes = Vec::new();
+    let (mut notes, mut told) = (Vec::new(), HashSet::new());
+    let why = |zone: &Name| {
+        let source = report.zones.iter().find(|report| report.kept.zone == *zone).and_then(|zone| zone.source.as_ref());
+        let remarks = source.map(remarks).unwrap_or_default();
+        if remarks.is_empty() { "nothing has come from its source for too long".to_owned() } else { remarks }
+    };
     let mut add = |grade: Grade, label: &str, about: Cell, text: String| {
         notes.push(Note { mark: Mark::new(grade, label), about, text })
     };
@@ -485,19 +490,14 @@ fn collect_notes(report: &Report) -> Vec<Note> {
         }
         for member in &region.members {
             let name = short(&member.zone);
+            let why = why(&member.zone);
             match member.state {
-                "stale" => add(
-                    Grade::Warn,
-                    "stale",
-                    link(),
-                    format!("{name} is served as it was: its primaries do not answer"),
-                ),
-                "missing" => {
-                    add(Grade::Bad, "missing", link(), format!("{name} was never transferred and is not in the region"))
-                }
-                "expired" => add(Grade::Bad, "expired", link(), format!("{name} has expired and is not in the region")),
-                _ => {}
+                "stale" => add(Grade::Warn, "stale", link(), format!("{name} is served as it was: {why}")),
+                "missing" => add(Grade::Bad, "missing", link(), format!("{name} is not in the region: {why}")),
+                "expired" => add(Grade::Bad, "expired", link(), format!("{name} is not in the region any more: {why}")),
+                _ => continue,
             }
+            told.insert(&member.zone);
         }
         if region.ns_fallback {
             add(
@@ -522,25 +522,13 @@ fn collect_notes(report: &Report) -> Vec<Note> {
             );
         }
     }
-    for zone in &report.zones {
-        let in_region =
-            report.regions.iter().any(|region| region.kept.members.iter().any(|member| member.zone == zone.kept.zone));
-        match zone.kept.state {
-            // Regions have told it already.
-            _ if in_region => {}
-            State::Ok => {}
-            State::NotReady => {
-                add(Grade::Bad, "not ready", zone_link(&zone.kept.zone), "has not been transferred yet".to_owned())
-            }
-            State::Expired => add(
-                Grade::Bad,
-                "expired",
-                zone_link(&zone.kept.zone),
-                "its source has been silent for too long; clients get SERVFAIL".to_owned(),
-            ),
-        }
-        if let Some(source) = zone.source.as_ref().filter(|source| is_failing(source)) {
-            add(Grade::Warn, "source", zone_link(&zone.kept.zone), remarks(source));
+    for zone in report.zones.iter().filter(|zone| !told.contains(&zone.kept.zone)) {
+        let (name, why) = (&zone.kept.zone, why(&zone.kept.zone));
+        match (zone.kept.state, &zone.source) {
+            (State::NotReady, _) => add(Grade::Bad, "not ready", zone_link(name), why),
+            (State::Expired, _) => add(Grade::Bad, "expired", zone_link(name), why),
+            (State::Ok, Some(source)) if is_failing(source) => add(Grade::Warn, "source", zone_link(name), why),
+            (State::Ok, _) => {}
         }
     }
     for drain in &report.drains {

@@ -146,7 +146,8 @@ impl Display for When {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let moment = UNIX_EPOCH + Duration::from_secs(self.at.max(0).unsigned_abs());
         let moment = format_moment(moment);
-        write!(f, "<time datetime=\"{moment}\" title=\"{moment}\">{}</time>", self.text())
+        let past = if self.at > self.now { "" } else { " data-ago" };
+        write!(f, "<time datetime=\"{moment}\" title=\"{moment}\"{past}>{}</time>", self.text())
     }
 }
 
