@@ -13,6 +13,7 @@ mod check;
 mod discover;
 mod drain;
 mod register;
+mod top;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
@@ -66,12 +67,12 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
-        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Version};
+        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Top, Version};
         let local = matches!(
             self.verb,
             Run | Boot(_) | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
         );
-        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_));
+        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
         let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
         if local && self.socket.is_some() {
             Some("--socket")
@@ -126,6 +127,8 @@ enum Verb {
     Drain(DrainOptions),
     /// Take a datacenter that was drained back into its regions
     Undrain(Target),
+    /// Watch regions, zones and queries on the terminal; q ends
+    Top,
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
@@ -229,6 +232,12 @@ pub fn run_main(
             };
         }
         Verb::Undrain(target) => target.undrain(),
+        Verb::Top => {
+            return match find_socket(arguments.socket, arguments.config) {
+                Ok(socket) => top::top(&socket),
+                Err(message) => fail(&message),
+            };
+        }
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
@@ -273,13 +282,17 @@ fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
 
 /// Sends a request to the server; without a reply the problem is printed, and the exit code that goes with it returned.
 fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| fail(&format!("cannot start: {error}")))?;
-    runtime.block_on(control::call(socket, request)).map_err(|error| {
+    try_request(socket, request).map_err(|error| {
         let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
         print_problem(&error.to_string());
         ExitCode::from(code)
     })
+}
+
+/// Sends a request to the server.
+fn try_request(socket: &Path, request: &Request) -> Result<Reply, CallError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CallError::Start)?;
+    runtime.block_on(control::call(socket, request))
 }
 
 /// Prints what the server said.

@@ -337,6 +337,8 @@ pub enum CallError {
     Lost,
     #[error("the reply is not understood, which happens when program and server differ in version: {0}")]
     Malformed(serde_json::Error),
+    #[error("cannot start: {0}")]
+    Start(io::Error),
 }
 
 /// How long the reply to a request may take: as long as a transfer where one is waited for.

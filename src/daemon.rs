@@ -20,6 +20,8 @@ mod restore;
 mod sources;
 mod status;
 
+pub use status::format_seconds;
+
 use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
@@ -162,7 +164,7 @@ impl Daemon {
         let inherited = std::mem::take(&mut manager.inherited);
         let manager = Arc::new(manager);
         let handover = (manager.clone(), inherited);
-        let rates = Arc::new(Rates::start(metrics.clone()));
+        let rates = Arc::new(Rates::start(metrics.clone(), publisher.clone()));
         let (page, inquiries) = Page::new(publisher.clone(), rates.clone());
         let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover);
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;

@@ -505,11 +505,14 @@ impl Keeper {
     /// Publishes all zones as they are now.
     fn publish(&mut self) {
         self.generation += 1;
+        let before = self.publisher.load();
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
             let (zone, history) = (zone.cloned(), history.clone());
             let unknown = if self.refusing.contains(origin) { Unknown::Refused } else { Unknown::NxDomain };
-            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin), unknown })
+            let tally = before.get(origin).map(|served| served.tally.clone()).unwrap_or_default();
+            let (origin, outgoing) = (origin.clone(), outgoing(origin));
+            Arc::new(Served { origin, state, zone, history, outgoing, unknown, tally })
         };
         let sources = self.sources.iter();
         let sources =

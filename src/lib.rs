@@ -79,6 +79,7 @@ pub mod serve;
 pub mod services;
 pub mod source;
 pub mod state;
+pub mod terminal;
 pub mod transfer;
 pub mod tsig;
 pub mod zone;

@@ -113,6 +113,7 @@ fn help_and_version_are_0() {
         "diff",
         "lookup",
         "notify",
+        "top",
         "stop",
         "demo",
         "version",
@@ -137,6 +138,7 @@ fn no_server_is_3() {
         &["diff", "a.example"],
         &["lookup", "a.example"],
         &["notify"],
+        &["top"],
         &["stop"],
     ] {
         let (code, output, problem) = fixture.run(arguments);

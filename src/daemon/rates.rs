@@ -1,14 +1,16 @@
-//! How many queries a second come in, and what they get, over the last minutes.
+//! How many queries a second come in, to which zones, and what they get, over the last minutes.
 //!
 //! A task reads the counters every few seconds; the threads that answer know nothing of it.
 //!
 //! Invariant: a rate is that between two readings; the newest is at most [`PACE`] old.
 //!
-//! Cost: O(threads) for a reading, of which [`SAMPLES`] are kept.
+//! Cost: O(threads + zones) for a reading, of which [`SAMPLES`] are kept, those of zones for ten seconds.
 
 use crate::metrics::{Metrics, QueryTotals, RCODES, TRANSPORTS};
+use crate::name::Name;
+use crate::publish::{Publisher, Tally};
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
@@ -21,9 +23,17 @@ const SAMPLES: usize = 150;
 /// A rate that is shown as the present one is the mean of this time, so that it can be read.
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// What was counted at a moment.
+struct Reading {
+    at: Instant,
+    totals: QueryTotals,
+    /// By zone; nothing when the reading is old.
+    zones: HashMap<Name, [u64; Tally::KINDS.len()]>,
+}
+
 /// Readings of the counters, which end when this is dropped.
 pub struct Rates {
-    samples: Arc<Mutex<VecDeque<(Instant, QueryTotals)>>>,
+    samples: Arc<Mutex<VecDeque<Reading>>>,
     task: AbortHandle,
 }
 
@@ -36,6 +46,16 @@ pub struct QueryRates {
     /// What a second brings by transport.
     pub transports: BTreeMap<&'static str, f64>,
     /// What a second brings by response code; those that never occurred are left out.
+    pub rcodes: BTreeMap<&'static str, f64>,
+    /// By zone; those that nobody ever asked are left out.
+    pub zones: BTreeMap<String, ZoneRates>,
+}
+
+/// Queries a second that lead to one zone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ZoneRates {
+    pub per_second: f64,
+    /// By response code, the rare ones together.
     pub rcodes: BTreeMap<&'static str, f64>,
 }
 
@@ -54,19 +74,23 @@ pub struct Queries {
 
 impl Rates {
     /// Begins to read. Must be called within a tokio runtime.
-    pub fn start(metrics: Arc<Metrics>) -> Rates {
-        let samples: Arc<Mutex<VecDeque<_>>> = Arc::default();
+    pub fn start(metrics: Arc<Metrics>, publisher: Arc<Publisher>) -> Rates {
+        let samples: Arc<Mutex<VecDeque<Reading>>> = Arc::default();
         let filled = samples.clone();
         let task = tokio::spawn(async move {
             let mut clock = interval(PACE);
             clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 clock.tick().await;
+                let (at, totals, published) = (Instant::now(), metrics.query_totals(), publisher.load());
+                let zones = published.iter().map(|served| (served.origin.clone(), served.tally.read())).collect();
                 let mut samples = filled.lock().unwrap_or_else(PoisonError::into_inner);
                 if samples.len() > SAMPLES {
                     samples.pop_front();
                 }
-                samples.push_back((Instant::now(), metrics.query_totals()));
+                let aged = samples.iter_mut().rev().find(|sample| at.duration_since(sample.at) > WINDOW);
+                aged.into_iter().for_each(|sample| sample.zones = HashMap::new());
+                samples.push_back(Reading { at, totals, zones });
             }
         });
         Rates { samples, task: task.abort_handle() }
@@ -85,27 +109,41 @@ impl Drop for Rates {
 }
 
 /// Makes rates of readings.
-fn summarize(samples: &VecDeque<(Instant, QueryTotals)>) -> Queries {
-    let Some((newest, totals)) = samples.back() else { return Queries::default() };
-    let earlier = samples.iter().rev().skip(1).take_while(|(at, _)| newest.duration_since(*at) <= WINDOW).last();
-    let (since, before) = earlier.map_or((*newest, totals), |(at, totals)| (*at, totals));
-    let seconds = newest.duration_since(since).as_secs_f64();
+fn summarize(samples: &VecDeque<Reading>) -> Queries {
+    let Some(newest) = samples.back() else { return Queries::default() };
+    let earlier = samples.iter().rev().skip(1).take_while(|old| newest.at.duration_since(old.at) <= WINDOW).last();
+    let earlier = earlier.unwrap_or(newest);
+    let (totals, before) = (&newest.totals, &earlier.totals);
+    let seconds = newest.at.duration_since(earlier.at).as_secs_f64();
     let present = |now: u64, before: u64| rate(now, before, seconds);
     let series = |of: &dyn Fn(&QueryTotals) -> u64| -> Vec<f64> {
         let pairs = samples.iter().zip(samples.iter().skip(1));
-        pairs.map(|((since, old), (at, new))| rate(of(new), of(old), at.duration_since(*since).as_secs_f64())).collect()
+        let seconds = |old: &Reading, new: &Reading| new.at.duration_since(old.at).as_secs_f64();
+        pairs.map(|(old, new)| rate(of(&new.totals), of(&old.totals), seconds(old, new))).collect()
     };
     let seen = || RCODES.iter().enumerate().filter(|(index, _)| totals.responses[*index] > 0);
     let sum = |totals: &QueryTotals| totals.queries.iter().sum::<u64>();
     let by_transport = TRANSPORTS.iter().zip(totals.queries.iter().zip(before.queries));
     let by_rcode =
         |(index, name): (usize, &&'static str)| (*name, present(totals.responses[index], before.responses[index]));
+    let asked = newest.zones.iter().filter(|(_, counts)| counts.iter().any(|count| *count > 0));
+    let by_zone = |(name, counts): (&Name, &[u64; Tally::KINDS.len()])| {
+        // A zone that is new since has counted from nothing.
+        let before = earlier.zones.get(name).copied().unwrap_or_default();
+        let rcodes = Tally::KINDS.iter().zip(counts.iter().zip(before));
+        let rates = ZoneRates {
+            per_second: present(counts.iter().sum(), before.iter().sum()),
+            rcodes: rcodes.map(|(kind, (now, before))| (*kind, present(*now, before))).collect(),
+        };
+        (name.to_string(), rates)
+    };
     Queries {
         rates: QueryRates {
             total: sum(totals),
             per_second: present(sum(totals), sum(before)),
             transports: by_transport.map(|(name, (now, before))| (*name, present(*now, before))).collect(),
             rcodes: seen().map(by_rcode).collect(),
+            zones: asked.map(by_zone).collect(),
         },
         interval_seconds: PACE.as_secs_f64(),
         history: series(&sum),
@@ -129,13 +167,16 @@ mod tests {
         let sample = |seconds: u64, queries: u64| {
             let mut totals = QueryTotals::default();
             (totals.queries[0], totals.responses[0]) = (queries, queries);
-            (start + Duration::from_secs(seconds), totals)
+            let zones = [("a", [queries, 0, 0, 0]), ("b", [0; 4])];
+            let zones = zones.map(|(name, counts)| (Name::parse(name).unwrap(), counts)).into();
+            Reading { at: start + Duration::from_secs(seconds), totals, zones }
         };
         let rates = summarize(&[sample(0, 0), sample(2, 100), sample(12, 200), sample(14, 206)].into());
         assert_eq!((rates.rates.total, rates.rates.per_second), (206, 3.0), "the first reading is too old");
         assert_eq!(rates.history, [50.0, 10.0, 3.0]);
         assert_eq!(rates.rcode_history["NOERROR"], rates.history);
         assert_eq!(rates.rates.transports["udp"], 3.0);
+        assert_eq!((rates.rates.zones.len(), rates.rates.zones["a."].rcodes["NOERROR"]), (1, 3.0));
         assert!(!rates.rates.rcodes.contains_key("NXDOMAIN"));
         let one = summarize(&[sample(0, 5)].into());
         assert_eq!((one.rates.per_second, one.history.len()), (0.0, 0));

@@ -407,7 +407,7 @@ mod tests {
         }
         // Their places are free again.
         let response = exchange(address, b"GET /healthz HTTP/1.0\r\n\r\n").await;
-        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        assert!(response.starts_with("HTTP/1.0 200 "), "{response}");
         drop(listener);
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
@@ -427,6 +427,74 @@ mod tests {
         let mut response = String::new();
         held[0].read_to_string(&mut response).await.unwrap();
         assert!(response.ends_with("ok\n"));
+    }
+
+    /// A site with a page, and streams whose events are as long as the query says.
+    struct Events;
+
+    impl Site for Events {
+        fn respond(&self, path: String, query: String) -> Answer {
+            Box::pin(async move {
+                let fields: &[(&str, &str)] = &[("x-field", "value")];
+                match path.as_str() {
+                    "/page" => Some(Content::Whole { status: 418, media_type: "text/html", fields, body: query }),
+                    "/events" => {
+                        let (sender, events) = mpsc::channel(1);
+                        let event = format!("data: {}\n\n", "x".repeat(query.parse().unwrap()));
+                        tokio::spawn(async move {
+                            while sender.send(event.clone()).await.is_ok() {
+                                tokio::time::sleep(Duration::from_millis(10)).await;
+                            }
+                        });
+                        Some(Content::Events(events))
+                    }
+                    _ => None,
+                }
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_go_on_and_are_limited() {
+        let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.patience = Duration::from_millis(200);
+        let site: Arc<dyn Site> = Arc::new(Events);
+        listener.start(Arc::new(Metrics::new()), || Ok(()), Some(site)).unwrap();
+        let address = listener.address();
+        let page = exchange(address, b"GET /page?a=b HTTP/1.0\r\n\r\n").await;
+        assert!(page.starts_with("HTTP/1.0 418 ") && page.contains("\r\nX-Field: value\r\n"), "{page}");
+        assert!(page.ends_with("\r\n\r\na=b"), "{page}");
+        assert!(exchange(address, b"GET / HTTP/1.0\r\n\r\n").await.contains("/readyz"));
+        assert!(exchange(address, b"HEAD /events?1 HTTP/1.0\r\n\r\n").await.contains("text/event-stream"));
+        let open = async |length: usize| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET /events?{length} HTTP/1.1\r\nHost: x\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).await.unwrap();
+            (stream, String::from_utf8(start.to_vec()).unwrap())
+        };
+        let mut held = Vec::new();
+        for _ in 1..MAX_STREAMS {
+            held.push(open(1).await.0);
+        }
+        // The last one leaves so much unread that no more can be sent.
+        let (stuck, status) = open(1 << 20).await;
+        assert_eq!(status, "HTTP/1.1 200");
+        assert_eq!(open(1).await.1, "HTTP/1.1 503");
+        assert!(exchange(address, b"GET /metrics HTTP/1.0\r\n\r\n").await.starts_with("HTTP/1.0 200 "));
+        let started = std::time::Instant::now();
+        while open(1).await.1 != "HTTP/1.1 200" {
+            assert!(started.elapsed() < Duration::from_secs(20), "a stuck stream never ends");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(stuck);
+        // All others have gone on for longer than other connections may.
+        assert!(started.elapsed() > listener.patience);
+        for mut stream in held {
+            let mut event = [0; 256];
+            assert!(stream.read(&mut event).await.unwrap() > 0);
+        }
     }
 
     #[test]

@@ -102,6 +102,7 @@ struct ZoneRow {
     mark: Mark,
     serial: Cell,
     records: String,
+    queries: Cell,
     refreshed: Cell,
     expires: Cell,
     transfers: Cell,
@@ -152,11 +153,11 @@ impl Overview {
         let now = shell.now;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         let notes = collect_notes(report);
-        let mut rows: Vec<(Grade, ZoneRow)> = report.zones.iter().map(|zone| zone_row(zone, now)).collect();
+        let mut rows: Vec<(Grade, ZoneRow)> = report.zones.iter().map(|zone| zone_row(report, zone, now)).collect();
         // Trouble comes first; else they keep their order.
         rows.sort_by_key(|(grade, _)| std::cmp::Reverse(if *grade == Grade::Told { Grade::Good } else { *grade }));
         let hidden_zones = rows.len().saturating_sub(LISTED_ZONES);
-        let regions = report.regions.iter().map(|region| region_card(region, &zones, now)).collect();
+        let regions = report.regions.iter().map(|region| region_card(report, region, &zones, now)).collect();
         Overview {
             verdict: judge(report, &notes),
             notes,
@@ -330,14 +331,24 @@ pub fn ahead(seconds: Option<u64>, now: i64) -> Cell {
     when(seconds.filter(|seconds| *seconds < FOREVER).map(|seconds| now.saturating_add_unsigned(seconds)), now)
 }
 
+/// Queries a second that lead to a zone, by what they get.
+pub fn zone_rate(report: &Report, zone: &Name) -> Cell {
+    let Some(rates) = report.queries.zones.get(&zone.to_string()) else { return Cell::none() };
+    let parts = rates.rcodes.iter().filter(|(_, per_second)| **per_second > 0.0);
+    let parts: Vec<String> = parts.map(|(kind, per_second)| format!("{kind} {}", rate(*per_second))).collect();
+    let title = if parts.is_empty() { "none lately".to_owned() } else { parts.join(", ") };
+    Cell(format!("<span title=\"{title}\">{}</span>", rate(rates.per_second)))
+}
+
 /// A region as a card.
-fn region_card(report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> RegionCard {
+fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> RegionCard {
     let region = &report.kept;
     let mut facts = vec![
         Fact::new("records", number(region.records)),
         Fact::new("names", number(region.names as u64)),
         Fact::new("conflicts", number(region.conflict_names as u64)),
     ];
+    facts.push(Fact::new("queries/s", zone_rate(whole, &region.region)));
     if region.held_addresses > 0 {
         facts.push(Fact::new("held addresses", number(region.held_addresses as u64)));
     }
@@ -361,7 +372,7 @@ fn region_card(report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: 
 }
 
 /// A source zone as a row, with how much it matters.
-fn zone_row(zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
+fn zone_row(report: &Report, zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
     let kept = &zone.kept;
     let remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
     let mark = Mark::of_state(kept.state);
@@ -371,6 +382,7 @@ fn zone_row(zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
         link: zone_link(&kept.zone),
         serial: serial(kept.serial),
         records: number(kept.records),
+        queries: zone_rate(report, &kept.zone),
         refreshed: ago(kept.refreshed_seconds_ago, now),
         expires: ahead(kept.expires_in_seconds, now),
         transfers: transfer_bars(zone),

@@ -4,7 +4,7 @@
 
 use super::Shell;
 use super::overview::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars};
-use super::parts::{Cell, Grade, Mark, count, encode, number, serial, short, when, zone_link};
+use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, when, zone_link};
 use crate::config::format_size;
 use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
@@ -49,6 +49,7 @@ pub struct ZonePage {
     broken: Vec<(String, String)>,
     services: Vec<(String, String)>,
     secondaries: Vec<SecondaryRow>,
+    queries: Vec<Fact>,
     history: Vec<VersionRow>,
     more: usize,
     reach: String,
@@ -140,6 +141,7 @@ impl ZonePage {
             broken: Vec::new(),
             services: Vec::new(),
             secondaries: Vec::new(),
+            queries: Vec::new(),
             history: Vec::new(),
             more: 0,
             reach: String::new(),
@@ -159,6 +161,7 @@ impl ZonePage {
             &catalog.outward
         };
         page.describe_ways_out(outward);
+        page.queries = query_rows(report, name);
         page.list_history(list_versions(served, LISTED_VERSIONS));
         Some(page)
     }
@@ -333,4 +336,11 @@ fn timer_facts(served: &Served) -> Vec<Fact> {
         Fact::new("expire", seconds(soa.expire)),
         Fact::new("negative answers", seconds(soa.minimum)),
     ]
+}
+
+/// What questions that led to the zone got.
+fn query_rows(report: &Report, name: &Name) -> Vec<Fact> {
+    let Some(rates) = report.queries.zones.get(&name.to_string()) else { return Vec::new() };
+    let parts = rates.rcodes.iter().map(|(kind, per_second)| Fact::new(kind, rate(*per_second)));
+    std::iter::once(Fact::new("all", rate(rates.per_second))).chain(parts).collect()
 }
