@@ -102,7 +102,7 @@ if (document.body.dataset.events && "EventSource" in window) {
   setInterval(() => {
     if (Date.now() - last > 15000) {
       show("lost", "Connection lost; as of");
-      if (source.readyState === EventSource.CLOSED) open();
+      if (!document.hidden && source.readyState === EventSource.CLOSED) open();
     }
   }, 5000);
   document.addEventListener("visibilitychange", () => {

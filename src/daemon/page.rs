@@ -109,7 +109,11 @@ impl Daemon {
         match inquiry {
             Inquiry::Report(reply) => {
                 let report = self.report(None);
-                tokio::spawn(async move { report.await.map(|report| reply.send(report)) });
+                tokio::spawn(async move {
+                    if let Some(report) = report.await {
+                        _ = reply.send(report);
+                    }
+                });
             }
             Inquiry::Lookup { name, rtype, reply } => {
                 let explained = self.explain(name, rtype);

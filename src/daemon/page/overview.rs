@@ -16,6 +16,7 @@ use crate::keeper::{DrainStatus, MemberStatus};
 use crate::name::Name;
 use crate::publish::State;
 use crate::serial::Serial;
+use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
 use askama::Template;
@@ -205,6 +206,7 @@ fn judge(report: &Report, notes: &[Note]) -> Mark {
         Grade::Bad if dead > 0 => format!("{dead} of {} not served", count(report.regions.len(), "region", "regions")),
         Grade::Bad => format!("{} broken", count(failing(Grade::Bad), "thing", "things")),
         Grade::Warn => format!("Serving; {} to look at", count(failing(Grade::Warn), "thing", "things")),
+        Grade::Told if report.drains.is_empty() => "Serving; withdrawn addresses are held".to_owned(),
         Grade::Told => "Serving; datacenters are drained".to_owned(),
         Grade::Good if report.zones.is_empty() && report.regions.is_empty() => "No zones are configured".to_owned(),
         Grade::Good => "Everything is well".to_owned(),
@@ -439,10 +441,10 @@ fn describe_transfer(note: &TransferNote) -> String {
 /// Trees, each once.
 fn tree_rows(report: &Report, now: i64) -> Vec<TreeRow> {
     let trees = report.zones.iter().filter_map(|zone| match &zone.source {
-        Some(SourceStatus::Tree(tree)) if tree.tree == zone.kept.zone => Some(tree),
+        Some(SourceStatus::Tree(tree)) if tree.tree == zone.kept.zone => Some(&**tree),
         _ => None,
     });
-    let row = |tree: &Box<crate::source::zookeeper::TreeStatus>| TreeRow {
+    let row = |tree: &TreeStatus| TreeRow {
         link: zone_link(&tree.tree),
         mark: Mark::new(if tree.session == Session::Live { Grade::Good } else { Grade::Warn }, tree.session.label()),
         path: tree.path.clone(),
