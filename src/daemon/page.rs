@@ -12,8 +12,10 @@
 mod api;
 mod explain;
 mod live;
+mod notes;
 mod overview;
 mod parts;
+mod rows;
 mod zone;
 
 use super::Daemon;

@@ -3,8 +3,8 @@
 //! Cost: O(members, primaries, secondaries) and O(changes of the versions that are listed).
 
 use super::Shell;
-use super::overview::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars};
 use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, when, zone_link};
+use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars};
 use crate::config::format_size;
 use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
