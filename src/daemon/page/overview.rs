@@ -5,10 +5,9 @@
 use super::Shell;
 use super::notes::{Note, collect_notes, judge};
 use super::parts::{
-    Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, spark_line, when, zone_link,
+    Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, size, spark_line, when, zone_link,
 };
 use super::rows::{DrainRow, Fact, MemberRow, ZoneRow, drain_row, member_row, zone_rate, zone_row};
-use crate::config::format_size;
 use crate::daemon::rates::Queries;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::{RegionReport, Report, ZoneReport};
@@ -194,7 +193,7 @@ fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
             "{} {} {}",
             Escaped(&folder.display().to_string()),
             Mark::new(Grade::Good, "healthy"),
-            format_size(state.bytes)
+            size(state.bytes)
         )),
     };
     vec![

@@ -212,6 +212,18 @@ pub fn serial(serial: Option<Serial>) -> Cell {
     serial.map_or_else(Cell::none, |serial| Cell(serial.to_string()))
 }
 
+/// An amount of octets, in the unit that suits it.
+pub fn size(bytes: u64) -> String {
+    let unit = (bytes.max(1).ilog2() / 10).min(3);
+    let amount = bytes as f64 / 1024f64.powi(unit.cast_signed());
+    match unit {
+        0 => format!("{bytes} B"),
+        1 => format!("{amount:.1} KiB"),
+        2 => format!("{amount:.1} MiB"),
+        _ => format!("{amount:.1} GiB"),
+    }
+}
+
 /// A rate with one decimal as long as that says something.
 pub fn rate(rate: f64) -> String {
     if rate < 100.0 { format!("{rate:.1}") } else { number(rate.round() as u64) }
@@ -342,6 +354,7 @@ mod tests {
     fn parts_read_well_and_are_escaped() {
         assert_eq!([0, 999, 1000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([count(1, "name", "names"), count(2, "name", "names")], ["1 name", "2 names"]);
+        assert_eq!([0, 1023, 1536, 3 << 20].map(size), ["0 B", "1023 B", "1.5 KiB", "3.0 MiB"]);
         assert_eq!([rate(0.25), rate(1234.4)], ["0.2", "1,234"]);
         let name = Name::parse("a/<b.example").unwrap();
         assert_eq!(zone_href(&name), "/zone/a%2F%3Cb.example");

@@ -3,9 +3,8 @@
 //! Cost: O(transfers that are remembered) a zone.
 
 use super::parts::{
-    Bar, Cell, Grade, Mark, When, count, id_of, number, rate, serial, short, spark_bars, when, zone_link,
+    Bar, Cell, Grade, Mark, When, count, id_of, number, rate, serial, short, size, spark_bars, when, zone_link,
 };
-use crate::config::format_size;
 use crate::daemon::lookup::printable;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::{Report, ZoneReport, newest_at_primary, remarks};
@@ -183,7 +182,7 @@ pub fn transfer_bars(zone: &ZoneReport) -> Cell {
 fn describe_transfer(note: &TransferNote) -> String {
     let kind = note.kind.to_uppercase();
     match note.result {
-        "ok" => format!("{kind}, {} in {} ms", format_size(note.bytes), number(note.milliseconds)),
+        "ok" => format!("{kind}, {} in {} ms", size(note.bytes), number(note.milliseconds)),
         result => format!("{kind} failed: {result}"),
     }
 }

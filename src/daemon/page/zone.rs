@@ -3,9 +3,8 @@
 //! Cost: O(members, primaries, secondaries) and O(changes of the versions that are listed).
 
 use super::Shell;
-use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, when, zone_link};
+use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, size, when, zone_link};
 use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars};
-use crate::config::format_size;
 use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::Outward;
@@ -41,7 +40,7 @@ pub struct ZonePage {
     conflict_names: String,
     /// Of a zone that is a member.
     regions: Vec<Cell>,
-    drains: Vec<String>,
+    drains: Vec<(Mark, String)>,
     primaries: Vec<PrimaryRow>,
     transfers: Cell,
     recent: Vec<TransferRow>,
@@ -96,8 +95,8 @@ struct VersionRow {
     serial: String,
     from: String,
     names: String,
-    removed: String,
-    added: String,
+    removed: Cell,
+    added: Cell,
     link: String,
 }
 
@@ -133,7 +132,7 @@ impl ZonePage {
             conflicts: Vec::new(),
             conflict_names: String::new(),
             regions: Vec::new(),
-            drains: report.drains.iter().filter(|drain| concerns(drain, name)).map(describe_drain).collect(),
+            drains: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
             primaries: Vec::new(),
             transfers: Cell::none(),
             recent: Vec::new(),
@@ -243,7 +242,7 @@ impl ZonePage {
                     kind: note.kind.to_uppercase(),
                     mark: Mark::new(if note.result == "ok" { Grade::Good } else { Grade::Warn }, note.result),
                     records: number(note.records),
-                    bytes: format_size(note.bytes),
+                    bytes: size(note.bytes),
                     duration: format!("{} ms", number(note.milliseconds)),
                 };
                 self.recent = source.transfers.iter().rev().take(10).map(row).collect();
@@ -292,7 +291,7 @@ impl ZonePage {
         self.secondaries = outward.secondaries.iter().map(row).collect();
         if let Some(from) = outward.history.from {
             let (versions, size) =
-                (count(outward.history.versions, "version", "versions"), format_size(outward.history.bytes as u64));
+                (count(outward.history.versions, "version", "versions"), size(outward.history.bytes as u64));
             self.reach = format!("{versions} since serial {from}, {size}");
         }
     }
@@ -303,13 +302,21 @@ impl ZonePage {
             serial: version.serial.to_string(),
             from: version.from.to_string(),
             names: number(version.names as u64),
-            removed: number(version.removed.into()),
-            added: number(version.added.into()),
+            removed: signed("minus", '−', version.removed),
+            added: signed("plus", '+', version.added),
             link: format!("/zone/{}/diff?from={}&to={}", self.encoded, version.from, version.serial),
         };
         self.history = versions.versions.iter().map(row).collect();
         self.more = versions.more;
     }
+}
+
+/// A number of records with its sign; none is no number.
+fn signed(class: &str, sign: char, records: u32) -> Cell {
+    if records == 0 {
+        return Cell::none();
+    }
+    Cell(format!("<span class=\"{class}\">{sign}{}</span>", number(records.into())))
 }
 
 /// Whether a drain takes something out of a region, or a zone out of its regions.
@@ -318,11 +325,12 @@ fn concerns(drain: &DrainStatus, name: &Name) -> bool {
 }
 
 /// A drain in words.
-fn describe_drain(drain: &DrainStatus) -> String {
+fn drained(drain: &DrainStatus) -> (Mark, String) {
     let names = drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string);
     let regions: Vec<String> = drain.regions.iter().map(short).collect();
     let reason = drain.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-    format!("{names} of {} are out of {}{reason}", short(&drain.target.member), regions.join(", "))
+    let text = format!("{names} of {} are out of {}{reason}", short(&drain.target.member), regions.join(", "));
+    (Mark::new(Grade::Told, "drained"), text)
 }
 
 /// The timers of the SOA.
