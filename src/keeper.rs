@@ -401,6 +401,7 @@ impl Keeper {
                     }
                     kept.region.set_plan(region);
                     changes.rebuilt.push(origin.clone());
+                    changes.pinned.extend(kept.pin().map(|pin| pin.region.clone()));
                     self.merge_anew(&mut kept, now);
                     kept
                 }

@@ -60,4 +60,6 @@ pub struct PlanChanges {
     pub removed: Vec<Name>,
     /// Regions made anew because their plan changed.
     pub rebuilt: Vec<Name>,
+    /// Those of them that are pinned, so that clients see nothing of it until they are released.
+    pub pinned: Vec<Name>,
 }

@@ -154,7 +154,8 @@ fn a_pinned_region_outlives_its_members() {
 fn a_reload_keeps_the_pin_and_the_region_ends_it() {
     let mut bench = bench();
     bench.pin("w.x", 30).unwrap();
-    bench.plan(&["w1.x", "w2.x", "w3.x"], vec![region("w.x", &["w1.x", "w2.x", "w3.x"])]);
+    let changes = bench.plan(&["w1.x", "w2.x", "w3.x"], vec![region("w.x", &["w1.x", "w2.x", "w3.x"])]);
+    assert_eq!((changes.rebuilt, changes.pinned), (vec![name("w.x")], vec![name("w.x")]));
     assert_eq!((bench.number("w.x"), bench.ask("b.w.x"), bench.state("w.x")), (33, (0, 1), State::Ok));
     bench.load("w3.x.", "@ 30 SOA 5\nn 30 A 192.0.2.3", ZERO);
     assert_eq!((bench.ask("n.w.x"), bench.number("w.x")), ((3, 0), 33));
