@@ -370,11 +370,11 @@ impl Store {
         self.pins.clone()
     }
 
-    /// How a region came to what it was last, oldest step first; for a start, before any history is handed over.
-    pub fn load_past(&self, region: &Name) -> Vec<HistoryStep> {
-        let (steps, found) = past::read(region, &self.shared.disk.zone_folder(region));
+    /// How a region came to what it was last; for a start, before any history is handed over.
+    pub fn load_past(&self, region: &Name) -> History {
+        let (history, found) = past::read(region, &self.shared.disk.zone_folder(region));
         self.shared.inbox.past_found(region, found);
-        steps
+        history
     }
 
     /// Takes a version and the step that led to it from the version before.

@@ -307,8 +307,8 @@ fn lookup_agrees_with_a_derivation_of_its_own() {
     };
     wait_for(MEMBERS);
     for member in 0..MEMBERS {
-        for number in 0..POLICIES.len() {
-            let text = zone_text(&zone(number, member), 2, &worlds[number][member + 1][member]);
+        for (number, versions) in worlds.iter().enumerate() {
+            let text = zone_text(&zone(number, member), 2, &versions[member + 1][member]);
             primary.replace_zone(&at(number, member), &read_zone(&text));
         }
         wait_for(MEMBERS + member + 1);

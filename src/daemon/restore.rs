@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Published;
 use crate::state::{self, Restored, StateError, Store};
-use crate::zone::HistoryStep;
+use crate::zone::History;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ pub struct Remains {
     /// Zones, and the contents of pinned regions.
     pub zones: HashMap<Name, Restored>,
     /// How regions came to what they were.
-    pub past: HashMap<Name, Vec<HistoryStep>>,
+    pub past: HashMap<Name, History>,
 }
 
 /// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time.

@@ -11,14 +11,14 @@
 //!
 //! [`Region`]: crate::merge::Region
 
+use super::Keeper;
 use super::regions::KeptRegion;
-use super::{Keeper, has_room};
 use crate::merge::Pin;
 use crate::name::Name;
 use crate::rr::{RRset, rtype};
 use crate::serial::Serial;
 use crate::state::Restored;
-use crate::zone::{Cause, Delta, Editor, HistoryStep, RRsets, Repeated, Zone};
+use crate::zone::{Cause, Delta, Editor, RRsets, Repeated, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -170,7 +170,7 @@ impl Keeper {
         let since = SystemTime::now();
         let present = present.clone();
         let pin = Pin { region: origin.clone(), to, serial, since, reason };
-        self.step(kept, &present, &zone, touched, [Cause::Rollback { to }]);
+        kept.step(&present, &zone, touched, [Cause::Rollback { to }], &self.history);
         if let Some(store) = &self.store {
             store.replace(&pin.region, zone.clone(), since);
         }
@@ -197,7 +197,7 @@ impl Keeper {
         match kept.region.zone.clone() {
             Some(zone) => {
                 let touched = Editor::from_zone(&zone).differing(&before);
-                self.step(kept, &before, &zone, touched, [Cause::Release]);
+                kept.step(&before, &zone, touched, [Cause::Release], &self.history);
                 if let Some(store) = &self.store {
                     // The contents are not needed any more.
                     let mut apex = Editor::new(zone.origin.clone());
@@ -210,25 +210,6 @@ impl Keeper {
         }
         kept.region.set_seen();
         Some(pin)
-    }
-
-    /// Adds a step to what clients see of a region.
-    fn step<const N: usize>(
-        &self,
-        kept: &mut KeptRegion,
-        before: &Zone,
-        zone: &Zone,
-        touched: Vec<Name>,
-        causes: [Cause; N],
-    ) {
-        let now = SystemTime::now();
-        if has_room(touched.len(), zone) {
-            let delta = Arc::new(Delta::between(before, zone, touched));
-            kept.history.push(HistoryStep::new(delta, now, causes), &self.history);
-        } else {
-            kept.history.break_off(before.soa.serial, zone.soa.serial);
-            kept.history.begin(now);
-        }
     }
 
     /// Goes on with the pin of a region from an earlier run of the program, if its contents are there.

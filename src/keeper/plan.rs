@@ -7,7 +7,7 @@ use crate::publish::{Identity, Outgoing};
 use crate::source::Update;
 use crate::state::Restored;
 use crate::tsig::Keyring;
-use crate::zone::{HistoryLimits, HistoryStep};
+use crate::zone::{History, HistoryLimits};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct Plan {
     /// What an earlier run of the program left of zones that are not kept yet, and of pinned regions.
     pub restored: HashMap<Name, Restored>,
     /// How regions came to what they were when an earlier run of the program ended.
-    pub past: HashMap<Name, Vec<HistoryStep>>,
+    pub past: HashMap<Name, History>,
     /// News of zones that are known already, published with the plan.
     pub updates: Vec<Update>,
 }

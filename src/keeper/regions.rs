@@ -40,7 +40,7 @@ pub(super) struct KeptRegion {
     /// The step of it that was given to the disk last.
     pub saved_step: Option<Arc<Delta>>,
     /// The way to the version that an earlier run of the program served last, until the region is served.
-    pub past: Vec<HistoryStep>,
+    pub past: History,
     /// What has happened since the present version was made.
     pub causes: Vec<Cause>,
     /// What clients see instead of what is merged.
@@ -70,7 +70,7 @@ impl KeptRegion {
             waiting_since: now,
             history: History::default(),
             saved_step: None,
-            past: Vec::new(),
+            past: History::default(),
             causes: Vec::new(),
             pinned: None,
             goes_on: None,
@@ -94,12 +94,30 @@ impl KeptRegion {
     fn begin_history(&mut self, limits: &HistoryLimits) {
         self.history.clear();
         self.history.begin(SystemTime::now());
-        let past = std::mem::take(&mut self.past);
-        let arrives = past.last().zip(self.served()).is_some_and(|(last, zone)| last.delta.to == *zone.soa_rrset());
-        if arrives {
-            self.history.clear();
-            self.saved_step = past.last().map(|last| last.delta.clone());
-            past.into_iter().for_each(|step| self.history.push(step, limits));
+        let mut past = std::mem::take(&mut self.past);
+        let last = past.iter().next_back().cloned();
+        if last.as_ref().zip(self.served()).is_some_and(|(last, zone)| last.to == *zone.soa_rrset()) {
+            past.limit(limits);
+            (self.history, self.saved_step) = (past, last);
+        }
+    }
+
+    /// Adds the step from one version that clients see to the next, if a difference is worth having.
+    pub fn step(
+        &mut self,
+        before: &Zone,
+        zone: &Zone,
+        touched: Vec<Name>,
+        causes: impl Into<Arc<[Cause]>>,
+        limits: &HistoryLimits,
+    ) {
+        let now = SystemTime::now();
+        if has_room(touched.len(), zone) {
+            let delta = Arc::new(Delta::between(before, zone, touched));
+            self.history.push(HistoryStep::new(delta, now, causes), limits);
+        } else {
+            self.history.break_off(before.soa.serial, zone.soa.serial);
+            self.history.begin(now);
         }
     }
 }
@@ -245,17 +263,10 @@ impl Keeper {
             }
             Outcome::New { conflicts, touched } => {
                 let causes = std::mem::take(&mut kept.causes);
-                let region = &kept.region;
-                if let (Some(before), Some(zone), None) = (&before, &region.zone, &kept.pinned) {
-                    let now = SystemTime::now();
-                    if has_room(touched.len(), zone) {
-                        let delta = Arc::new(Delta::between(before, zone, touched));
-                        kept.history.push(HistoryStep::new(delta, now, causes), &self.history);
-                    } else {
-                        kept.history.break_off(before.soa.serial, zone.soa.serial);
-                        kept.history.begin(now);
-                    }
+                if let (Some(before), Some(zone), None) = (&before, kept.region.zone.clone(), &kept.pinned) {
+                    kept.step(before, &zone, touched, causes, &self.history);
                 }
+                let region = &kept.region;
                 if let (true, Some(zone)) = (region.is_half_way(), &region.zone) {
                     // Long enough for every secondary to see the serial in between, by NOTIFY or by its timers.
                     let pause = Duration::from_secs(u64::from(zone.soa.refresh) + u64::from(zone.soa.retry));

@@ -1,7 +1,7 @@
 //! How each region came to what it is: the steps of its history, with their times and causes.
 //!
 //! Regions are not kept, their histories are: nobody can make those anew. They stand in files `past.N` of frames in the
-//! region's folder. The newest is appended to; once it holds a whole history by itself another one is begun, and only the
+//! region's folder, after the time at which the first version came where that is known. The newest is appended to; once it holds a whole history by itself another one is begun, and only the
 //! one before it stays.
 //!
 //! Invariant: steps that are read follow on each other without a gap; whether they lead to the region as it is now, its SOA
@@ -15,7 +15,7 @@ use super::regions::read_name;
 use super::replay::connected;
 use crate::name::Name;
 use crate::serial::Serial;
-use crate::zone::{Cause, Delta, History, HistoryStep};
+use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,9 @@ impl Past {
         let new = history.steps().rev().take_while(|step| !is_last(step)).count();
         let follows = new < history.len();
         let mut bytes = Vec::new();
+        if let Some(begun) = history.begun().filter(|_| !follows) {
+            frame::push(&mut bytes, Kind::Refreshed, begun, |_| ());
+        }
         for step in history.steps().skip(history.len() - new) {
             let time = step.at.unwrap_or(std::time::UNIX_EPOCH);
             frame::push(&mut bytes, Kind::Version, time, |out| write_step(step, out));
@@ -73,21 +76,33 @@ impl Past {
 }
 
 /// Reads the steps of a region that follow on each other up to the last, and its files.
-pub fn read(region: &Name, folder: &Path) -> (Vec<HistoryStep>, Past) {
-    let (mut steps, mut past) = (Vec::new(), Past::default());
+pub fn read(region: &Name, folder: &Path) -> (History, Past) {
+    let (mut steps, mut begun, mut past) = (Vec::new(), None, Past::default());
     for (number, path) in list(folder) {
         // A file that cannot be read leaves a gap, and so costs the steps before it.
         let bytes = fs::read(&path).unwrap_or_default();
         let mut frames = Frames::new(&bytes, HEADER_BYTES as usize);
-        let is_sound = Header::read(&bytes).is_ok_and(|header| header.generation == number);
-        let found = frames.by_ref().take_while(|_| is_sound).map_while(|frame| read_step(region, &frame));
-        steps.extend(found);
+        let mut is_sound = Header::read(&bytes).is_ok_and(|header| header.generation == number);
+        while let Some(frame) = frames.next().filter(|_| is_sound) {
+            match (frame.kind, read_step(region, &frame)) {
+                (Some(Kind::Refreshed), _) => begun = Some((steps.len(), frame.time)),
+                (_, Some(step)) => steps.push(step),
+                // A newer program wrote it, perhaps; nothing is written behind it.
+                (_, None) => is_sound = false,
+            }
+        }
         past = Past { number, end: frames.end as u64, last: None };
         past.last = steps.last().map(|step| step.delta.clone()).filter(|_| is_sound && frames.is_whole());
     }
     let count = steps.last().map_or(0, |last| connected(&steps, &last.delta.to));
-    steps.drain(..steps.len() - count);
-    (steps, past)
+    let first = steps.len() - count;
+    let mut history = History::default();
+    if let Some((_, time)) = begun.filter(|(place, _)| *place == first) {
+        history.begin(time);
+    }
+    let limits = HistoryLimits { versions: usize::MAX, bytes: usize::MAX };
+    steps.into_iter().skip(first).for_each(|step| history.push(step, &limits));
+    (history, past)
 }
 
 /// The files of a folder with their numbers, oldest first.
@@ -169,7 +184,6 @@ fn read_cause(fields: &mut Fields<'_>) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zone::HistoryLimits;
     use crate::zone::tests::zone;
     use std::time::{Duration, UNIX_EPOCH};
 
@@ -192,12 +206,20 @@ mod tests {
         HistoryStep::new(Arc::new(delta), UNIX_EPOCH + Duration::from_secs(serial.into()), causes)
     }
 
+    /// The steps that are found, and the files.
+    fn read_steps(origin: &Name, folder: &Path) -> (Vec<HistoryStep>, Past) {
+        let (history, past) = read(origin, folder);
+        (history.steps().cloned().collect(), past)
+    }
+
     #[test]
     fn steps_come_back_and_every_cut_leaves_the_first_of_them() {
         let (origin, folder) = (Name::parse("r").unwrap(), tempfile::tempdir().unwrap());
         let disk = Disk::open(folder.path()).unwrap();
         let (mut past, mut history) = (Past::default(), History::default());
-        let mut ends = vec![HEADER_BYTES];
+        history.begin(UNIX_EPOCH);
+        // A frame without payload, and one for each step.
+        let mut ends = vec![HEADER_BYTES + 17];
         for serial in 1..4 {
             history.push(step(serial), &HistoryLimits::default());
             past.save(&disk, folder.path(), &history).unwrap();
@@ -205,13 +227,14 @@ mod tests {
             ends.push(past.end);
         }
         let steps: Vec<HistoryStep> = history.steps().cloned().collect();
-        let (found, again) = read(&origin, folder.path());
+        let (found, again) = read_steps(&origin, folder.path());
         assert_eq!((&found, again.number, again.end), (&steps, 1, past.end));
+        assert_eq!(read(&origin, folder.path()).0.begun(), Some(UNIX_EPOCH));
         let bytes = fs::read(path(folder.path(), 1)).unwrap();
         for cut in 0..bytes.len() {
             fs::write(path(folder.path(), 1), &bytes[..cut]).unwrap();
             let whole = ends.iter().filter(|end| **end <= cut as u64).count().saturating_sub(1);
-            let (found, past) = read(&origin, folder.path());
+            let (found, past) = read_steps(&origin, folder.path());
             assert_eq!(found, steps[..whole], "cut at {cut}");
             assert_eq!(past.last.is_some(), whole > 0 && ends[whole] == cut as u64, "cut at {cut}");
         }
@@ -224,16 +247,14 @@ mod tests {
         let mut history = History::default();
         history.push(step(1), &HistoryLimits::default());
         Past::default().save(&disk, folder.path(), &history).unwrap();
-        let (steps, mut past) = read(&origin, folder.path());
-        let mut history = History::default();
-        steps.into_iter().for_each(|step| history.push(step, &HistoryLimits::default()));
+        let (mut history, mut past) = read(&origin, folder.path());
         history.push(step(2), &HistoryLimits::default());
         past.save(&disk, folder.path(), &history).unwrap();
         assert_eq!((past.number, read(&origin, folder.path()).0.len()), (1, 2));
         // There is a gap.
         history.push(step(7), &HistoryLimits::default());
         past.save(&disk, folder.path(), &history).unwrap();
-        assert_eq!((past.number, read(&origin, folder.path()).0), (2, vec![step(7)]));
+        assert_eq!((past.number, read_steps(&origin, folder.path()).0), (2, vec![step(7)]));
         assert_eq!(list(folder.path()).len(), 1);
         // The file is not what it was.
         fs::write(path(folder.path(), 2), "").unwrap();
@@ -261,7 +282,7 @@ mod tests {
             let bytes: u64 = list(folder.path()).iter().map(|(_, path)| fs::metadata(path).unwrap().len()).sum();
             assert!(bytes < 3 * MIN_BYTES, "{bytes}");
         }
-        let found = read(&origin, folder.path()).0;
+        let found = read_steps(&origin, folder.path()).0;
         let kept: Vec<HistoryStep> = history.steps().cloned().collect();
         assert!(found.ends_with(&kept));
     }
