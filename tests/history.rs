@@ -4,6 +4,8 @@ mod harness;
 
 use harness::*;
 use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const WEST: &str = "us-west-1.cns.example.com.";
@@ -282,4 +284,41 @@ fn a_region_is_rolled_back_and_released_before_the_eyes_of_secondaries() {
     assert_eq!((scene.serial(REGION), scene.records()), (Some(10), records));
     assert!(!scene.text(&["status"]).contains("pinned"));
     wait_equal(&scene, &mut secondaries);
+}
+
+/// Runs a verb on a terminal of its own, with what is typed there. Returns all that the terminal shows.
+fn on_terminal(scene: &Scene, arguments: &str, typed: &str, no_color: bool) -> String {
+    let command =
+        format!("{} {arguments} -c {}", env!("CARGO_BIN_EXE_aggregator"), scene.daemon.configuration().display());
+    let mut script = Command::new("script");
+    script.args(["-qefc", &command, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).env_remove("NO_COLOR");
+    if no_color {
+        script.env("NO_COLOR", "1");
+    }
+    let mut child = script.spawn().expect("script (bsdutils) is not installed; run `make test`");
+    child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
+}
+
+#[test]
+fn a_terminal_shows_colours_and_is_asked() {
+    let scene = Scene::new();
+    scene.change(WEST, 2);
+    scene.wait_for(REGION, 3);
+    let added = format!("+v2.inst.acme.{REGION} 30 IN A 192.0.2.2");
+    let coloured = on_terminal(&scene, &format!("diff {REGION}"), "", false);
+    assert!(coloured.contains(&format!("\x1b[32m{added}\x1b[0m")), "{coloured:?}");
+    let plain = on_terminal(&scene, &format!("diff {REGION}"), "", true);
+    assert!(plain.contains(&added) && !plain.contains('\x1b'), "{plain:?}");
+    assert!(!scene.text(&["diff", REGION]).contains('\x1b'), "no terminal");
+    let order = format!("rollback {REGION} --to 2");
+    let refused = on_terminal(&scene, &order, "n\n", false);
+    assert!(refused.contains("roll back? [y/N] ") && refused.contains("nothing is rolled back"), "{refused:?}");
+    assert_eq!(scene.serial(REGION), Some(3));
+    let done = on_terminal(&scene, &order, "y\n", false);
+    assert!(done.contains("\x1b[31m-v2.inst.acme.") && done.contains(", published as 4; "), "{done:?}");
+    assert_eq!(scene.serial(REGION), Some(4));
+    let released = on_terminal(&scene, &format!("rollback {REGION} --release"), "yes\n", true);
+    assert!(released.contains("release? [y/N] ") && released.contains("released"), "{released:?}");
+    assert_eq!(scene.serial(REGION), Some(5));
 }

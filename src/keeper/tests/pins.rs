@@ -96,6 +96,30 @@ fn a_pinned_region_stays_as_it_was_until_it_is_released() {
 }
 
 #[test]
+fn versions_tell_why_they_came() {
+    let mut bench = bench();
+    bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
+    assert_eq!(bench.causes("w.x"), [Cause::Member { zone: name("w2.x"), serial: None }]);
+    bench.update("w2.x", Change::Current, ZERO);
+    assert_eq!(bench.causes("w.x"), [Cause::Member { zone: name("w2.x"), serial: Some(Serial(20)) }]);
+    bench.plan(&MEMBERS, vec![RegionPlan { ns_ttl: 60, ..region("w.x", &MEMBERS) }]);
+    assert_eq!(bench.causes("w.x"), [Cause::Configuration]);
+    // Both at once are one version.
+    let updates = MEMBERS.map(|zone| {
+        let change = Change::Load { loaded: Box::new(load(&format!("{zone}."), "@ 30 SOA 90", None)), base: None };
+        Update { zone: name(zone), change, refreshed: Instant::now(), published: None }
+    });
+    bench.keeper.handle(updates.into(), Vec::new());
+    assert_eq!(bench.causes("w.x"), MEMBERS.map(|zone| Cause::Member { zone: name(zone), serial: Some(Serial(90)) }));
+    // Behind a pin they are nobody's.
+    bench.pin("w.x", 180).unwrap();
+    bench.load("w1.x.", "@ 30 SOA 91\nweb 30 A 192.0.2.1", ZERO);
+    bench.release("w.x").unwrap();
+    assert_eq!(bench.causes("w.x"), [Cause::Release]);
+    assert_eq!(bench.causes("w1.x"), [Cause::Source]);
+}
+
+#[test]
 fn every_version_leads_to_the_present_by_differences() {
     let mut bench = bench();
     bench.pin("w.x", 31).unwrap();
