@@ -17,6 +17,7 @@ mod outward;
 mod page;
 mod rates;
 mod restore;
+mod rollback;
 mod sources;
 mod status;
 
@@ -39,17 +40,17 @@ use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
 use crate::source::zookeeper::TreePlan;
 use crate::source::{Wake, WakeKind};
-use crate::state::{Restored, StateError, Store};
+use crate::state::{StateError, Store};
 use crate::transfer;
 use changes::ReloadChanges;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
 use page::{Inquiry, Page};
 use rates::Rates;
-use restore::{open_store, restore_zones};
+use restore::{Remains, open_store, restore};
+use rollback::RollbackOrder;
 use sources::{Sources, own_news};
 use status::{About, CatalogReport, Report, StateReport};
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -156,8 +157,8 @@ impl Daemon {
         let store = open_store(&config, &metrics)?;
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         // What an earlier run left is published before a socket opens: clients go to another server until then.
-        let restored = restore_zones(store.as_deref(), &config, &Published::default());
-        let plan = publish_plan(&keeper, &config, restored, &Published::default()).await;
+        let remains = restore(store.as_deref(), &config, &Published::default());
+        let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
         plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
         let responder = Responder::new(notify.clone(), metrics.clone(), clock);
@@ -335,8 +336,8 @@ impl Daemon {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
         let published = self.publisher.load();
-        let restored = restore_zones(self.store.as_deref(), &config, &published);
-        let plan = publish_plan(&self.keeper, &config, restored, &published).await.ok_or("the keeper has ended")?;
+        let remains = restore(self.store.as_deref(), &config, &published);
+        let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.config, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
         changes.primaries_changed = self.sources.changed(&config);
@@ -366,7 +367,12 @@ impl Daemon {
             Request::Refresh { zone } => Box::pin(self.wake(zone, WakeKind::Refresh)),
             Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
             Request::Dump { zone } => Box::pin(self.dump(zone)),
-            Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
+            Request::Diff { zone, from, to } => Box::pin(self.diff(zone, from.map(Serial), to.map(Serial))),
+            Request::History { name, zone, limit } => Box::pin(self.history(name, zone, limit)),
+            Request::Rollback { zone, to, reason, preview } => {
+                Box::pin(self.rollback(RollbackOrder { zone, to: Serial(to), reason, preview }))
+            }
+            Request::Release { zone, preview } => Box::pin(self.release(zone, preview)),
             Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
             Request::Drain { member, region, names, milliseconds, reason, force, preview } => {
                 let (target, lasts) = (TargetText { member, region, names }, milliseconds.map(Duration::from_millis));
@@ -490,23 +496,6 @@ impl Daemon {
         Ok(Reply { ok: true, text, data: serde_json::json!({ "announcements": sent }) })
     }
 
-    /// Prints what changed in a zone.
-    fn diff(&self, zone: String, from: Option<Serial>) -> impl Future<Output = Reply> + Send + use<> {
-        let published = self.publisher.load();
-        async move {
-            let described = tokio::task::spawn_blocking(move || {
-                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
-                diff::compare(served, from, None).map_err(|error| error.to_string())
-            });
-            match described.await {
-                Ok(Ok(changes)) => Reply { ok: true, text: changes.describe(), data: changes.to_json() },
-                Ok(Err(error)) => Reply::failure(error + "\n"),
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
-        }
-    }
-
     /// Prints a zone as a zone file.
     fn dump(&self, zone: String) -> impl Future<Output = Reply> + Send + use<> {
         let published = self.publisher.load();
@@ -576,7 +565,7 @@ fn announcers(config: &Config) -> Announcers {
 async fn publish_plan(
     keeper: &keeper::Handle,
     config: &Config,
-    restored: HashMap<Name, Restored>,
+    remains: Remains,
     published: &Published,
 ) -> Option<PlanChanges> {
     let name = config.server_name.to_string();
@@ -605,8 +594,9 @@ async fn publish_plan(
         refusing: refusing.cloned().collect(),
         history: config.history,
         hold_down: config.hold_down,
-        updates: own_news(config, &restored, published),
-        restored,
+        updates: own_news(config, &remains.zones, published),
+        restored: remains.zones,
+        past: remains.past,
     };
     keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
     changes.await.ok()

@@ -44,7 +44,8 @@
 //! service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton instance.
 //! [`discover`] finds services, and announces them on the local link.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names, shows itself on the status page, and stops it.
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions, shows
+//! itself on the status page, and stops it.
 //! [`firstboot`] finds the configuration of an instance that was only just made, and follows it. [`registrar`] is another
 //! program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries that exist only in the
 //! process. [`cli`] is the command line.

@@ -20,6 +20,7 @@ mod damping;
 mod drain;
 mod full;
 mod intake;
+mod pin;
 mod plan;
 mod preview;
 mod trace;
@@ -28,6 +29,7 @@ pub use crate::rewrite::RdataNames;
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
 pub use intake::{Held, Intake, Touched};
+pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
 pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
@@ -263,11 +265,12 @@ impl Region {
         }
         let moved = present.is_none_or(|present| present != sum.advance(self.drift));
         let goes_on = self.drift != 0 && !self.half_way && self.last.is_some_and(|last| sum.newer_than(last));
-        if touched.is_empty() && !moved && !goes_on {
+        let is_behind = self.is_behind(present);
+        if touched.is_empty() && !moved && !goes_on && !is_behind {
             return Outcome::Same;
         }
         let member_serials: Vec<_> = members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
-        if touched.is_empty() && present == Some(sum) {
+        if touched.is_empty() && present == Some(sum) && !is_behind {
             // `serial_offset` or the members have made up for the drift: what is published is right as it is.
             (self.drift, self.half_way, self.member_serials) = (0, false, member_serials);
             return Outcome::Same;
@@ -299,6 +302,13 @@ impl Region {
         self.servers_without_address = apex::servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
+    }
+
+    /// Whether clients, who do not see this version, have seen its serial or a newer one.
+    fn is_behind(&self, present: Option<Serial>) -> bool {
+        let (Some(last), Some(present), false) = (self.last, present, self.seen) else { return false };
+        // The same serial again is right where the same members' versions make up the region.
+        !present.newer_than(last) && (present != last || self.last_drift.is_none())
     }
 
     /// The members' nodes that correspond to a name of the region.

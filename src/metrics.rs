@@ -206,6 +206,7 @@ pub struct Metrics {
     pub region_serial_drift: IntGaugeVec,
     pub region_members: IntGaugeVec,
     pub region_drained: IntGaugeVec,
+    pub region_pinned: IntGaugeVec,
     pub region_held: IntGaugeVec,
     pub region_withdrawals: IntCounterVec,
     pub region_conflicts: IntGaugeVec,
@@ -393,6 +394,11 @@ impl Metrics {
                 "When the oldest drain of the member in the region began; no series without one.",
                 &["region", "member"],
             ),
+            region_pinned: make.gauges(
+                "region_pinned_since_timestamp_seconds",
+                "When the region was pinned to the contents of an earlier version; no series where it is not.",
+                &["region"],
+            ),
             region_held: make.gauges(
                 "region_held_addresses",
                 "Addresses that members have withdrawn and that services of the region keep for a while.",
@@ -523,6 +529,7 @@ impl Metrics {
             &self.region_serial_drift,
             &self.region_members,
             &self.region_drained,
+            &self.region_pinned,
             &self.region_held,
             &self.region_conflicts,
             &self.region_ns_fallback,

@@ -178,7 +178,8 @@ fn names_zones_and_versions_are_found() {
     browser.press("\u{e007}");
     browser.wait_for_text("h1", |text| text == "web.us-west.example");
     let answer = browser.text("main");
-    for wanted in ["NOERROR", "192.0.1.5", "192.0.2.3", "us-west-1.example serial 11", "web.us-west-2.example"] {
+    for wanted in ["NOERROR", "192.0.1.5", "192.0.2.3", "us-west-1.example serial 11", "web.us-west-2.example", "Since"]
+    {
         assert!(answer.contains(wanted), "{wanted} in {answer}");
     }
     browser.photograph("lookup");
@@ -212,6 +213,14 @@ fn names_zones_and_versions_are_found() {
     }
     browser.photograph("zone-member");
     scene.assert_accessible("a member");
+    // An operator has the region go back, and the page tells who wanted what.
+    scene.open_live(&format!("/zone/{REGION}"));
+    let rolled = scene.daemon.verb(&["rollback", REGION, "--to", "20", "--yes", "--reason", "wrong hosts"]);
+    assert_eq!(rolled.code, 0, "{rolled:?}");
+    browser.wait_for_text("#head", |text| text.contains("pinned to version 20") && text.contains("wrong hosts"));
+    browser.wait_for_text("#history tbody", |text| text.contains("rollback to 20"));
+    browser.photograph("zone-region-pinned");
+    scene.assert_accessible("a region that is pinned");
     // The pages of mistakes were answered with 400, which the console tells.
     let complaints = browser.console();
     assert!(complaints.iter().all(|line| line.contains("400")), "{complaints:#?}");

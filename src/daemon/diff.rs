@@ -1,15 +1,17 @@
 //! What `aggregator diff` and the status page show: the records that two versions of a zone do not have in common.
 //!
-//! Both versions are such that the zone's history still reaches them. Records are lines of a zone file, in canonical
+//! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are lines of a zone file, in canonical
 //! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
 //!
 //! Cost: O(changes log changes), whatever the size of the zone.
 
+use super::Daemon;
+use crate::control::Reply;
 use crate::name::{Name, NameBuf, fmt_wire};
 use crate::publish::Served;
 use crate::rr::{RRset, RdataText, TypeName, rtype};
 use crate::serial::Serial;
-use crate::zone::{Block, Delta, History, Record};
+use crate::zone::{Block, Delta, Editor, History, Record, Zone};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -27,6 +29,8 @@ pub enum DiffError {
     NoHistory(Name, Serial),
     #[error("the history of zone {0} does not have serial {1}; it has {2}")]
     Unreachable(Name, Serial, String),
+    #[error("the history of zone {0} begins with serial {1}; what was before is not known")]
+    Oldest(Name, Serial),
     #[error("the history of zone {0} has a gap; try again")]
     Gap(Name),
 }
@@ -41,6 +45,12 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// What a difference says.
+    fn of(zone: Name, delta: &Delta) -> Changes {
+        let records = list_changes(&zone, delta);
+        Changes { zone, from: delta.from_serial(), to: delta.to_serial(), records }
+    }
+
     /// The changes as lines of zone files, with a sign before each.
     pub fn describe(&self) -> String {
         if self.from == self.to {
@@ -57,36 +67,68 @@ impl Changes {
     pub fn to_json(&self) -> Value {
         let list = |sign: char| -> Vec<Value> {
             let records = self.records.iter().filter(|change| change.sign == sign);
-            let describe = |change: &Change| json!({ "name": change.owner, "ttl": change.ttl, "type": TypeName(change.rtype).to_string(), "data": change.data });
-            records.map(describe).collect()
+            records.map(Change::to_json).collect()
         };
         let (removed, added) = (list('-'), list('+'));
         json!({ "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added })
     }
 }
 
-/// Compares the version with one serial with that of another; without the newer one it is the present version, without
-/// the older one it is the version before the newer one.
-pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Result<Changes, DiffError> {
-    let origin = || served.origin.clone();
-    let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(origin()))?.soa.serial;
-    let unreachable = |wanted: Option<Serial>| match wanted {
-        Some(serial) if !served.history.is_empty() => {
-            DiffError::Unreachable(origin(), serial, name_serials(&served.history, present))
+impl Daemon {
+    /// Prints what changed in a zone.
+    pub(super) fn diff(
+        &self,
+        zone: String,
+        from: Option<Serial>,
+        to: Option<Serial>,
+    ) -> impl Future<Output = Reply> + Send + use<> {
+        let published = self.publisher().load();
+        async move {
+            let described = tokio::task::spawn_blocking(move || {
+                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
+                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                compare(served, from, to).map_err(|error| error.to_string())
+            });
+            match described.await {
+                Ok(Ok(changes)) => Reply { ok: true, text: changes.describe(), data: changes.to_json() },
+                Ok(Err(error)) => Reply::failure(error + "\n"),
+                Err(error) => Reply::failure(format!("{error}\n")),
+            }
         }
-        _ => DiffError::NoHistory(origin(), present),
+    }
+}
+
+/// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it is
+/// the version before the other.
+pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Result<Changes, DiffError> {
+    let (zone, history) = (served.origin.clone(), &served.history);
+    let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(zone.clone()))?.soa.serial;
+    let place_of = |serial: Serial| match history.position(serial) {
+        Some(place) => Ok(place),
+        // Without steps there is no other version.
+        None if serial == present => Ok(history.len()),
+        None if history.is_empty() => Err(DiffError::NoHistory(zone.clone(), present)),
+        None => Err(DiffError::Unreachable(zone.clone(), serial, name_serials(history, present))),
     };
     let to = to.unwrap_or(present);
-    if from == Some(to) && (to == present || served.history.since_serial(to).is_some()) {
-        return Ok(Changes { zone: origin(), from: to, to, records: Vec::new() });
+    let end = place_of(to)?;
+    let start = match from {
+        Some(from) => place_of(from)?,
+        None if history.is_empty() => return Err(DiffError::NoHistory(zone, present)),
+        None => end.checked_sub(1).ok_or_else(|| DiffError::Oldest(zone.clone(), to))?,
+    };
+    if start == end {
+        return Ok(Changes { zone, from: to, to, records: Vec::new() });
     }
-    let before = served.history.iter().rfind(|delta| delta.to_serial() == to).map(|delta| delta.from_serial());
-    let from = from.or(before).ok_or_else(|| unreachable(Some(to).filter(|to| *to != present)))?;
-    let mut steps = served.history.since_serial(from).ok_or_else(|| unreachable(Some(from)))?;
-    let last = steps.iter().position(|delta| delta.to_serial() == to).ok_or_else(|| unreachable(Some(to)))?;
-    steps.truncate(last + 1);
-    let delta = Delta::concatenate(&steps).ok_or_else(|| DiffError::Gap(origin()))?;
-    Ok(Changes { zone: origin(), from, to, records: list_changes(&served.origin, &delta) })
+    let whole = Delta::concatenate(&history.between(start.min(end)..start.max(end)));
+    let whole = whole.ok_or_else(|| DiffError::Gap(zone.clone()))?;
+    Ok(Changes::of(zone, &if start < end { whole } else { whole.invert() }))
+}
+
+/// Compares two versions of a zone of which no history knows both. O(names that are not shared).
+pub fn compare_zones(old: &Zone, new: &Zone) -> Changes {
+    let touched = Editor::from_zone(new).differing(old);
+    Changes::of(new.origin.clone(), &Delta::between(old, new, touched))
 }
 
 /// The serials that the history begins its steps with, and the present one, the middle of a long list left out.
@@ -117,7 +159,7 @@ pub struct Change {
 
 impl Change {
     /// Reads a record.
-    fn new(sign: char, record: &Record<'_>) -> Option<Change> {
+    pub fn new(sign: char, record: &Record<'_>) -> Option<Change> {
         let mut owner = String::new();
         fmt_wire(record.owner, &mut owner).ok()?;
         let name = NameBuf::from_wire(record.owner).ok()?.to_name();
@@ -128,6 +170,11 @@ impl Change {
     /// The record as a line of a zone file.
     pub fn line(&self) -> String {
         format!("{} {} IN {} {}", self.owner, self.ttl, TypeName(self.rtype), self.data)
+    }
+
+    /// The record for programs.
+    pub fn to_json(&self) -> Value {
+        json!({ "name": self.owner, "ttl": self.ttl, "type": TypeName(self.rtype).to_string(), "data": self.data })
     }
 
     /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one set
@@ -215,6 +262,15 @@ mod tests {
         assert_eq!(data["removed"].as_array().unwrap().len(), 2);
         assert_eq!(tell(Some(3), None), "", "the present one");
         assert_eq!(tell(Some(2), Some(2)), "");
+        let back = format!("--- z. 2\n+++ z. 1\n{}{}-a.B.z. 60 IN A 192.0.2.2\n", soa('-', 2), soa('+', 1));
+        assert_eq!(tell(Some(2), Some(1)), back, "the way back");
+    }
+
+    #[test]
+    fn two_versions_without_a_history_are_compared() {
+        let (old, new) = (version(1, &[("a.z", 1), ("b.z", 2)]), version(9, &[("b.z", 2), ("c.z", 3)]));
+        let lines: Vec<String> = compare_zones(&old, &new).describe().lines().skip(4).map(str::to_owned).collect();
+        assert_eq!(lines, ["-a.z. 60 IN A 192.0.2.1", "+c.z. 60 IN A 192.0.2.3"]);
     }
 
     #[test]
@@ -223,8 +279,7 @@ mod tests {
             let error = compare(&served(), from.map(Serial), to.map(Serial)).err().unwrap();
             assert_eq!(error.to_string(), "the history of zone z. does not have serial 7; it has 1, 2, 3");
         }
-        assert!(matches!(compare(&served(), Some(Serial(3)), Some(Serial(2))), Err(DiffError::Unreachable(..))));
-        assert!(matches!(compare(&served(), None, Some(Serial(1))), Err(DiffError::Unreachable(..))));
+        assert_eq!(compare(&served(), None, Some(Serial(1))).err(), Some(DiffError::Oldest(name("z"), Serial(1))));
         let fresh = Served { history: History::default(), ..served() };
         assert!(matches!(compare(&fresh, None, None), Err(DiffError::NoHistory(..))));
         assert!(matches!(compare(&fresh, Some(Serial(1)), None), Err(DiffError::NoHistory(..))));

@@ -1,11 +1,12 @@
 //! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
 
 use crate::config::format_size;
+use crate::daemon::history::moment;
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
 use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
-use crate::keeper::{DrainStatus, RegionStatus, Snapshot, ZoneStatus};
+use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
@@ -191,6 +192,9 @@ impl Report {
             let mut remarks = format!("region, {members} of {} members", region.members.len());
             if let drained @ 1.. = self.drains_in(&region.region).count() {
                 _ = write!(remarks, ", {drained} drained");
+            }
+            if let Some(pin) = &region.pinned {
+                _ = write!(remarks, ", pinned to version {}", pin.to);
             }
             if region.held_addresses > 0 {
                 _ = write!(remarks, ", {} addresses held", region.held_addresses);
@@ -429,7 +433,16 @@ fn write_catalog(text: &mut String, catalog: &CatalogReport) {
 fn write_region(text: &mut String, RegionReport { kept: region, outward }: &RegionReport) {
     _ = writeln!(text, "region {}", region.region);
     let (state, drift) = (region.state.label(), region.drift);
-    _ = writeln!(text, "  state {state}, serial {} (sum of the members and drift {drift})", serial(region.serial));
+    match &region.pinned {
+        Some(pin) => {
+            _ = writeln!(text, "  state {state}, serial {}", serial(region.serial));
+            _ = writeln!(text, "  {}", describe_pin(pin));
+        }
+        None => {
+            let serial = serial(region.serial);
+            _ = writeln!(text, "  state {state}, serial {serial} (sum of the members and drift {drift})");
+        }
+    }
     _ = writeln!(text, "  {} records at {} names", region.records, region.names);
     _ = writeln!(
         text,
@@ -462,6 +475,12 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
         }
     }
     write_outward(text, outward);
+}
+
+/// Since when a region is pinned, to what, and why.
+pub fn describe_pin(pin: &PinStatus) -> String {
+    let reason = pin.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+    format!("pinned to version {} since {}{reason}", pin.to, moment(Some(pin.since)))
 }
 
 /// Writes one drain.
@@ -498,7 +517,7 @@ pub fn format_seconds(seconds: u64) -> String {
 }
 
 /// Writes columns as wide as they must be.
-fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+pub fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in rows {

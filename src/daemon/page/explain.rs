@@ -3,9 +3,9 @@
 //! Cost: O(records of the name × members); O(changes).
 
 use super::Shell;
-use super::parts::{Cell, Grade, Mark, ago_text, encode, number, serial, short, zone_link};
+use super::parts::{Cell, Grade, Mark, When, ago_text, encode, number, serial, short, when, zone_link};
 use crate::daemon::diff::Changes;
-use crate::daemon::lookup::{Lookup, SourceReport, Step};
+use crate::daemon::lookup::{Lookup, SeenReport, SourceReport, Step};
 use crate::name::Name;
 use askama::Template;
 
@@ -33,6 +33,7 @@ struct StepCard {
     zone: Option<Cell>,
     records: Vec<RecordRow>,
     left_out: Vec<LeftOutRow>,
+    gone: Vec<GoneRow>,
     conflicts: Vec<(String, &'static str, &'static str)>,
     sources: Vec<SourceRow>,
     uses: Vec<UseRow>,
@@ -43,6 +44,7 @@ struct RecordRow {
     ttl: String,
     rtype: String,
     data: String,
+    since: Cell,
     from: Vec<String>,
 }
 
@@ -51,6 +53,13 @@ struct LeftOutRow {
     record: String,
     from: String,
     explanation: String,
+}
+
+/// A record that was there.
+struct GoneRow {
+    record: String,
+    gone: Cell,
+    serial: String,
 }
 
 /// A zone that the answer comes from.
@@ -78,11 +87,12 @@ impl LookupPage {
 
     /// What came of a question.
     pub fn new(shell: Shell, explained: Result<Lookup, String>) -> LookupPage {
+        let now = shell.now;
         let page = LookupPage::empty(shell);
         match explained {
             Ok(lookup) => LookupPage {
                 rcode: Some(mark_of(lookup.rcode)),
-                steps: lookup.steps.iter().map(step_card).collect(),
+                steps: lookup.steps.iter().map(|step| step_card(step, now)).collect(),
                 ..page
             },
             Err(error) => LookupPage { error, ..page },
@@ -102,17 +112,23 @@ fn mark_of(rcode: &'static str) -> Mark {
 }
 
 /// A step as a card.
-fn step_card(step: &Step) -> StepCard {
+fn step_card(step: &Step, now: i64) -> StepCard {
     let record = |record: &crate::daemon::lookup::RecordReport| RecordRow {
         ttl: record.ttl.to_string(),
         rtype: record.rtype.clone(),
         data: record.data.clone(),
+        since: record.seen.as_ref().map_or_else(Cell::none, |seen| since(seen, now)),
         from: record.from.iter().map(describe_given).chain(record.made.clone()).collect(),
     };
     let left_out = |record: &crate::daemon::lookup::LeftOutReport| LeftOutRow {
         record: format!("{} {} {}", record.given.ttl, record.given.rtype, record.given.data),
         from: describe_given(&record.given),
         explanation: record.explanation.clone(),
+    };
+    let gone = |record: &crate::daemon::lookup::GoneReport| GoneRow {
+        record: format!("{} {} {}", record.ttl, record.rtype, record.data),
+        gone: when(record.gone_at, now),
+        serial: record.gone.to_string(),
     };
     let usage = |usage: &crate::daemon::lookup::RegionUse| UseRow {
         link: zone_link(&usage.region),
@@ -141,8 +157,18 @@ fn step_card(step: &Step) -> StepCard {
             .iter()
             .map(|conflict| (short(&conflict.zone), conflict.kind, conflict.explanation))
             .collect(),
+        gone: step.gone.iter().map(gone).collect(),
         sources: step.sources.iter().map(source_row).collect(),
         uses: step.regions.iter().map(usage).collect(),
+    }
+}
+
+/// With which version a record came.
+fn since(seen: &SeenReport, now: i64) -> Cell {
+    let before = if seen.before { "before " } else { "" };
+    match seen.at {
+        Some(at) => Cell(format!("{before}{} <small>serial {}</small>", When::new(at, now), seen.serial)),
+        None => Cell(format!("{before}serial {}", seen.serial)),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::parts::{Cell, Grade, Mark, count, short, zone_link};
 use super::rows::{drain_row, is_failing};
-use crate::daemon::status::{RegionReport, Report, remarks};
+use crate::daemon::status::{RegionReport, Report, describe_pin, remarks};
 use crate::name::Name;
 use crate::publish::State;
 use std::collections::HashSet;
@@ -26,8 +26,7 @@ pub fn judge(report: &Report, notes: &[Note]) -> Mark {
         Grade::Bad if dead > 0 => format!("{dead} of {} not served", count(report.regions.len(), "region", "regions")),
         Grade::Bad => format!("{} broken", count(failing(Grade::Bad), "thing", "things")),
         Grade::Warn => format!("Serving; {} to look at", count(failing(Grade::Warn), "thing", "things")),
-        Grade::Told if report.drains.is_empty() => "Serving; withdrawn addresses are held".to_owned(),
-        Grade::Told => "Serving; datacenters are drained".to_owned(),
+        Grade::Told => format!("Serving; {} as ordered", count(failing(Grade::Told), "thing", "things")),
         Grade::Good if report.zones.is_empty() && report.regions.is_empty() => "No zones are configured".to_owned(),
         Grade::Good => "Everything is well".to_owned(),
     };
@@ -72,6 +71,9 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
                 _ => continue,
             }
             told.insert(&member.zone);
+        }
+        if let Some(pin) = &region.pinned {
+            add(Grade::Told, "pinned", link(), describe_pin(pin));
         }
         if region.ns_fallback {
             add(

@@ -9,7 +9,9 @@ use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::Outward;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::status::{RegionReport, Report, ZoneReport, format_seconds, newest_at_primary, remarks};
+use crate::daemon::status::{
+    RegionReport, Report, ZoneReport, describe_pin, format_seconds, newest_at_primary, remarks,
+};
 use crate::keeper::DrainStatus;
 use crate::name::Name;
 use crate::publish::Served;
@@ -40,7 +42,8 @@ pub struct ZonePage {
     conflict_names: String,
     /// Of a zone that is a member.
     regions: Vec<Cell>,
-    drains: Vec<(Mark, String)>,
+    /// What operators have ordered.
+    orders: Vec<(Mark, String)>,
     primaries: Vec<PrimaryRow>,
     transfers: Cell,
     recent: Vec<TransferRow>,
@@ -93,7 +96,8 @@ struct SecondaryRow {
 /// A version of a zone.
 struct VersionRow {
     serial: String,
-    from: String,
+    at: Cell,
+    cause: String,
     names: String,
     removed: Cell,
     added: Cell,
@@ -132,7 +136,7 @@ impl ZonePage {
             conflicts: Vec::new(),
             conflict_names: String::new(),
             regions: Vec::new(),
-            drains: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
+            orders: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
             primaries: Vec::new(),
             transfers: Cell::none(),
             recent: Vec::new(),
@@ -161,7 +165,7 @@ impl ZonePage {
         };
         page.describe_ways_out(outward);
         page.queries = query_rows(report, name);
-        page.list_history(list_versions(served, LISTED_VERSIONS));
+        page.list_history(list_versions(served, LISTED_VERSIONS), now);
         Some(page)
     }
 
@@ -176,6 +180,7 @@ impl ZonePage {
             Fact::new("drift of the serial", number(region.drift.into())),
             Fact::new("held addresses", number(region.held_addresses as u64)),
         ];
+        self.orders.extend(region.pinned.iter().map(|pin| (Mark::new(Grade::Told, "pinned"), describe_pin(pin))));
         let mut remarks = Vec::new();
         if region.ns_fallback {
             remarks.push(
@@ -297,10 +302,11 @@ impl ZonePage {
     }
 
     /// The versions of the past.
-    fn list_history(&mut self, versions: Versions) {
+    fn list_history(&mut self, versions: Versions, now: i64) {
         let row = |version: &crate::daemon::history::Version| VersionRow {
             serial: version.serial.to_string(),
-            from: version.from.to_string(),
+            at: when(version.at, now),
+            cause: version.cause.clone(),
             names: number(version.names as u64),
             removed: signed("minus", '−', version.removed),
             added: signed("plus", '+', version.added),
