@@ -217,7 +217,7 @@ fn names_zones_and_versions_are_found() {
     scene.open_live(&format!("/zone/{REGION}"));
     let rolled = scene.daemon.verb(&["rollback", REGION, "--to", "20", "--yes", "--reason", "wrong hosts"]);
     assert_eq!(rolled.code, 0, "{rolled:?}");
-    browser.wait_for_text("#head", |text| text.contains("pinned to version 20") && text.contains("wrong hosts"));
+    browser.wait_for_text("#head", |text| text.contains("to version 20 since") && text.contains("wrong hosts"));
     browser.wait_for_text("#history tbody", |text| text.contains("rollback to 20"));
     browser.photograph("zone-region-pinned");
     scene.assert_accessible("a region that is pinned");

@@ -4,7 +4,8 @@
 
 use super::parts::{Cell, Grade, Mark, count, short, zone_link};
 use super::rows::{drain_row, is_failing};
-use crate::daemon::status::{RegionReport, Report, describe_pin, remarks};
+use super::zone::pinned_to;
+use crate::daemon::status::{RegionReport, Report, remarks};
 use crate::name::Name;
 use crate::publish::State;
 use std::collections::HashSet;
@@ -26,7 +27,7 @@ pub fn judge(report: &Report, notes: &[Note]) -> Mark {
         Grade::Bad if dead > 0 => format!("{dead} of {} not served", count(report.regions.len(), "region", "regions")),
         Grade::Bad => format!("{} broken", count(failing(Grade::Bad), "thing", "things")),
         Grade::Warn => format!("Serving; {} to look at", count(failing(Grade::Warn), "thing", "things")),
-        Grade::Told => format!("Serving; {} as ordered", count(failing(Grade::Told), "thing", "things")),
+        Grade::Told => format!("Serving; {} in force", count(failing(Grade::Told), "exception", "exceptions")),
         Grade::Good if report.zones.is_empty() && report.regions.is_empty() => "No zones are configured".to_owned(),
         Grade::Good => "Everything is well".to_owned(),
     };
@@ -73,7 +74,7 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
             told.insert(&member.zone);
         }
         if let Some(pin) = &region.pinned {
-            add(Grade::Told, "pinned", link(), describe_pin(pin));
+            add(Grade::Told, "pinned", link(), pinned_to(pin));
         }
         if region.ns_fallback {
             add(

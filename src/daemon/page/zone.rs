@@ -12,7 +12,7 @@ use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::{
     RegionReport, Report, ZoneReport, describe_pin, format_seconds, newest_at_primary, remarks,
 };
-use crate::keeper::DrainStatus;
+use crate::keeper::{DrainStatus, PinStatus};
 use crate::name::Name;
 use crate::publish::Served;
 use crate::zone::Soa;
@@ -180,7 +180,8 @@ impl ZonePage {
             Fact::new("drift of the serial", number(region.drift.into())),
             Fact::new("held addresses", number(region.held_addresses as u64)),
         ];
-        self.orders.extend(region.pinned.iter().map(|pin| (Mark::new(Grade::Told, "pinned"), describe_pin(pin))));
+        let pinned = |pin: &PinStatus| (Mark::new(Grade::Told, "pinned"), pinned_to(pin));
+        self.orders.extend(region.pinned.iter().map(pinned));
         let mut remarks = Vec::new();
         if region.ns_fallback {
             remarks.push(
@@ -328,6 +329,11 @@ fn signed(class: &str, sign: char, records: u32) -> Cell {
 /// Whether a drain takes something out of a region, or a zone out of its regions.
 fn concerns(drain: &DrainStatus, name: &Name) -> bool {
     drain.target.member == *name || drain.regions.contains(name)
+}
+
+/// A pin in words that follow the word itself.
+pub fn pinned_to(pin: &PinStatus) -> String {
+    describe_pin(pin).trim_start_matches("pinned ").to_owned()
 }
 
 /// A drain in words.
