@@ -131,6 +131,8 @@ pub struct Region {
     made_of: Vec<Option<Weak<Zone>>>,
     /// Whether clients see the versions that are made.
     seen: bool,
+    /// Whether they see something else meanwhile, under the newest serial.
+    behind: bool,
     /// The members' serials in the present version.
     member_serials: Vec<Option<Serial>>,
     /// Whether the serial is half way to the sum, which is too far ahead for one step.
@@ -172,6 +174,7 @@ impl Region {
             last_drift: None,
             made_of: Vec::new(),
             seen: true,
+            behind: false,
             member_serials: Vec::new(),
             half_way: false,
             servers_without_address: Vec::new(),
@@ -201,6 +204,13 @@ impl Region {
         (self.last, self.seen) = (last, false);
     }
 
+    /// Tells that clients see something else under this serial, until they see the present version: every version from now on
+    /// is newer than that.
+    pub fn set_behind(&mut self, serial: Serial) {
+        self.set_last_serial(Some(serial), None);
+        self.behind = true;
+    }
+
     /// Whether the serial is half way to the members' sum; [`Region::go_on`] takes it there.
     pub fn is_half_way(&self) -> bool {
         self.half_way
@@ -213,7 +223,7 @@ impl Region {
 
     /// Tells that clients see the present version, behind which no later one may fall.
     pub fn set_seen(&mut self) {
-        self.seen = true;
+        (self.seen, self.behind) = (true, false);
         self.last = self.zone.as_ref().map(|zone| zone.soa.serial).or(self.last);
     }
 
@@ -265,7 +275,7 @@ impl Region {
         }
         let moved = present.is_none_or(|present| present != sum.advance(self.drift));
         let goes_on = self.drift != 0 && !self.half_way && self.last.is_some_and(|last| sum.newer_than(last));
-        let is_behind = self.is_behind(present);
+        let is_behind = self.behind && present.zip(self.last).is_some_and(|(present, last)| !present.newer_than(last));
         if touched.is_empty() && !moved && !goes_on && !is_behind {
             return Outcome::Same;
         }
@@ -302,13 +312,6 @@ impl Region {
         self.servers_without_address = apex::servers_without_address(&zone);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
-    }
-
-    /// Whether clients, who do not see this version, have seen its serial or a newer one.
-    fn is_behind(&self, present: Option<Serial>) -> bool {
-        let (Some(last), Some(present), false) = (self.last, present, self.seen) else { return false };
-        // The same serial again is right where the same members' versions make up the region.
-        !present.newer_than(last) && (present != last || self.last_drift.is_none())
     }
 
     /// The members' nodes that correspond to a name of the region.

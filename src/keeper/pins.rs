@@ -130,7 +130,7 @@ impl KeptRegion {
 
     /// Goes on with a pin: what is merged from now on is not seen, and newer than what is.
     pub fn hold(&mut self, pinned: Pinned) {
-        self.region.set_last_serial(Some(pinned.pin.serial), None);
+        self.region.set_behind(pinned.pin.serial);
         self.was_served = true;
         self.pinned = Some(pinned);
     }

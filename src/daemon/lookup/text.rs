@@ -135,8 +135,8 @@ fn write_record(text: &mut String, record: &RecordReport) {
 
 /// Since when a record is there.
 fn describe_seen(seen: &SeenReport) -> String {
-    let before = if seen.before { "before " } else { "" };
-    format!("since {before}{}", describe_version(seen.serial, seen.at))
+    let before = if seen.before { " or before" } else { "" };
+    format!("since {}{before}", describe_version(seen.serial, seen.at))
 }
 
 /// A version and its time.
