@@ -351,7 +351,10 @@ pub const STATE: Table = Table {
 pub const METRICS: Table = Table {
     path: "[metrics]",
     help: "The HTTP endpoint for Prometheus",
-    keys: &[key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off")],
+    keys: &[
+        key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off"),
+        key("page", "true or false", "true", "whether the status page and its API are there, too"),
+    ],
 };
 
 /// `[control]`

@@ -160,6 +160,13 @@ impl<'p> Reply<'p, '_> {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
+        let rcode = self.resolve_in(served, current, qtype);
+        served.tally.count(rcode);
+        rcode
+    }
+
+    /// Resolves a question that leads to a zone.
+    fn resolve_in(&mut self, served: &'p Served, mut current: Placed, qtype: u16) -> u16 {
         // Transfers are not for everyone, and never out of this function.
         if matches!(qtype, rtype::AXFR | rtype::IXFR) {
             return rcode::REFUSED;
