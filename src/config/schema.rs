@@ -70,7 +70,12 @@ pub const SERVER: Table = Table {
         key("tcp_connections", "1 to 1000000", "1000", "TCP connections in total"),
         key("tcp_connections_per_client", "1 to 1000000", "50", "TCP connections from one address"),
         key("tcp_idle_timeout", "duration", r#""10s""#, "how long a TCP connection may be silent"),
-        key("hold_down", "0 to 10s", r#""100ms""#, "shortest time between two publications; for a zone's first load 10 ms at most"),
+        key(
+            "hold_down",
+            "0 to 10s",
+            r#""100ms""#,
+            "shortest time between two publications; for a zone's first load 10 ms at most",
+        ),
         key(
             "tsig_legacy",
             "true or false",

@@ -154,24 +154,23 @@ struct Reply<'p, 'o> {
 impl<'p> Reply<'p, '_> {
     /// Answers a question of class IN; returns the response code.
     fn resolve(&mut self, question: &Question, place: Option<Place<'p>>) -> u16 {
-        let qtype = question.rtype;
-        let mut current = Owner { offset: HEADER_BYTES, wire: question.lower.as_wire() };
+        let current = Owner { offset: HEADER_BYTES, wire: question.lower.as_wire() };
         let Some(place) = place.or_else(|| Place::find(self.published, current.wire)) else {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
-        let rcode = self.resolve_in(served, current, qtype);
+        let served = zone_above(self.published, place.served, current.wire, question.rtype).unwrap_or(place.served);
+        let rcode = self.resolve_in(served, place, current, question.rtype);
         served.tally.count(rcode);
         rcode
     }
 
     /// Resolves a question that leads to a zone.
-    fn resolve_in(&mut self, served: &'p Served, mut current: Placed, qtype: u16) -> u16 {
+    fn resolve_in(&mut self, served: &'p Served, place: Place<'p>, asked: Owner<'_>, qtype: u16) -> u16 {
         // Transfers are not for everyone, and never out of this function.
         if matches!(qtype, rtype::AXFR | rtype::IXFR) {
             return rcode::REFUSED;
         }
-        let served = zone_above(self.published, place.served, current.wire, qtype).unwrap_or(place.served);
         let Some(mut zone) = Source::of(served) else {
             self.writer.set_extended(match served.state {
                 State::Expired => ExtendedError::InvalidData,
@@ -182,8 +181,8 @@ impl<'p> Reply<'p, '_> {
         // In another zone it is another.
         let mut hash = place.hash.filter(|_| std::ptr::eq(served, place.served));
         // Where the names of the chain stand in the message.
-        let mut seen = [current.offset; MAX_ALIASES + 1];
-        let mut target;
+        let mut seen = [asked.offset; MAX_ALIASES + 1];
+        let (mut current, mut target) = (asked, None);
         loop {
             let next = match self.step(zone, current, hash.take(), qtype) {
                 Step::Done(rcode) => {
@@ -197,8 +196,7 @@ impl<'p> Reply<'p, '_> {
                 return rcode::NOERROR;
             }
             seen[self.aliases] = next.offset;
-            target = next;
-            current = target.owner();
+            current = target.insert(next).owner();
             match zone_for(self.published, current.wire, qtype).and_then(Source::of) {
                 Some(next_zone) => zone = next_zone,
                 None => return rcode::NOERROR,

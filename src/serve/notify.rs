@@ -94,8 +94,8 @@ impl Reception {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::NameBuf;
     use crate::access::{Prefix, Rule};
+    use crate::name::NameBuf;
 
     fn primary(address: IpAddr) -> Access {
         Access { rules: vec![Rule { prefix: Some(Prefix::host(address)), key: None }] }

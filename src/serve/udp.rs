@@ -192,8 +192,7 @@ impl Worker {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |message, peer, out| {
                     let asked = Asked { message, peer, datagram: true, rotation };
-                    let respond =
-                        |place| self.responder.respond_to(published, ahead.request(index), place, asked, out);
+                    let respond = |place| self.responder.respond_to(published, ahead.request(index), place, asked, out);
                     let response = match place.map_or(Outcome::Nothing, respond) {
                         Outcome::Response(response) => Some(response),
                         // Over UDP there are no transfers.
