@@ -11,17 +11,20 @@
 //! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
-//! Parts: `plan` what to keep, `regions` the regions, `drains` what is taken out of them, `gauges` what is shown to Prometheus, `status` and `view` to
+//! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
+//! them, `damping` what stays in them for a while, `gauges` what is shown to Prometheus, `status` and `view` to
 //! operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod damping;
 mod drains;
 mod gauges;
 mod plan;
 mod regions;
 mod status;
+mod steps;
 mod view;
 
 pub use plan::{Lifetime, Plan, PlanChanges};
@@ -43,6 +46,7 @@ use regions::KeptRegion;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use steps::Step;
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
@@ -162,8 +166,11 @@ const NO_PLAN: u32 = 0;
 fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
     // What the drift makes up for, and how long things last, changes no record.
     let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
+    let plan = format!("{plan:?}");
+    // As it was written before there was damping, so that an upgrade changes no serial.
+    let plan = plan.replace(", damping: None", "");
     let drained = if scopes.iter().all(Scope::is_empty) { String::new() } else { format!(" {scopes:?}") };
-    crc32fast::hash(format!("{MERGE_VERSION} {plan:?}{drained}").as_bytes()).max(1)
+    crc32fast::hash(format!("{MERGE_VERSION} {plan}{drained}").as_bytes()).max(1)
 }
 
 /// The wall clock's time of a moment.
@@ -206,8 +213,10 @@ impl Keeper {
         loop {
             let mut commanded = Vec::new();
             let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
-            let pause =
-                if waiting.is_empty() { TICK } else { held.map_or(Duration::ZERO, |until| until - Instant::now()) };
+            let pause = match held {
+                _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
+                held => held.map_or(Duration::ZERO, |until| until - Instant::now()),
+            };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
                 command = commands.recv() => match command {
@@ -233,12 +242,12 @@ impl Keeper {
     /// Handles a batch and publishes once.
     fn handle(&mut self, updates: Vec<Update>, commands: Vec<Command>) {
         let started = Instant::now();
-        let mut touched = HashMap::new();
+        let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
         let (mut statuses, mut views, mut ordered) = (Vec::new(), Vec::new(), Vec::new());
         for command in commands {
             match command {
-                Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched), done)),
+                Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched, &mut steps), done)),
                 Command::Status(reply) => statuses.push(reply),
                 Command::View(reply) => views.push(reply),
                 Command::Drain(drain, done) => {
@@ -251,12 +260,12 @@ impl Keeper {
                 }
             }
         }
-        let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched));
+        let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched, &mut steps));
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
         self.drains.end(SystemTime::now());
         let mut changed = !touched.is_empty() || !plans.is_empty() || self.drains.are_unsaved();
-        changed |= self.merge(&touched, started);
+        changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
         changed |= self.settle_regions(started);
         let mut is_kept = false;
         if changed {
@@ -286,7 +295,7 @@ impl Keeper {
         if !serves || !matches!(update.change, Change::Current) {
             return Some(update);
         }
-        if let Some(done) = self.take_update(update, &mut HashMap::new()) {
+        if let Some(done) = self.take_update(update, &mut HashMap::new(), &mut Vec::new()) {
             // Who has gone away does not need to know.
             let _ = done.send(());
         }
@@ -294,7 +303,12 @@ impl Keeper {
     }
 
     /// Takes a source's news; returns whom to tell once it is published.
-    fn take_update(&mut self, update: Update, touched: &mut HashMap<Name, Touched>) -> Option<oneshot::Sender<()>> {
+    fn take_update(
+        &mut self,
+        update: Update,
+        touched: &mut HashMap<Name, Touched>,
+        steps: &mut Vec<Step>,
+    ) -> Option<oneshot::Sender<()>> {
         // The zone may have left the configuration while its update was on the way.
         let source = self.sources.get_mut(&update.zone)?;
         source.refreshed = Some(update.refreshed);
@@ -312,7 +326,6 @@ impl Keeper {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
                 let old = source.zone.replace(new.clone());
-                let before = old.as_ref().map(|zone| zone.soa.serial);
                 // What changed is known only against the version that is here.
                 let comparable = match (&old, &base) {
                     (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
@@ -322,21 +335,7 @@ impl Keeper {
                 // Regions hold nothing of an expired zone.
                 let known = comparable && old.is_some() && source.state != State::Expired;
                 source.state = State::Ok;
-                let delta = old
-                    .filter(|_| comparable && has_room(changed.len(), &new))
-                    .map(|old| Arc::new(Delta::between(&old, &new, changed.iter().cloned())));
-                match (&delta, before) {
-                    (Some(delta), _) => source.history.push(delta.clone(), &self.history),
-                    (None, Some(before)) => source.history.break_off(before, new.soa.serial),
-                    (None, None) => source.history.clear(),
-                }
-                if let Some(store) = &self.store {
-                    let refreshed = wall_time(update.refreshed);
-                    match delta {
-                        Some(delta) => store.append(&update.zone, delta, new, refreshed),
-                        None => store.replace(&update.zone, new, refreshed),
-                    }
-                }
+                steps.push(Step::new(update.zone.clone(), old, new, changed.clone(), comparable, update.refreshed));
                 let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
                 match names {
                     Touched::Names(names) if known => names.extend(changed),
@@ -348,7 +347,12 @@ impl Keeper {
     }
 
     /// Takes another set of zones and regions.
-    fn take_plan(&mut self, mut plan: Plan, touched: &mut HashMap<Name, Touched>) -> PlanChanges {
+    fn take_plan(
+        &mut self,
+        mut plan: Plan,
+        touched: &mut HashMap<Name, Touched>,
+        steps: &mut Vec<Step>,
+    ) -> PlanChanges {
         let now = Instant::now();
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
@@ -367,7 +371,7 @@ impl Keeper {
         }
         // Before the regions, so that new ones are made of them at once.
         for update in plan.updates {
-            self.take_update(update, touched);
+            self.take_update(update, touched, steps);
         }
         let mut old_regions = std::mem::take(&mut self.regions);
         for plan in plan.regions {
@@ -377,12 +381,12 @@ impl Keeper {
                 Some(mut kept) => {
                     if kept.region.plan.members != plan.members {
                         kept.waiting_since = now;
+                        kept.damper = None;
                         self.hide_drains(&kept.region.plan);
                     }
                     kept.region.set_plan(plan);
                     changes.rebuilt.push(origin.clone());
-                    self.fill(&mut kept);
-                    self.merge_region(&mut kept, None);
+                    self.merge_anew(&mut kept, now);
                     kept
                 }
                 None => {
@@ -391,8 +395,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     changes.added.push(origin.clone());
-                    self.fill(&mut new);
-                    self.merge_region(&mut new, None);
+                    self.merge_anew(&mut new, now);
                     new
                 }
             };

@@ -15,6 +15,8 @@
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod apex;
+mod changed;
+mod damping;
 mod drain;
 mod full;
 mod intake;
@@ -23,17 +25,18 @@ mod preview;
 mod trace;
 
 pub use crate::rewrite::RdataNames;
+pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
 pub use intake::{Held, Intake, Touched};
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
 pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
 
-use crate::name::{self, Name, NameBuf};
+use crate::name::{self, Name};
 use crate::rewrite::Move;
 use crate::rr::{self, RRset, Set, rtype};
 use crate::serial::{self, Serial};
-use crate::zone::{Editor, Node, RRsets, Zone};
+use crate::zone::{Node, Owner, RRsets, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -298,74 +301,16 @@ impl Region {
         Outcome::New { conflicts: reported, touched }
     }
 
-    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of the
-    /// present version.
-    fn merge_names(
-        &mut self,
-        members: &Members,
-        changed: Vec<(usize, Name)>,
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
-    ) -> (Editor, Vec<Name>) {
-        let mut names = HashSet::new();
-        for (index, name) in changed {
-            match name.replace_suffix(&self.plan.members[index], &self.plan.origin) {
-                Some(Ok(moved)) => _ = names.insert(moved),
-                _ => self.report_too_long(members, index, &name, reported),
-            }
-        }
-        self.add_dependents(members, &mut names);
-        let origin = self.plan.origin.clone();
-        let mut editor = self.zone.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
-        let mut touched = Vec::new();
-        for name in names.into_iter().filter(|name| *name != origin) {
-            self.note_aliases(members, &name);
-            let (changed, conflicts) = match self.sole(members, &name) {
-                Some((node, spelled)) => (editor.copy(&name, node, spelled), Vec::new()),
-                None => {
-                    let merged = self.merge_name(members, &name);
-                    (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts)
-                }
-            };
-            self.report(None, &name, conflicts, reported);
-            if changed {
-                touched.push(name);
-            }
-        }
-        (editor, touched)
-    }
-
-    /// Adds the names whose result depends on others that are looked at.
-    fn add_dependents(&self, members: &Members, names: &mut HashSet<Name>) {
-        let mut more = Vec::new();
-        let cuts = members.iter().flatten().any(|zone| zone.cuts > 0);
-        for name in names.iter() {
-            more.extend(self.aliases.get(name).into_iter().flatten().cloned());
-            if !cuts {
-                continue;
-            }
-            let mut above = name.parent();
-            while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
-                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(node)) {
-                    more.push(ancestor.clone());
-                }
-                above = ancestor.parent();
-            }
-        }
-        names.extend(more);
-    }
-
     /// The members' nodes that correspond to a name of the region.
     fn nodes<'r, 'm>(
         &'r self,
         members: &'m Members,
         name: &'r Name,
     ) -> impl Iterator<Item = (usize, &'r Name, Node<'m>)> {
-        members.iter().zip(&self.plan.members).enumerate().filter_map(move |(index, (zone, origin))| {
-            let cut = name.as_wire().len() - self.plan.origin.as_wire().len();
-            let member_name =
-                NameBuf::root().splice(0, &name.as_wire()[..cut]).ok()?.splice(cut, origin.as_wire()).ok()?;
-            Some((index, origin, zone.as_ref()?.get(member_name.as_wire())?))
-        })
+        let labels = name.as_wire().len() - self.plan.origin.as_wire().len();
+        let owner = Owner::new(&name.as_wire()[..labels]);
+        let pairs = members.iter().zip(&self.plan.members).enumerate();
+        pairs.filter_map(move |(index, (zone, origin))| Some((index, origin, zone.as_ref()?.get_at(&owner)?)))
     }
 
     /// Whether any member contributes data at a name of the region.
@@ -449,12 +394,13 @@ impl Region {
 
     /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there. Most
     /// names have one contributor, and nothing to move.
-    fn sole<'m>(&self, members: &'m Members, name: &Name) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
-        if self.plan.excludes(name) || *name == self.plan.origin {
+    fn sole<'m>(&self, members: &'m Members, name: &Name, owner: &Owner<'_>) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
+        if self.plan.excludes(name) {
             return None;
         }
-        let mut nodes = self.nodes(members, name);
-        let (_, from, node) = nodes.next()?;
+        let pairs = members.iter().zip(&self.plan.members);
+        let mut nodes = pairs.filter_map(|(zone, origin)| Some((origin, zone.as_ref()?.get_at(owner)?)));
+        let (from, node) = nodes.next()?;
         if nodes.next().is_some() {
             return None;
         }

@@ -197,6 +197,8 @@ pub struct Metrics {
     pub region_serial_drift: IntGaugeVec,
     pub region_members: IntGaugeVec,
     pub region_drained: IntGaugeVec,
+    pub region_held: IntGaugeVec,
+    pub region_withdrawals: IntCounterVec,
     pub region_conflicts: IntGaugeVec,
     pub region_ns_fallback: IntGaugeVec,
     pub publish_duration: Histogram,
@@ -382,6 +384,16 @@ impl Metrics {
                 "When the oldest drain of the member in the region began; no series without one.",
                 &["region", "member"],
             ),
+            region_held: make.gauges(
+                "region_held_addresses",
+                "Addresses that members have withdrawn and that services of the region keep for a while.",
+                &["region"],
+            ),
+            region_withdrawals: make.counters(
+                "region_withdrawals_total",
+                "Addresses that members have withdrawn from damped services, by what became of them.",
+                &["region", "result"],
+            ),
             region_conflicts: make.gauges(
                 "region_conflicts",
                 "Names at which records of members were dropped or hidden, by kind.",
@@ -474,6 +486,7 @@ impl Metrics {
             &self.notify_received,
             &self.xfr_served,
             &self.notify_sent,
+            &self.region_withdrawals,
         ] {
             forget_in(family, zone, |_| true);
         }
@@ -493,6 +506,7 @@ impl Metrics {
             &self.region_serial_drift,
             &self.region_members,
             &self.region_drained,
+            &self.region_held,
             &self.region_conflicts,
             &self.region_ns_fallback,
         ] {

@@ -84,6 +84,12 @@ impl Name {
         suffix_offset(&self.0, &origin.0).is_some()
     }
 
+    /// The labels in front of an origin, which the name must be within.
+    pub fn owner_in(&self, origin: &Name) -> &[u8] {
+        debug_assert!(self.is_within(origin));
+        &self.0[..self.0.len() - origin.0.len()]
+    }
+
     /// Replaces the trailing labels `from` by `to`. `None` when the name is not within `from`.
     pub fn replace_suffix(&self, from: &Name, to: &Name) -> Option<Result<Name, NameError>> {
         let cut = suffix_offset(&self.0, &from.0)?;

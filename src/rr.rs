@@ -11,7 +11,7 @@
 mod set;
 mod text;
 
-pub use set::{RRset, Set, put_number, put_sized, take_number, take_sized};
+pub use set::{RRset, Set, put_number, put_sized, read_number, read_sized, take_number, take_sized};
 pub use text::{Word, WordError, parse_rdata};
 
 use crate::name::{self, NameBuf, NameError};
@@ -226,7 +226,13 @@ fn fits(rtype: u16, length: usize) -> Result<(), RdataError> {
 
 /// Compares stored RDATA in canonical form (RFC 4034 section 6.3), where that section folds case.
 pub fn compare(rtype: u16, a: &[u8], b: &[u8]) -> Ordering {
-    if layout(rtype).folded { fold(rtype, a).cmp(&fold(rtype, b)) } else { a.cmp(b) }
+    // Without capitals there is nothing to fold.
+    let may_differ = |rdata: &[u8]| rdata.iter().any(u8::is_ascii_uppercase);
+    if layout(rtype).folded && (may_differ(a) || may_differ(b)) {
+        fold(rtype, a).cmp(&fold(rtype, b))
+    } else {
+        a.cmp(b)
+    }
 }
 
 /// Stored RDATA with its names in lowercase, where RFC 4034 section 6.2 folds them.

@@ -13,7 +13,9 @@
 //! Cost: lookup O(name); an edit O(names changed × depth); comparing a transfer O(records).
 
 mod apex;
+mod apply;
 mod builder;
+mod canonical;
 mod delta;
 mod editor;
 mod history;
@@ -23,12 +25,15 @@ mod kept;
 mod laws;
 mod loader;
 mod node;
+pub mod parallel;
 mod patch;
+mod records;
 mod repeated;
 mod table;
 #[cfg(test)]
 pub mod tests;
 mod text;
+mod unite;
 
 pub use apex::{SoaFields, apex_rrsets};
 pub use builder::Builder;
@@ -40,7 +45,7 @@ pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
-pub use table::{Stored, Table};
+pub use table::{Owner, Stored, Table};
 pub use text::{TextFault, TextRecord, read_text};
 
 use crate::name::{self, Name};
@@ -117,6 +122,8 @@ pub struct Zone {
     pub cuts: u32,
     /// Nodes whose first label is `*` (RFC 4592): above zero, a missing name may still have an answer.
     pub wildcards: u32,
+    /// Nodes below the origin that another zone may not be able to take as they stand.
+    odd: u32,
     /// The SOA with the TTL of negative answers (RFC 2308 section 3).
     pub negative: Arc<RRset>,
 }
@@ -145,6 +152,11 @@ impl Zone {
         Some((&self.table, table::hash(wire.strip_suffix(self.origin.as_wire())?)))
     }
 
+    /// The node at an owner in front of the zone's origin.
+    pub fn get_at(&self, owner: &Owner<'_>) -> Option<Node<'_>> {
+        self.table.get_hashed(owner.hash, owner.labels)
+    }
+
     /// The node of the origin.
     pub fn apex(&self) -> Node<'_> {
         self.table.get(&[]).expect("a zone has a node at its origin")
@@ -168,11 +180,6 @@ impl Zone {
     /// Iterates over all nodes as they are stored, those of one zone in nearly the order of another's.
     pub fn stored(&self) -> impl Iterator<Item = Stored<'_>> {
         self.table.stored()
-    }
-
-    /// The node at the labels that another zone's node has in front of its origin.
-    pub fn get_same(&self, stored: &Stored<'_>) -> Option<Node<'_>> {
-        self.table.get_hashed(stored.hash, stored.node.owner)
     }
 
     /// Iterates over all nodes with their names in no order.

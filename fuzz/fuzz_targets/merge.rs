@@ -71,6 +71,7 @@ fuzz_target!(|input: &[u8]| {
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
         expire_after: None,
+        damping: None,
     };
     let mut region = Region::new(plan.clone());
     let mut records = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];

@@ -170,6 +170,11 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         "partial_after": seconds(region.partial_after),
         "on_expire": region.on_expire,
         "expire_after": region.expire_after.map(seconds),
+        "damping": region.damping.map(|damping| json!({
+            "max_removed": format!("{}/{}", damping.max_removed.0, damping.max_removed.1),
+            "window": seconds(damping.window),
+            "last": seconds(damping.last),
+        })),
         "secondaries": describe_secondaries(config, &region.origin),
     })
 }

@@ -6,7 +6,7 @@ use crate::access::Rule;
 use crate::config::Config;
 use crate::config::error::on_one_line;
 use crate::config::units::{format_duration, format_size};
-use crate::merge::{Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
+use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::moment::format_moment;
 use crate::name::Name;
 use crate::notify::Target;
@@ -298,6 +298,13 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
         OnExpire::Withdraw => "withdrawn",
         OnExpire::Keep => "kept",
     };
+    if let Some(DampingPlan { max_removed: (some, of), window, last }) = &region.damping {
+        let (window, last) = (format_duration(*window), format_duration(*last));
+        writeln!(
+            out,
+            "    services lose at most {some}/{of} of their addresses within {window}, the last after {last}"
+        )?;
+    }
     let wait = format_duration(region.partial_after);
     writeln!(out, "    names in RDATA {names}, expired members {expired}, missing members awaited for {wait}")?;
     match region.expire_after {

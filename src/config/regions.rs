@@ -11,8 +11,9 @@ use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
+use crate::config::units::format_duration;
 use crate::config::zones::{Declared, report_twice, report_unquoted, unquoted_names};
-use crate::merge::{NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
+use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use crate::name::Name;
 use std::time::Duration;
 
@@ -96,6 +97,7 @@ impl Context<'_> {
             partial_after: Duration::from_secs(600),
             on_expire: OnExpire::Withdraw,
             expire_after: None,
+            damping: None,
         };
         let node = &self.entry.node;
         let mut ns_given = false;
@@ -173,6 +175,7 @@ impl Context<'_> {
             plan.on_expire = choice;
         }
         plan.expire_after = fields.read(reader, "expire_after", Reader::duration);
+        plan.damping = fields.read(reader, "damping", |r, _, node| self.read_damping(r, node));
     }
 
     //--- Members ---
@@ -273,6 +276,23 @@ impl Context<'_> {
         Some(NsPolicy::Listed(names))
     }
 
+    /// Reads `damping`.
+    fn read_damping(&self, reader: &mut Reader<'_>, node: &Node) -> Option<DampingPlan> {
+        let fields = Fields::new(reader, node, &schema::DAMPING, &format!("damping of {}", self.place()))?;
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let plan = DampingPlan {
+            max_removed: fields.read(reader, "max_removed", read_fraction).unwrap_or((1, 3)),
+            window: fields.read(reader, "window", Reader::positive_duration).unwrap_or(minutes(1)),
+            last: fields.read(reader, "last", Reader::positive_duration).unwrap_or(minutes(10)),
+        };
+        if plan.last < plan.window {
+            let at = fields.entry("last").or(fields.entry("window")).map_or(node.at, |entry| entry.node.at);
+            let (last, window) = (format_duration(plan.last), format_duration(plan.window));
+            reader.error(at, format!("\"last\" {last} is below \"window\" {window}; raise the one or lower the other"));
+        }
+        Some(plan)
+    }
+
     /// Reads one owner pattern.
     fn read_pattern(&self, reader: &mut Reader<'_>, key: &str, node: &Node, members: &[Name]) -> Option<OwnerPattern> {
         let text = reader.text(key, node, "an owner name such as \"cloudapi\" or \"*.cmon\"")?;
@@ -310,6 +330,20 @@ impl Context<'_> {
             return None;
         }
         Some(OwnerPattern { name, below })
+    }
+}
+
+/// Reads a fraction such as `1/3`, above zero and at most one.
+fn read_fraction(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<(u32, u32)> {
+    let wanted = "a fraction such as \"1/3\"";
+    let text = reader.text(key, node, wanted)?;
+    let parts = text.split_once('/').and_then(|(some, of)| Some((some.parse::<u16>().ok()?, of.parse::<u16>().ok()?)));
+    match parts {
+        Some((some, of)) if (1..=of).contains(&some) => Some((some.into(), of.into())),
+        _ => {
+            reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
+            None
+        }
     }
 }
 

@@ -246,6 +246,7 @@ pub const AGGREGATION: Table = Table {
         key("partial_after", "duration", r#""10m""#, "how long to wait for members never transferred"),
         key("on_expire", "\"withdraw\" or \"keep\"", r#""withdraw""#, "what becomes of an expired member's records"),
         key("expire_after", "duration", "", "when they leave even before their zone expires; default: with the zone"),
+        key("damping", "table", "", "how slowly services lose addresses that members withdraw; default: at once"),
         key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
         key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
         key(
@@ -254,6 +255,17 @@ pub const AGGREGATION: Table = Table {
             r#""auto""#,
             "whether secondaries get differences; auto: unless replicas share the mname",
         ),
+    ],
+};
+
+/// `damping` in a region
+pub const DAMPING: Table = Table {
+    path: "[aggregations.\"NAME\"] damping",
+    help: "How slowly services lose addresses that members withdraw while their instances live",
+    keys: &[
+        key("max_removed", "fraction", r#""1/3""#, "the share of a service's addresses that may go within the window"),
+        key("window", "duration", r#""1m""#, "the window"),
+        key("last", "duration", r#""10m""#, "how long the last address of a service stays"),
     ],
 };
 
@@ -360,7 +372,7 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 20] = [
+pub const TABLES: [&Table; 21] = [
     &ROOT,
     &SERVER,
     &TLS,
@@ -372,6 +384,7 @@ pub const TABLES: [&Table; 20] = [
     &OPENSTACK,
     &PRIMARY,
     &AGGREGATION,
+    &DAMPING,
     &DRAIN,
     &TRANSFER,
     &SECONDARIES,

@@ -188,6 +188,9 @@ impl Report {
             if let drained @ 1.. = self.drains_in(&region.region).count() {
                 _ = write!(remarks, ", {drained} drained");
             }
+            if region.held_addresses > 0 {
+                _ = write!(remarks, ", {} addresses held", region.held_addresses);
+            }
             if region.conflict_names > 0 {
                 _ = write!(remarks, ", {} conflicts", region.conflict_names);
             }
@@ -428,6 +431,13 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
     }
     for server in &region.servers_without_address {
         _ = writeln!(text, "  name server {server} has no address in the region");
+    }
+    if region.held_addresses > 0 {
+        let held = region.held_addresses;
+        _ = writeln!(
+            text,
+            "  {held} addresses that members have withdrawn are held; \"aggregator lookup\" tells until when"
+        );
     }
     _ = writeln!(text, "  {} names with conflicts", region.conflict_names);
     for (name, conflicts) in &region.conflicts {

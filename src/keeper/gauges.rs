@@ -52,6 +52,11 @@ impl Keeper {
             status::count_conflicts(&kept.region, |kind, count| {
                 metrics.region_conflicts.with_label_values(&[region, kind]).set(count);
             });
+            match &kept.damper {
+                Some(damper) => metrics.region_held.with_label_values(&[region]).set(damper.held_addresses() as i64),
+                // Never there, or no longer damped.
+                None => _ = metrics.region_held.remove_label_values(&[region]),
+            }
             for member in &kept.region.plan.members {
                 let labels = [region, &member.to_string()[..]];
                 match self.drains.since(member, name) {

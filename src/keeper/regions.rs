@@ -7,11 +7,11 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::{Keeper, NO_PLAN, SourceZone, fingerprint, has_room};
-use crate::merge::{Conflict, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
+use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
 use crate::name::Name;
 use crate::publish::State;
 use crate::state::RegionState;
-use crate::zone::{Delta, History};
+use crate::zone::{Delta, History, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,12 +29,18 @@ pub(super) struct KeptRegion {
     pub was_served: bool,
     /// What the present version is made of, in the plan's order.
     pub intakes: Vec<Intake>,
+    /// What services keep for a while; none where they lose addresses at once.
+    pub damper: Option<Damper>,
     /// When waiting for missing members began.
     pub waiting_since: Instant,
     /// The way from older versions to the present one.
     pub history: History,
-    /// Tells the plan and the drains, as far as contents go.
+    /// Tells the plan and the drains, as far as contents go; that of no plan while anything is held.
     pub fingerprint: u32,
+    /// The same, whatever is held.
+    plan_fingerprint: u32,
+    /// Whether a drain or damping may be why the contents change under the members' serials.
+    is_steered: bool,
     /// When a serial that is half way to its sum goes on.
     goes_on: Option<Instant>,
 }
@@ -44,14 +50,22 @@ impl KeptRegion {
     pub fn new(region: Region, now: Instant) -> KeptRegion {
         KeptRegion {
             fingerprint: NO_PLAN,
+            plan_fingerprint: NO_PLAN,
+            is_steered: false,
             region,
             state: State::NotReady,
             was_served: false,
             intakes: Vec::new(),
+            damper: None,
             waiting_since: now,
             history: History::default(),
             goes_on: None,
         }
+    }
+
+    /// Whether it has waited for missing members for as long as it should.
+    fn has_waited(&self, now: Instant) -> bool {
+        now.duration_since(self.waiting_since) >= self.region.plan.partial_after
     }
 }
 
@@ -66,13 +80,29 @@ impl Keeper {
                 kept.region.go_on();
                 changed |= self.merge_region(kept, Some(Vec::new()));
             }
-            let Some(names) = self.take_in(kept, touched) else { continue };
-            if !kept.was_served
+            let is_touched = kept.region.plan.members.iter().any(|member| touched.contains_key(member));
+            // Nothing has come since the start but the end of the waiting: these are the versions on disk.
+            let is_first = kept.intakes.is_empty() && !is_touched;
+            let is_due = self.is_due(kept, now);
+            let names = match (is_due, kept.intakes.is_empty()) {
+                (false, _) if is_touched => Some(None),
+                (false, _) => None,
+                (true, true) => {
+                    self.fill(kept, now);
+                    Some(None)
+                }
+                (true, false) => self.take_in(kept, touched, now),
+            };
+            let Some(names) = names else { continue };
+            if !(kept.was_served || is_first)
                 && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
             {
                 // What was published last is made of other versions than those on disk now, whatever their serials.
                 seen.fingerprint = NO_PLAN;
                 kept.region.set_last_serial(Some(seen.last), None);
+            }
+            if !is_due {
+                continue;
             }
             changed |= self.merge_region(kept, names);
         }
@@ -82,17 +112,31 @@ impl Keeper {
 
     /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all; nothing
     /// where there is nothing to do.
-    fn take_in(&self, kept: &mut KeptRegion, touched: &HashMap<Name, Touched>) -> Option<Option<Vec<(usize, Name)>>> {
+    fn take_in(
+        &self,
+        kept: &mut KeptRegion,
+        touched: &HashMap<Name, Touched>,
+        now: Instant,
+    ) -> Option<Option<Vec<(usize, Name)>>> {
         let plan = &kept.region.plan;
         let (contributing, scopes) = (self.contributing(plan), self.scopes(plan));
-        kept.fingerprint = fingerprint(plan, &scopes);
+        let zone = |member: &Name| self.sources.get(member).and_then(|source| source.zone.clone());
+        let raws: Vec<Option<Arc<Zone>>> =
+            plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect();
+        let mut held = self.damp(kept, &raws, &scopes, touched, now);
+        let plan = &kept.region.plan;
+        kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
+        if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
+            kept.plan_fingerprint = fingerprint(plan, &scopes);
+            kept.is_steered = true;
+        }
+        // Another process holds nothing: what it makes of the same versions is something else.
+        let is_holding = kept.damper.as_ref().is_some_and(Damper::is_holding);
+        kept.fingerprint = if is_holding { NO_PLAN } else { kept.plan_fingerprint };
         let (mut is_any, mut names) = (false, Some(Vec::new()));
-        for (index, scope) in scopes.into_iter().enumerate() {
-            let member = &plan.members[index];
-            let raw = self.sources.get(member).and_then(|source| source.zone.clone()).filter(|_| contributing[index]);
-            let intake = &mut kept.intakes[index];
-            let held = intake.held().clone();
-            match intake.take(raw, touched.get(member), scope, held) {
+        for (index, (raw, scope)) in raws.into_iter().zip(scopes).enumerate() {
+            let held = held.get_mut(index).map(std::mem::take).unwrap_or_default();
+            match kept.intakes[index].take(raw, touched.get(&plan.members[index]), scope, held) {
                 None => continue,
                 Some(Touched::Everything) => names = None,
                 Some(Touched::Names(touched)) => {
@@ -105,13 +149,31 @@ impl Keeper {
     }
 
     /// Takes in all that the members of a region have, for a merge of everything.
-    pub(super) fn fill(&self, kept: &mut KeptRegion) {
+    fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
-        self.take_in(kept, &HashMap::new());
+        kept.plan_fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        self.set_damper(kept);
+        self.take_in(kept, &HashMap::new(), now);
+    }
+
+    /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
+    fn is_due(&self, kept: &KeptRegion, now: Instant) -> bool {
+        let is_loaded = |member: &Name| self.sources.get(member).is_some_and(|source| source.zone.is_some());
+        kept.was_served || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
+    }
+
+    /// Merges all of a region, as soon as that is due.
+    pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
+        kept.intakes.clear();
+        kept.fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        if self.is_due(kept, now) {
+            self.fill(kept, now);
+            self.merge_region(kept, None);
+        }
     }
 
     /// Makes a region's next version out of the names that changed, or of all.
-    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
+    fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
@@ -153,7 +215,7 @@ impl Keeper {
                 }
                 log_conflicts(region, &conflicts);
                 let (name, now) = (&region.plan.origin, region.drift);
-                if kept.was_served && now != 0 && now != drift {
+                if kept.was_served && now != 0 && now != drift && !kept.is_steered {
                     let offset = region.plan.serial_offset.wrapping_add(now);
                     tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
                          serial_offset = {offset} on all replicas aligns them again");
@@ -189,7 +251,7 @@ impl Keeper {
         for (name, kept) in &mut self.regions {
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());
             let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
-            let waited = now.duration_since(kept.waiting_since) >= kept.region.plan.partial_after;
+            let waited = kept.has_waited(now);
             let state = match &kept.region.zone {
                 None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
                 None => State::NotReady,

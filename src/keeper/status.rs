@@ -1,7 +1,7 @@
 //! What the keeper tells operators: zones, regions, members, conflicts.
 
 use super::{Keeper, SourceZone};
-use crate::merge::{Conflict, ConflictKind, Drain, DrainTarget, Region, RegionPlan};
+use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Region, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::publish::State;
@@ -61,6 +61,8 @@ pub struct RegionStatus {
     pub records: u64,
     pub names: usize,
     pub ns_fallback: bool,
+    /// Addresses that members have withdrawn and that services keep for a while.
+    pub held_addresses: usize,
     /// Names of its NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     pub members: Vec<MemberStatus>,
@@ -116,6 +118,7 @@ impl Keeper {
                 records: kept.region.zone.as_ref().map_or(0, |zone| zone.records),
                 names: kept.region.zone.as_ref().map_or(0, |zone| zone.names()),
                 ns_fallback: kept.region.ns_fallback,
+                held_addresses: kept.damper.as_ref().map_or(0, Damper::held_addresses),
                 servers_without_address: kept.region.servers_without_address.clone(),
                 members: self.member_statuses(&kept.region.plan, now),
                 conflict_names: kept.region.conflicts.len(),

@@ -1,5 +1,6 @@
 //! The keeper's states, without sources or sockets.
 
+mod damping;
 mod drains;
 mod restarts;
 mod serials;

@@ -6,7 +6,7 @@
 //! Cost: O(zones + members of all regions) reference counts, for each that asks.
 
 use super::{Keeper, MemberStatus, ZoneStatus};
-use crate::merge::{Drain, RegionPlan, TracedMember};
+use crate::merge::{Damper, Drain, RegionPlan, TracedMember};
 use crate::name::Name;
 use crate::publish::Published;
 use std::collections::HashMap;
@@ -30,6 +30,8 @@ pub struct RegionView {
     pub drift: u32,
     /// In the plan's order.
     pub members: Vec<MemberView>,
+    /// What services keep for a while.
+    pub damper: Option<Damper>,
 }
 
 /// A member of a region.
@@ -52,7 +54,10 @@ impl Keeper {
                 MemberView { status, traced: TracedMember { zone, taken, drained } }
             };
             let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();
-            (name.clone(), RegionView { plan: plan.clone(), drift: kept.region.drift, members })
+            (
+                name.clone(),
+                RegionView { plan: plan.clone(), drift: kept.region.drift, members, damper: kept.damper.clone() },
+            )
         };
         View {
             published: self.publisher.load(),

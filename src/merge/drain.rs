@@ -80,7 +80,7 @@ fn without_root(name: &Name) -> &[u8] {
 }
 
 /// Iterates over labels that no root ends.
-fn labels(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn labels(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, labels) = rest.split_first()?;
         let (label, others) = labels.split_at_checked(usize::from(*length))?;

@@ -94,7 +94,7 @@ impl Intake {
                 let differs = |owner: &[u8]| self.scope.covers(owner) != before.scope.covers(owner);
                 names.extend(raw.nodes().filter(|node| differs(node.owner())).map(|node| raw.name_of(node)));
                 // What is held need not be in the version.
-                names.extend(self.held.keys().filter(|name| differs(owner_in(name, &raw.origin))).cloned());
+                names.extend(self.held.keys().filter(|name| differs(name.owner_in(&raw.origin))).cloned());
             }
             names
         });
@@ -138,23 +138,14 @@ impl Intake {
     fn put(&self, raw: &Zone, name: &Name, editor: &mut Editor) {
         let node = raw.get(name.as_wire());
         let spelled = node.and_then(|node| node.spelled).map(Arc::from);
-        if self.scope.covers(owner_in(name, &raw.origin)) {
+        if self.scope.covers(name.owner_in(&raw.origin)) {
             editor.set(name, RRsets::default(), None);
         } else if let Some(held) = self.held.get(name) {
             editor.set(name, with_held(node, held), spelled);
         } else {
-            match node {
-                Some(node) => editor.copy(name, node, spelled),
-                None => editor.set(name, RRsets::default(), None),
-            };
+            editor.set(name, node.map(Node::to_rrsets).unwrap_or_default(), spelled);
         }
     }
-}
-
-/// The labels of a name in front of the origin of its zone.
-fn owner_in<'n>(name: &'n Name, origin: &Name) -> &'n [u8] {
-    let wire = name.as_wire();
-    &wire[..wire.len() - origin.as_wire().len()]
 }
 
 /// Whether an RRset of the apex stays when the member is drained.

@@ -1,5 +1,6 @@
 //! How a region is to be made: what the configuration says, independent of any data.
 
+use super::DampingPlan;
 use crate::name::{self, Name};
 use crate::rewrite::RdataNames;
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub struct RegionPlan {
     pub on_expire: OnExpire,
     /// How long without contact a member's records stay, where that is shorter than its zone's expire time.
     pub expire_after: Option<Duration>,
+    /// How slowly services lose addresses that members withdraw; at once without.
+    pub damping: Option<DampingPlan>,
 }
 
 impl RegionPlan {

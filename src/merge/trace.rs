@@ -174,7 +174,7 @@ impl Walk<'_> {
         let Ok(owner) = NameBuf::from_wire(spelled.unwrap_or(there.as_wire())) else { return };
         let (own, taken) = (node_in(&traced.zone).unwrap_or_default(), node_in(&traced.taken).unwrap_or_default());
         let excluded = trace.excluded_by.is_some();
-        let labels = &there.as_wire()[..there.as_wire().len() - self.plan.members[member].as_wire().len()];
+        let labels = there.owner_in(&self.plan.members[member]);
         let drained = traced.drained.covers(labels);
         for rrset in own.iter() {
             let left_out = match rrset.rtype {

@@ -10,8 +10,7 @@
 //! Cost: O(bytes) for building, O(1) for a view, O(records) for going through one.
 
 use super::{
-    CLASS_IN, FIXED_BYTES, OWNER_AT_QUESTION, RdataText, TypeName, check_plain, clamp_ttl, compare, is_data_type,
-    read_fixed, rtype,
+    CLASS_IN, FIXED_BYTES, OWNER_AT_QUESTION, RdataText, TypeName, check_plain, clamp_ttl, compare, is_data_type, rtype,
 };
 use crate::name::NameBuf;
 use std::cmp::Ordering;
@@ -57,15 +56,32 @@ pub fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
+/// As [`take_number`], from bytes that may be anything; `None` where [`put_number`] would not have written that.
+pub fn read_number(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0u64;
+    for (at, octet) in bytes.iter().take(5).enumerate() {
+        number |= u64::from(octet & 0x7f) << (7 * at);
+        if *octet < 0x80 {
+            *bytes = &bytes[at + 1..];
+            let is_shortest = at == 0 || *octet > 0;
+            return u32::try_from(number).ok().filter(|_| is_shortest);
+        }
+    }
+    None
+}
+
+/// As [`take_sized`], from bytes that may be anything.
+pub fn read_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = read_number(bytes)? as usize;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
 /// Appends octets with their number in front.
 pub fn put_sized(out: &mut Vec<u8>, octets: &[u8]) {
     put_number(out, octets.len() as u32);
     out.extend_from_slice(octets);
-}
-
-/// Octets of a number.
-fn number_bytes(number: u32) -> usize {
-    (32 - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Appends what stands in front of the body of a set. One record says itself how long it is.
@@ -104,6 +120,32 @@ impl<'a> Set<'a> {
         let start = *bytes;
         take_sized(bytes);
         Set { rtype, ttl, count, body: &start[..start.len() - bytes.len()] }
+    }
+
+    /// Takes a set from bytes that may be anything; `None` where [`Set::write`] would not have written that of any set.
+    pub fn read(bytes: &mut &'a [u8]) -> Option<Set<'a>> {
+        let rtype = u16::try_from(read_number(bytes)?).ok()?;
+        let (ttl, count) = (read_number(bytes)?, read_number(bytes)?);
+        if !is_data_type(rtype) || ttl > i32::MAX as u32 || count == 0 {
+            return None;
+        }
+        let start = *bytes;
+        let body = if count == 1 {
+            read_sized(bytes)?;
+            &start[..start.len() - bytes.len()]
+        } else {
+            read_sized(bytes)?
+        };
+        let (mut rest, mut before, mut found) = (body, None, 0);
+        while !rest.is_empty() {
+            let rdata = read_sized(&mut rest)?;
+            let risen = before.is_none_or(|before| compare(rtype, before, rdata) == Ordering::Less);
+            if !risen || rdata.len() > usize::from(u16::MAX) || !check_plain(rtype, rdata) {
+                return None;
+            }
+            (before, found) = (Some(rdata), found + 1);
+        }
+        (found == count).then_some(Set { rtype, ttl, count, body })
     }
 
     /// Appends the set.
@@ -225,35 +267,6 @@ impl RRset {
         (count > 0).then(|| RRset { rtype, ttl, count, body: body.into() })
     }
 
-    /// Reads the first set of records in answer form and appends it as [`Set::write`] does. Returns its type and what
-    /// follows it; `None` when that is not what [`Set::write_wire`] would have written of a set.
-    pub fn read_wire<'b>(bytes: &'b [u8], out: &mut Vec<u8>) -> Option<(u16, &'b [u8])> {
-        let rtype = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
-        let ttl = u32::from_be_bytes(*bytes.get(6..)?.first_chunk()?);
-        let (mut end, mut body, mut count, mut before) = (0, 0, 0, None);
-        while bytes.len() > end + 4 && bytes[end + 2..end + 4] == bytes[2..4] {
-            let (_, class, record_ttl, start, length) = read_fixed(bytes, end + 2)?;
-            let rdata = &bytes[start..start + length];
-            let sound = bytes[end..end + 2] == OWNER_AT_QUESTION && class == CLASS_IN && record_ttl == ttl;
-            let risen = before.is_none_or(|before| compare(rtype, before, rdata) == Ordering::Less);
-            if !sound || !risen || !check_plain(rtype, rdata) {
-                return None;
-            }
-            body += number_bytes(length as u32) + length;
-            (end, count, before) = (start + length, count + 1, Some(rdata));
-        }
-        if count == 0 || !is_data_type(rtype) || ttl > i32::MAX as u32 {
-            return None;
-        }
-        put_head(out, rtype, ttl, count, body);
-        let (mut records, rest) = bytes.split_at(end);
-        while let Some((.., start, length)) = read_fixed(records, 2) {
-            put_sized(out, &records[start..start + length]);
-            records = &records[start + length..];
-        }
-        Some((rtype, rest))
-    }
-
     /// The view of the set.
     pub fn as_set(&self) -> Set<'_> {
         Set { rtype: self.rtype, ttl: self.ttl, count: self.count, body: &self.body }
@@ -315,10 +328,11 @@ mod tests {
         fn numbers_survive(number: u32, behind in prop::collection::vec(any::<u8>(), 0..3)) {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
-            prop_assert_eq!(bytes.len(), number_bytes(number));
             bytes.extend_from_slice(&behind);
             let mut rest = &bytes[..];
             prop_assert_eq!((take_number(&mut rest), rest), (number, &behind[..]));
+            let mut rest = &bytes[..];
+            prop_assert_eq!((read_number(&mut rest), rest), (Some(number), &behind[..]));
         }
 
         #[test]
@@ -329,11 +343,21 @@ mod tests {
             bytes.push(7);
             let mut rest = &bytes[..];
             prop_assert_eq!((&Set::take(&mut rest).to_rrset(), rest), (&set, &[7u8][..]));
-            let wire = set.to_wire();
-            prop_assert_eq!(wire.len(), set.as_set().wire_bytes());
-            let mut again = Vec::new();
-            prop_assert_eq!(RRset::read_wire(&wire, &mut again), Some((rtype, &[][..])));
-            prop_assert_eq!(&again[..], &bytes[..bytes.len() - 1]);
+            prop_assert_eq!(set.to_wire().len(), set.as_set().wire_bytes());
+            let mut rest = &bytes[..];
+            prop_assert_eq!((Set::read(&mut rest), rest), (Some(set.as_set()), &[7u8][..]));
+        }
+
+        /// Whatever is read is written like that.
+        #[test]
+        fn bytes_that_are_no_set_are_refused(bytes in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 0..12)) {
+            let mut rest = &bytes[..];
+            if let Some(set) = Set::read(&mut rest) {
+                let mut again = Vec::new();
+                set.write(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..bytes.len() - rest.len()]);
+                prop_assert_eq!(RRset::build(set.rtype, set.ttl, set.rdatas().collect()), Some(set.to_rrset()));
+            }
         }
     }
 }

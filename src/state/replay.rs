@@ -61,6 +61,31 @@ pub struct Replayed {
     pub fault: Option<Fault>,
 }
 
+/// A frame that follows a snapshot.
+struct Step {
+    at: u64,
+    kind: Kind,
+    time: SystemTime,
+    /// None where a primary has confirmed the version.
+    delta: Option<Arc<Delta>>,
+}
+
+impl Step {
+    /// Reads a frame.
+    fn read(origin: &Name, frame: &Frame<'_>) -> Result<Step, Fault> {
+        let (at, time) = (frame.start as u64, frame.time);
+        let fault = |error| Fault::Delta { at, error };
+        match frame.kind {
+            Some(kind @ Kind::Delta) => {
+                let delta = Delta::read(origin, frame.payload).map_err(fault)?;
+                Ok(Step { at, kind, time, delta: Some(Arc::new(delta)) })
+            }
+            Some(kind @ Kind::Refreshed) => Ok(Step { at, kind, time, delta: None }),
+            Some(Kind::Regions | Kind::Drains) | None => Err(Fault::Unknown(at)),
+        }
+    }
+}
+
 /// Reads a zone's files.
 pub fn replay(origin: &Name, snapshot: &[u8], journal: Option<&[u8]>) -> Result<Replayed, SnapshotError> {
     let read = snapshot::read(origin, snapshot)?;
@@ -99,29 +124,41 @@ impl Replayed {
             return Err(Fault::Cut);
         }
         let mut frames = Frames::new(journal, base);
+        let (mut steps, mut fault) = (Vec::new(), None);
         for frame in frames.by_ref() {
-            self.replay_frame(origin, &frame)?;
-            self.ledger.frames.extend(frame.kind.map(|kind| (frame.start as u64, kind)));
-            self.refreshed = frame.time;
+            match Step::read(origin, &frame) {
+                Ok(step) => steps.push(step),
+                Err(unreadable) => {
+                    fault = Some(unreadable);
+                    break;
+                }
+            }
+        }
+        self.take(steps)?;
+        if let Some(fault) = fault {
+            return Err(fault);
         }
         self.ledger.end = frames.end as u64;
         if frames.is_whole() { Ok(()) } else { Err(Fault::Torn(length - self.ledger.end)) }
     }
 
-    /// Takes one step.
-    fn replay_frame(&mut self, origin: &Name, frame: &Frame<'_>) -> Result<(), Fault> {
-        let at = frame.start as u64;
-        match frame.kind {
-            Some(Kind::Delta) => {
-                let fault = |error| Fault::Delta { at, error };
-                let delta = Delta::read(origin, frame.payload).map_err(fault)?;
-                self.zone = delta.apply(&self.zone).map_err(fault)?;
-                self.history.push(Arc::new(delta));
-                Ok(())
+    /// Takes steps, all of them at once if they fit, else one by one up to the first that does not.
+    fn take(&mut self, steps: Vec<Step>) -> Result<(), Fault> {
+        let deltas: Vec<&Delta> = steps.iter().filter_map(|step| step.delta.as_deref()).collect();
+        let last = Delta::apply_all(&deltas, &self.zone).ok();
+        for step in steps {
+            if let Some(delta) = step.delta {
+                if last.is_none() {
+                    let fault = |error| Fault::Delta { at: step.at, error };
+                    self.zone = delta.apply(&self.zone).map_err(fault)?;
+                }
+                self.history.push(delta);
             }
-            Some(Kind::Refreshed) => Ok(()),
-            Some(Kind::Regions | Kind::Drains) | None => Err(Fault::Unknown(at)),
+            self.ledger.frames.push_back((step.at, step.kind));
+            self.refreshed = step.time;
         }
+        self.zone = last.unwrap_or_else(|| self.zone.clone());
+        Ok(())
     }
 
     /// Reads the steps that led to the snapshot. One that cannot be read costs those before it and nothing else.

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 /// How a snapshot begins.
 const MAGIC: &[u8; 8] = b"AGGZONE\n";
 /// The format that this program writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes handed to the system at once.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes of the checksum.

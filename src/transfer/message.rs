@@ -103,8 +103,9 @@ impl Query {
         if first && answers == 0 {
             return Err(TransferError::Malformed("the first message has no records"));
         }
+        let mut owner = Owner { at: 0, name: NameBuf::root() };
         for _ in 0..answers {
-            let (end, next) = self.read_record(message, position, scratch, &mut take)?;
+            let (end, next) = self.read_record(message, position, &mut owner, scratch, &mut take)?;
             if next == Next::Stop {
                 return Ok(());
             }
@@ -157,15 +158,17 @@ impl Query {
         }
     }
 
-    /// Reads one record of the answer section; the position behind it comes back.
+    /// Reads one record of the answer section; the position behind it comes back. `last` is the owner of the one before.
     fn read_record(
         &self,
         message: &[u8],
         start: usize,
+        last: &mut Owner,
         scratch: &mut Vec<u8>,
         take: &mut impl FnMut(Record<'_>) -> Result<Next, TransferError>,
     ) -> Result<(usize, Next), TransferError> {
-        let (owner, after) = NameBuf::read(message, start)?;
+        let after = last.read(message, start, &self.origin)?;
+        let owner = &last.name;
         let fixed = message.get(after..after + FIXED_BYTES).ok_or(TransferError::Malformed("a record is cut off"))?;
         let (rtype, class, length) = (number16(fixed, 0), number16(fixed, 2), usize::from(number16(fixed, 8)));
         let ttl = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
@@ -173,19 +176,45 @@ impl Query {
         if class != CLASS_IN {
             return Err(TransferError::Class(class));
         }
-        let lower = owner.to_lowercase();
-        let origin = self.origin.as_wire();
-        if name::suffix_offset(lower.as_wire(), origin).is_none() {
-            return Err(TransferError::OutOfZone(owner.to_string().into()));
-        }
         if !rr::is_data_type(rtype) {
             return Err(TransferError::Type(rtype));
         }
         scratch.clear();
         rr::decompress(rtype, message, start, length, scratch)?;
-        let is_zone_soa = rtype == rtype::SOA && lower.as_wire() == origin;
-        let next = take(Record { owner: &owner, rtype, ttl, rdata: scratch, is_zone_soa })?;
+        let is_zone_soa = rtype == rtype::SOA && owner.as_wire().eq_ignore_ascii_case(self.origin.as_wire());
+        let next = take(Record { owner, rtype, ttl, rdata: scratch, is_zone_soa })?;
         Ok((start + length, next))
+    }
+}
+
+/// The owner of a record, which the next record often has, too.
+struct Owner {
+    /// Where the message holds it; 0, within the header, for nowhere.
+    at: usize,
+    name: NameBuf,
+}
+
+impl Owner {
+    /// Reads the owner of a record within an origin, unless it points to where the one before was; returns the position behind
+    /// it.
+    fn read(&mut self, message: &[u8], start: usize, origin: &Name) -> Result<usize, TransferError> {
+        let pointer = match message.get(start..start + 2) {
+            Some([high, low]) if *high >= 0xc0 => Some(usize::from(high & 0x3f) << 8 | usize::from(*low)),
+            _ => None,
+        };
+        if self.at > 0 && pointer == Some(self.at) {
+            return Ok(start + 2);
+        }
+        let (name, after) = NameBuf::read(message, start)?;
+        let cut = name.as_wire().len().checked_sub(origin.as_wire().len());
+        let is_within = |cut: usize| {
+            name.as_wire()[cut..].eq_ignore_ascii_case(origin.as_wire()) && name::is_label_start(name.as_wire(), cut)
+        };
+        if !cut.is_some_and(is_within) {
+            return Err(TransferError::OutOfZone(name.to_string().into()));
+        }
+        *self = Owner { at: pointer.unwrap_or(start), name };
+        Ok(after)
     }
 }
 

@@ -11,15 +11,18 @@
 
 use super::editor::{Counts, is_wildcard, owner_of, parent};
 use super::node::{self, Node};
-use super::table::{self, Maker, Stored, Table};
-use super::{Editor, Zone};
+use super::table::{self, ByHash, Maker, Owner, Stored, Table};
+use super::{Editor, Zone, parallel};
 use crate::name::Name;
 use crate::rr::RRset;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of parts, as a power of two.
 const PART_BITS: u32 = 5;
+/// With fewer names other threads are not worth their start.
+const MANY_NAMES: usize = 10_000;
 
 /// Names of a zone in the making.
 pub struct Builder<'a> {
@@ -47,7 +50,7 @@ struct Part {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
     /// It begins at this octet.
-    Own(usize),
+    Own(u32),
     /// The number of a node of another zone.
     Shared(u32),
 }
@@ -99,7 +102,10 @@ impl<'a> Builder<'a> {
         &mut self,
         mut unite: impl FnMut(&[Node<'_>]) -> Result<(Option<Box<[u8]>>, Vec<u8>), E>,
     ) -> Result<(), E> {
-        self.parts.iter_mut().try_for_each(|part| part.sort(&self.shared, &mut unite))
+        let Builder { parts, shared, .. } = self;
+        let threads = threads(parts);
+        parallel::each(parts, threads, |part| part.index.sort_unstable());
+        parts.iter_mut().try_for_each(|part| part.unite(shared, &mut unite))
     }
 
     /// The node of an owner, once they are sorted.
@@ -111,7 +117,8 @@ impl<'a> Builder<'a> {
     /// Begins the version that holds the nodes, sharing what it can with the base and these zones. Returns also the names
     /// that differ from those of the base; none is listed where there is no base.
     pub fn into_editor(mut self, base: Option<&Zone>, beside: &[&Zone]) -> (Editor, Vec<Name>) {
-        self.parts.iter_mut().for_each(|part| part.index.sort_unstable());
+        let threads = threads(&self.parts);
+        parallel::each(&mut self.parts, threads, |part| part.index.sort_unstable());
         let Some(base) = base else { return (self.build(beside), Vec::new()) };
         let is_missing = |node: &Node<'_>| self.find(table::hash(node.owner), node.owner).is_none();
         self.compare(base, base.nodes().filter(|node| !node.is_empty() && is_missing(node)))
@@ -144,59 +151,82 @@ impl<'a> Builder<'a> {
             let part = &mut self.parts[table::shard_index(hash, PART_BITS)];
             counts.wildcards += u32::from(!part.put_above(&self.shared, hash, &owner, below) && is_wildcard(&owner));
         }
-        self.parts.iter_mut().for_each(Part::close);
+        let threads = threads(&self.parts);
+        parallel::each(&mut self.parts, threads, Part::close);
         let sources: Vec<Table> = beside.iter().map(|zone| zone.table.clone()).collect();
-        let mut maker = Maker::new(self.parts.iter().map(|part| part.index.len()).sum(), sources.into());
-        if maker.bits() < PART_BITS {
-            maker.push(0, self.parts.iter().flat_map(|part| part.all_stored(&self.shared)));
+        let maker = Maker::new(self.parts.iter().map(|part| part.index.len()).sum(), sources.into());
+        let table = if maker.bits() < PART_BITS {
+            let made = maker.make(0, 0, self.parts.iter().flat_map(|part| part.all_stored(&self.shared)));
+            maker.finish([made])
         } else {
-            // Each part goes with the shards that were made of it.
-            self.parts.into_iter().for_each(|part| maker.push(PART_BITS, part.all_stored(&self.shared)));
-        }
-        Editor::with_table(self.origin, maker.finish(), counts)
+            let parts: Vec<Mutex<Part>> = self.parts.into_iter().map(Mutex::new).collect();
+            let make = |index: usize| {
+                // Each part goes with the shards that were made of it, so that nodes are not in memory twice.
+                let part = std::mem::take(&mut *parts[index].lock().unwrap_or_else(PoisonError::into_inner));
+                maker.make(index, PART_BITS, part.all_stored(&self.shared))
+            };
+            let made = parallel::in_parts(parts.len(), threads, |range| range.map(make).collect::<Vec<_>>());
+            maker.finish(made.into_iter().flatten())
+        };
+        Editor::with_table(self.origin, table, counts)
     }
 
     /// Counts everything, and the names directly below each name; names in between come to be where they must.
-    fn parents(&self, counts: &mut Counts) -> HashMap<Box<[u8]>, u32> {
-        let mut parents: HashMap<Box<[u8]>, u32> = HashMap::new();
-        // Neighbours in the order of their coming often have the same parent.
-        let mut last: (&[u8], u32) = (&[], 0);
-        let own = self.parts.iter().flat_map(Part::own_nodes);
-        for node in own.chain(self.shared.iter().map(|bytes| Node::take(&mut &**bytes))) {
-            counts.add(node);
-            let Some(parent) = parent(node.owner) else { continue };
-            if parent != last.0 {
-                add(&mut parents, last);
-                last = (parent, 0);
+    fn parents(&self, counts: &mut Counts) -> Vec<(Box<[u8]>, u32)> {
+        let count = |range: Range<usize>| {
+            let (mut counts, mut parents) = (Counts::default(), Parents::default());
+            let own = self.parts[range.clone()].iter().flat_map(Part::own_nodes);
+            let shared = if range.start == 0 { &self.shared[..] } else { &[] };
+            // Neighbours in the order of their coming often have the same parent.
+            let mut last: (&[u8], u32) = (&[], 0);
+            for node in own.chain(shared.iter().map(|bytes| Node::take(&mut &**bytes))) {
+                counts.add(node);
+                let Some(parent) = parent(node.owner) else { continue };
+                if parent != last.0 {
+                    add(&mut parents, last);
+                    last = (parent, 0);
+                }
+                last.1 += 1;
             }
-            last.1 += 1;
+            add(&mut parents, last);
+            (counts, parents)
+        };
+        let mut parents = Parents::default();
+        for (more, found) in parallel::in_parts(self.parts.len(), threads(&self.parts), count) {
+            *counts = counts.change(more, Counts::default());
+            found.into_iter().for_each(|(owner, below)| *parents.entry(owner).or_default() += below);
         }
-        add(&mut parents, last);
-        let is_missing = |owner: &[u8]| self.find(table::hash(owner), owner).is_none();
-        let mut missing: Vec<Box<[u8]>> = parents.keys().filter(|owner| is_missing(owner)).cloned().collect();
+        let is_missing = |owner: &Owner<'_>| self.find(owner.hash, owner.labels).is_none();
+        let mut missing: Vec<Owner<'_>> = parents.keys().filter(|owner| is_missing(owner)).copied().collect();
         while let Some(owner) = missing.pop() {
-            let Some(parent) = parent(&owner) else { continue };
-            let is_new = !parents.contains_key(parent);
-            add(&mut parents, (parent, 1));
-            if is_new && is_missing(parent) {
-                missing.push(parent.into());
+            let Some(parent) = parent(owner.labels).map(Owner::new) else { continue };
+            let is_new = !parents.contains_key(&parent);
+            *parents.entry(parent).or_default() += 1;
+            if is_new && is_missing(&parent) {
+                missing.push(parent);
             }
         }
-        parents
+        parents.into_iter().map(|(owner, below)| (owner.labels.into(), below)).collect()
     }
 }
 
 impl Part {
     /// Takes a node.
     fn push(&mut self, hash: u64, node: Node<'_>) {
-        self.index.push((hash, Place::Own(self.bytes.len())));
+        let place = self.end();
+        self.index.push((hash, place));
         node.write(&mut self.bytes);
+    }
+
+    /// The place of the next node.
+    fn end(&self) -> Place {
+        Place::Own(u32::try_from(self.bytes.len()).expect("a part fits into 4 GiB, because transfers are bounded"))
     }
 
     /// The bytes from a place on.
     fn at<'s>(&'s self, shared: &[&'s [u8]], place: Place) -> &'s [u8] {
         match place {
-            Place::Own(start) => &self.bytes[start..],
+            Place::Own(start) => &self.bytes[start as usize..],
             Place::Shared(index) => shared[index as usize],
         }
     }
@@ -229,7 +259,7 @@ impl Part {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
             while !rest.is_empty() {
-                let place = Place::Own(self.bytes.len() - rest.len());
+                let place = Place::Own((self.bytes.len() - rest.len()) as u32);
                 let node = Node::take(&mut rest);
                 if self.replaced.is_empty() || !self.replaced.contains(&place) {
                     return Some(node);
@@ -253,7 +283,7 @@ impl Part {
         let node = old.map_or(Node { owner, ..Node::default() }, |place| self.node(shared, place));
         Node { below, ..node }.write(&mut bytes);
         self.replaced.extend(old);
-        self.above.push((hash, Place::Own(self.bytes.len())));
+        self.above.push((hash, self.end()));
         self.bytes.extend_from_slice(&bytes);
         old.is_some()
     }
@@ -265,13 +295,12 @@ impl Part {
         self.index.sort_unstable();
     }
 
-    /// Sorts the nodes, those that share an owner united.
-    fn sort<E>(
+    /// Unites the nodes that share an owner, once they are sorted.
+    fn unite<E>(
         &mut self,
         shared: &[&[u8]],
         mut unite: impl FnMut(&[Node<'_>]) -> Result<(Option<Box<[u8]>>, Vec<u8>), E>,
     ) -> Result<(), E> {
-        self.index.sort_unstable();
         let mut doubles: Vec<(u64, Vec<Place>)> = Vec::new();
         for group in self.index.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
             let mut owners: HashMap<&[u8], Vec<Place>> = HashMap::new();
@@ -294,11 +323,17 @@ impl Part {
     }
 }
 
+/// Names below each parent.
+type Parents<'a> = HashMap<Owner<'a>, u32, ByHash>;
+
 /// Counts names below a parent.
-fn add(parents: &mut HashMap<Box<[u8]>, u32>, (owner, below): (&[u8], u32)) {
-    match parents.get_mut(owner) {
-        _ if below == 0 => {}
-        Some(count) => *count += below,
-        None => _ = parents.insert(owner.into(), below),
+fn add<'a>(parents: &mut Parents<'a>, (owner, below): (&'a [u8], u32)) {
+    if below > 0 {
+        *parents.entry(Owner::new(owner)).or_default() += below;
     }
+}
+
+/// Among how many threads the work on parts is divided.
+fn threads(parts: &[Part]) -> usize {
+    parallel::parts(parts.iter().map(|part| part.index.len()).sum(), MANY_NAMES)
 }

@@ -13,9 +13,15 @@
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
 use crate::serial::Serial;
-use crate::zone::{Editor, Node, RRsets, Repeated, Soa, Zone, ZoneError};
-use std::collections::{HashMap, HashSet};
+use crate::zone::{Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
+use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// With fewer names to compare other threads are not worth their start.
+const MANY_NAMES: usize = 2000;
+/// Records of a set that are gone through rather than looked up.
+const FEW_RECORDS: u32 = 8;
 
 //--- Block ---
 
@@ -57,6 +63,19 @@ impl Block {
             position = end;
             Some(record)
         })
+    }
+
+    /// Puts blocks one behind the other.
+    fn join(blocks: Vec<Block>) -> Block {
+        let append = |mut whole: Block, block: Block| {
+            whole.records += block.records;
+            whole.bytes.extend_from_slice(&block.bytes);
+            whole
+        };
+        let mut whole = blocks.into_iter().reduce(append).unwrap_or_default();
+        // It is kept for long.
+        whole.bytes.shrink_to_fit();
+        whole
     }
 
     /// Appends all records of an RRset under an owner.
@@ -120,7 +139,7 @@ pub struct Delta {
     pub removed: Block,
     pub added: Block,
     /// Whether the primary is known to hold no record of the version more than once.
-    unrepeated: bool,
+    pub(super) unrepeated: bool,
 }
 
 /// Why a difference cannot be read or applied.
@@ -143,42 +162,30 @@ pub enum DeltaError {
 impl Delta {
     /// The difference of two versions of one zone, which may differ at the names given and at the apex only.
     pub fn between(old: &Zone, new: &Zone, touched: impl IntoIterator<Item = Name>) -> Delta {
-        let mut names: Vec<Name> = touched.into_iter().chain([new.origin.clone()]).collect();
-        names.sort_unstable_by(Name::canonical_cmp);
-        names.dedup();
-        let (mut removed, mut added) = (Block::default(), Block::default());
-        for name in names {
-            let (before, after) = (old.get(name.as_wire()), new.get(name.as_wire()));
-            compare_nodes(&name, before, after, &mut removed, &mut added);
-        }
+        let names: Vec<Name> = touched.into_iter().chain([new.origin.clone()]).collect();
+        let parts = parallel::parts(names.len(), MANY_NAMES);
+        // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the blocks.
+        let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
+            let labels = |name: &Name| name.as_wire().len() - new.origin.as_wire().len();
+            let owners = names[range].iter().map(|name| Owner::new(&name.as_wire()[..labels(name)]));
+            owners.map(|owner| [old, new].map(|zone| zone.get_at(&owner).unwrap_or_default())).collect()
+        };
+        let find_all = || parallel::in_parts(names.len(), parts, find).concat();
+        let sort = || canonical::order(&names, &new.origin);
+        let (nodes, order) = if parts > 1 { parallel::both(find_all, sort) } else { (find_all(), sort()) };
+        let compare = |range: Range<usize>| {
+            let mut blocks = (Block::default(), Block::default());
+            for index in &order[range] {
+                let [before, after] = nodes[*index];
+                compare_nodes(&names[*index], before, after, &mut blocks.0, &mut blocks.1);
+            }
+            blocks
+        };
+        let blocks = parallel::in_parts(order.len(), parts, compare);
+        let (removed, added): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
+        let (removed, added) = (Block::join(removed), Block::join(added));
         let (from, to) = (old.soa_rrset().clone(), new.soa_rrset().clone());
         Delta { from, to, removed, added, unrepeated: new.repeated.is_none() }
-    }
-
-    /// Makes the version that the difference leads to; whatever does not fit refuses all of it.
-    pub fn apply(&self, zone: &Zone) -> Result<Zone, DeltaError> {
-        if zone.soa_rrset() != &self.from {
-            return Err(DeltaError::Base);
-        }
-        let mut names: HashMap<Name, Change> = HashMap::new();
-        for record in self.removed.iter() {
-            if !change_of(&mut names, zone, &record)?.removed.insert((record.rtype, record.ttl, record.rdata)) {
-                return Err(DeltaError::Absent);
-            }
-        }
-        for record in self.added.iter() {
-            change_of(&mut names, zone, &record)?.added.push(record);
-        }
-        names.entry(zone.origin.clone()).or_default();
-        let mut editor = Editor::from_zone(zone);
-        for (name, change) in names {
-            let node = zone.get(name.as_wire());
-            let spelled = change.spelling(node).filter(|spelled| *spelled != name.as_wire()).map(Arc::from);
-            let soa = (name == zone.origin).then(|| self.to.clone());
-            editor.set(&name, change.build(node, soa)?, spelled);
-        }
-        editor.set_repeated(if self.unrepeated { Repeated::default() } else { Repeated::unknown() });
-        Ok(editor.finish()?)
     }
 
     /// The way back.
@@ -311,14 +318,10 @@ fn name_of(owner: &[u8]) -> Option<Name> {
 }
 
 /// Notes what differs between two nodes of one name.
-fn compare_nodes(
-    name: &Name,
-    before: Option<Node<'_>>,
-    after: Option<Node<'_>>,
-    removed: &mut Block,
-    added: &mut Block,
-) {
-    let (old, new) = (before.unwrap_or_default(), after.unwrap_or_default());
+fn compare_nodes(name: &Name, old: Node<'_>, new: Node<'_>, removed: &mut Block, added: &mut Block) {
+    if old.has_same_records(new) {
+        return;
+    }
     let respelled = old.spelled != new.spelled;
     let old_owner = old.spelled.unwrap_or(name.as_wire());
     let new_owner = new.spelled.unwrap_or(name.as_wire());
@@ -340,73 +343,13 @@ fn compare_nodes(
 
 /// Appends the records of one set that another lacks.
 fn push_missing(block: &mut Block, owner: &[u8], rrset: Set<'_>, other: Set<'_>) {
+    if other.count <= FEW_RECORDS {
+        let is_missing = |rdata: &&[u8]| other.rdatas().all(|other| other != *rdata);
+        rrset.rdatas().filter(is_missing).for_each(|rdata| block.push(owner, rrset, rdata));
+        return;
+    }
     let others: HashSet<&[u8]> = other.rdatas().collect();
     rrset.rdatas().filter(|rdata| !others.contains(rdata)).for_each(|rdata| block.push(owner, rrset, rdata));
-}
-
-/// What a difference does to one name.
-#[derive(Default)]
-struct Change<'a> {
-    removed: HashSet<(u16, u32, &'a [u8])>,
-    added: Vec<Record<'a>>,
-}
-
-impl<'a> Change<'a> {
-    /// The owner as it is spelled afterwards.
-    fn spelling<'n>(&self, node: Option<Node<'n>>) -> Option<&'n [u8]>
-    where
-        'a: 'n,
-    {
-        let kept = node.and_then(|node| node.spelled);
-        self.added.first().map(|record| record.owner).or(kept)
-    }
-
-    /// The RRsets afterwards; `soa` replaces that of the node.
-    fn build(&self, node: Option<Node<'_>>, soa: Option<Arc<RRset>>) -> Result<RRsets, DeltaError> {
-        let old = node.unwrap_or_default().rrsets().filter(|rrset| rrset.rtype != rtype::SOA);
-        let mut records: Vec<(u16, u32, &[u8])> = Vec::new();
-        let mut removed = 0;
-        for rrset in old {
-            for rdata in rrset.rdatas() {
-                let record = (rrset.rtype, rrset.ttl, rdata);
-                if self.removed.contains(&record) {
-                    removed += 1;
-                } else {
-                    records.push(record);
-                }
-            }
-        }
-        if removed != self.removed.len() {
-            return Err(DeltaError::Absent);
-        }
-        records.extend(self.added.iter().map(|record| (record.rtype, record.ttl, record.rdata)));
-        records.sort_by_key(|record| record.0);
-        let mut rrsets: Vec<Arc<RRset>> = soa.into_iter().collect();
-        for group in records.chunk_by(|a, b| a.0 == b.0) {
-            let (rtype, ttl, _) = group[0];
-            if group.iter().any(|record| record.1 != ttl) {
-                return Err(DeltaError::Ttl);
-            }
-            let rrset = RRset::build(rtype, ttl, group.iter().map(|record| record.2).collect());
-            let rrset = rrset.filter(|rrset| rrset.count as usize == group.len()).ok_or(DeltaError::Present)?;
-            rrsets.push(Arc::new(rrset));
-        }
-        rrsets.sort_by_key(|rrset| rrset.rtype);
-        Ok(rrsets.into())
-    }
-}
-
-/// The change at a record's owner.
-fn change_of<'m, 'a>(
-    names: &'m mut HashMap<Name, Change<'a>>,
-    zone: &Zone,
-    record: &Record<'a>,
-) -> Result<&'m mut Change<'a>, DeltaError> {
-    let name = name_of(record.owner).filter(|name| name.is_within(&zone.origin)).ok_or(DeltaError::Malformed)?;
-    if record.rtype == rtype::SOA {
-        return Err(DeltaError::Malformed);
-    }
-    Ok(names.entry(name).or_default())
 }
 
 /// A record that can be looked up.

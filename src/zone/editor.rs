@@ -1,34 +1,54 @@
 //! A zone version in the making.
 //!
 //! The editor keeps what it was told beside the version that it started from, name by name, and makes a new table of
-//! both at the end.
+//! both at the end. Owners and sets stand in one piece of memory, however many names there are; names are found by the hash
+//! that the table has, too, so that each is hashed once.
 //!
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
 use super::node::{self, Node};
-use super::table::{self, Change, Table};
-use super::{RRsets, Repeated, Soa, Zone, ZoneError};
-use crate::name::Name;
-use crate::rr::{RRset, Set, rtype};
+use super::table::{self, ByHash, Change, Table};
+use super::{Owner, RRsets, Repeated, Soa, Zone, ZoneError};
+use crate::name::{MAX_NAME_BYTES, Name};
+use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
+pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
 
 /// A zone version in the making.
 pub struct Editor {
     origin: Name,
     base: Table,
-    /// The nodes that differ from those of the base, by owner without origin.
-    changes: HashMap<Box<[u8]>, Pending>,
+    pending: Pendings,
     counts: Counts,
     repeated: Repeated,
     scratch: Vec<u8>,
 }
 
+/// The nodes that differ from those of the base.
+#[derive(Default)]
+struct Pendings {
+    /// Owners, spellings and sets.
+    bytes: Vec<u8>,
+    list: Vec<Pending>,
+    /// Where the newest of the nodes with a hash is in the list.
+    newest: HashMap<u64, usize, ByHash>,
+}
+
 /// A node that differs; without sets and names below there is none.
 struct Pending {
+    hash: u64,
     below: u32,
-    spelled: Option<Box<[u8]>>,
-    sets: Box<[u8]>,
+    owner: Range<usize>,
+    spelled: Option<Range<usize>>,
+    sets: Range<usize>,
+    /// Whether the base has the owner.
+    existed: bool,
+    /// Another node with the hash.
+    next: Option<usize>,
 }
 
 impl Editor {
@@ -37,7 +57,7 @@ impl Editor {
         Editor {
             origin,
             base: Table::default(),
-            changes: HashMap::new(),
+            pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
             scratch: Vec::new(),
@@ -71,27 +91,50 @@ impl Editor {
         changed
     }
 
-    /// Gives a name the RRsets of a node, which may be another zone's. Returns whether anything changed.
-    pub fn copy(&mut self, name: &Name, node: Node<'_>, spelled: Option<Arc<[u8]>>) -> bool {
-        self.set_bytes(owner_of(name, &self.origin), node.sets, spelled.as_deref())
+    /// Gives an owner the RRsets of a node, which may be another zone's, where the version that the editor began with has the
+    /// old one. Returns whether anything changed.
+    pub fn copy(&mut self, owner: &Owner<'_>, old: Node<'_>, node: Node<'_>, spelled: Option<Arc<[u8]>>) -> bool {
+        self.set_instead(owner.hash, owner.labels, old, node.sets, spelled.as_deref())
     }
 
     /// Replaces all RRsets at an owner without origin by sets as a node holds them. Returns whether anything changed.
     pub(super) fn set_bytes(&mut self, owner: &[u8], sets: &[u8], spelled: Option<&[u8]>) -> bool {
+        self.set_hashed(table::hash(owner), owner, sets, spelled)
+    }
+
+    /// As [`Editor::set_bytes`], for an owner whose hash is known.
+    pub(super) fn set_hashed(&mut self, hash: u64, owner: &[u8], sets: &[u8], spelled: Option<&[u8]>) -> bool {
+        let base = self.base.clone();
+        self.set_instead(hash, owner, base.get_hashed(hash, owner).unwrap_or_default(), sets, spelled)
+    }
+
+    /// As [`Editor::set_hashed`], for an owner whose node in the version that the editor began with is known.
+    pub(super) fn set_instead(
+        &mut self,
+        hash: u64,
+        owner: &[u8],
+        old: Node<'_>,
+        sets: &[u8],
+        spelled: Option<&[u8]>,
+    ) -> bool {
         let spelled = spelled.filter(|_| !sets.is_empty());
-        let old = current(&self.base, &self.changes, owner);
+        let found = self.pending.find(hash, owner);
+        let old = found.map_or(old, |index| self.pending.node(index));
         if old.sets == sets && old.spelled == spelled {
             return false;
         }
-        let existed = exists(old);
+        let (existed, below) = (exists(old), old.below);
+        let new = Node { owner, below, spelled, sets };
         let counts = &mut self.counts;
-        counts.records = counts.records + Node { sets, ..old }.records() - old.records();
+        counts.records = counts.records + new.records() - old.records();
         counts.owners = counts.owners + u64::from(!sets.is_empty()) - u64::from(!old.is_empty());
         counts.cuts = counts.cuts + u32::from(is_cut(sets, owner)) - u32::from(is_cut(old.sets, owner));
-        let pending = Pending { below: old.below, spelled: spelled.map(Box::from), sets: sets.into() };
-        let exists = pending.below > 0 || !sets.is_empty();
-        self.changes.insert(owner.into(), pending);
-        match (existed, exists) {
+        counts.odd = counts.odd + u32::from(is_odd(new)) - u32::from(is_odd(Node { owner, ..old }));
+        match found {
+            Some(index) => self.pending.replace(index, sets, spelled),
+            None => _ = self.pending.push(hash, new, existed),
+        }
+        match (existed, below > 0 || !sets.is_empty()) {
             (false, true) => self.link(owner),
             (true, false) => self.unlink(owner),
             _ => {}
@@ -99,13 +142,22 @@ impl Editor {
         true
     }
 
+    /// The node of an owner as it stands now; one without sets and names below where there is none.
+    pub(super) fn get_hashed(&self, hash: u64, owner: &[u8]) -> Node<'_> {
+        match self.pending.find(hash, owner) {
+            Some(index) => self.pending.node(index),
+            None => self.base.get_hashed(hash, owner).unwrap_or_default(),
+        }
+    }
+
     /// Counts a new name in its parent, which comes into being as an empty non-terminal where it must.
     fn link(&mut self, mut owner: &[u8]) {
         loop {
             self.counts.wildcards += u32::from(is_wildcard(owner));
             let Some(parent) = parent(owner) else { return };
-            let existed = exists(current(&self.base, &self.changes, parent));
-            self.pending(parent).below += 1;
+            let index = self.pending(parent);
+            let existed = exists(self.pending.node(index));
+            self.pending.list[index].below += 1;
             if existed {
                 return;
             }
@@ -118,23 +170,28 @@ impl Editor {
         loop {
             self.counts.wildcards -= u32::from(is_wildcard(owner));
             let Some(parent) = parent(owner) else { return };
-            let pending = self.pending(parent);
-            pending.below -= 1;
-            if pending.below > 0 || !pending.sets.is_empty() {
+            let index = self.pending(parent);
+            self.pending.list[index].below -= 1;
+            if exists(self.pending.node(index)) {
                 return;
             }
             owner = parent;
         }
     }
 
-    /// The node of an owner as one that may be changed.
-    fn pending(&mut self, owner: &[u8]) -> &mut Pending {
-        if !self.changes.contains_key(owner) {
-            let node = self.base.get(owner).unwrap_or_default();
-            let pending = Pending { below: node.below, spelled: node.spelled.map(Box::from), sets: node.sets.into() };
-            self.changes.insert(owner.into(), pending);
-        }
-        self.changes.get_mut(owner).expect("it was put there if it was not")
+    /// Where the node of an owner is, as one that may be changed.
+    fn pending(&mut self, owner: &[u8]) -> usize {
+        let hash = table::hash(owner);
+        self.pending.find(hash, owner).unwrap_or_else(|| {
+            let node = self.base.get_hashed(hash, owner).unwrap_or_default();
+            self.pending.push(hash, Node { owner, ..node }, exists(node))
+        })
+    }
+
+    /// The names below the origin at which what the editor began with differs from a version, if it has the same origin.
+    pub fn differing(&self, zone: &Zone) -> Vec<Name> {
+        let owners = self.base.differing(&zone.table).into_iter().filter(|owner| !owner.is_empty());
+        owners.map(|owner| Name::join(owner, &self.origin)).collect()
     }
 
     /// Replaces what is known of repeated records.
@@ -148,21 +205,20 @@ impl Editor {
     }
 
     /// Closes the version, which shares what is the same in these zones.
-    pub fn finish_beside(mut self, zones: &[&Zone]) -> Result<Zone, ZoneError> {
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        let mut places = Vec::with_capacity(self.changes.len());
-        for (owner, pending) in &self.changes {
+    pub fn finish_beside(self, zones: &[&Zone]) -> Result<Zone, ZoneError> {
+        let mut bytes = Vec::with_capacity(self.pending.bytes.len() + 4 * self.pending.list.len());
+        let mut places = Vec::with_capacity(self.pending.list.len());
+        for index in 0..self.pending.list.len() {
             let start = bytes.len();
-            let node = pending.node(owner);
+            let node = self.pending.node(index);
             if exists(node) {
                 node.write(&mut bytes);
             }
-            places.push((&**owner, start..bytes.len()));
+            places.push((&self.pending.list[index], node.owner, start..bytes.len()));
         }
-        let change = |(owner, range): (_, std::ops::Range<usize>)| {
+        let change = |(pending, owner, range): (&Pending, _, Range<usize>)| {
             let node = (!range.is_empty()).then(|| &bytes[range]);
-            Change { hash: table::hash(owner), owner, node }
+            Change { hash: pending.hash, owner, is_new: !pending.existed, node }
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
@@ -170,15 +226,55 @@ impl Editor {
     }
 }
 
+impl Pendings {
+    /// Where the node of an owner is.
+    fn find(&self, hash: u64, owner: &[u8]) -> Option<usize> {
+        let mut next = self.newest.get(&hash).copied();
+        while let Some(index) = next.filter(|index| self.bytes[self.list[*index].owner.clone()] != *owner) {
+            next = self.list[index].next;
+        }
+        next
+    }
+
+    /// The view of a node.
+    fn node(&self, index: usize) -> Node<'_> {
+        let Pending { below, owner, spelled, sets, .. } = &self.list[index];
+        let part = |range: &Range<usize>| &self.bytes[range.clone()];
+        Node { owner: part(owner), below: *below, spelled: spelled.as_ref().map(part), sets: part(sets) }
+    }
+
+    /// Adds a node whose owner is not here; returns where it is.
+    fn push(&mut self, hash: u64, node: Node<'_>, existed: bool) -> usize {
+        let (owner, spelled) = (self.write(node.owner), node.spelled.map(|spelled| self.write(spelled)));
+        let (sets, below) = (self.write(node.sets), node.below);
+        let next = self.newest.insert(hash, self.list.len());
+        self.list.push(Pending { hash, below, owner, spelled, sets, existed, next });
+        self.list.len() - 1
+    }
+
+    /// Gives a node other sets and another spelling.
+    fn replace(&mut self, index: usize, sets: &[u8], spelled: Option<&[u8]>) {
+        let (sets, spelled) = (self.write(sets), spelled.map(|spelled| self.write(spelled)));
+        (self.list[index].sets, self.list[index].spelled) = (sets, spelled);
+    }
+
+    /// Appends octets; returns where they are.
+    fn write(&mut self, octets: &[u8]) -> Range<usize> {
+        self.bytes.extend_from_slice(octets);
+        self.bytes.len() - octets.len()..self.bytes.len()
+    }
+}
+
 //--- Counts ---
 
 /// What a zone counts of its nodes.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
+pub struct Counts {
     pub records: u64,
     pub owners: u64,
     pub cuts: u32,
     pub wildcards: u32,
+    pub odd: u32,
 }
 
 impl Counts {
@@ -188,13 +284,32 @@ impl Counts {
         self.owners += 1;
         self.cuts += u32::from(is_cut(node.sets, node.owner));
         self.wildcards += u32::from(is_wildcard(node.owner));
+        self.odd += u32::from(is_odd(node));
+    }
+
+    /// Counts any node.
+    pub fn add_any(&mut self, node: Node<'_>) {
+        self.add(node);
+        self.owners -= u64::from(node.is_empty());
+    }
+
+    /// All that is counted, with more and without some of it.
+    pub fn change(self, more: Counts, less: Counts) -> Counts {
+        Counts {
+            records: self.records + more.records - less.records,
+            owners: self.owners + more.owners - less.owners,
+            cuts: self.cuts + more.cuts - less.cuts,
+            wildcards: self.wildcards + more.wildcards - less.wildcards,
+            odd: self.odd + more.odd - less.odd,
+        }
     }
 }
 
 impl Zone {
     /// The counts of the version.
-    fn counts(&self) -> Counts {
-        Counts { records: self.records, owners: self.owners, cuts: self.cuts, wildcards: self.wildcards }
+    pub(super) fn counts(&self) -> Counts {
+        let Zone { records, owners, cuts, wildcards, odd, .. } = *self;
+        Counts { records, owners, cuts, wildcards, odd }
     }
 
     /// Makes a version of its nodes and what they count.
@@ -206,29 +321,14 @@ impl Zone {
         let rdata = set.rdatas().next().ok_or(ZoneError::NoSoa)?;
         let soa = Soa::from_rdata(rdata).ok_or(ZoneError::NoSoa)?;
         let negative = RRset::build(rtype::SOA, set.ttl.min(soa.minimum), vec![rdata]).ok_or(ZoneError::NoSoa)?;
-        let Counts { records, owners, cuts, wildcards } = counts;
+        let Counts { records, owners, cuts, wildcards, odd } = counts;
         let (soa_rrset, negative) = (Arc::new(set.to_rrset()), Arc::new(negative));
-        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, cuts, wildcards })
-    }
-}
-
-impl Pending {
-    /// The view of the node.
-    fn node<'a>(&'a self, owner: &'a [u8]) -> Node<'a> {
-        Node { owner, below: self.below, spelled: self.spelled.as_deref(), sets: &self.sets }
-    }
-}
-
-/// The node of an owner as it stands now; one without sets and names below where there is none.
-fn current<'a>(base: &'a Table, changes: &'a HashMap<Box<[u8]>, Pending>, owner: &'a [u8]) -> Node<'a> {
-    match changes.get(owner) {
-        Some(pending) => pending.node(owner),
-        None => base.get(owner).unwrap_or_default(),
+        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, cuts, wildcards, odd })
     }
 }
 
 /// Whether there is such a node.
-fn exists(node: Node<'_>) -> bool {
+pub(super) fn exists(node: Node<'_>) -> bool {
     node.below > 0 || !node.is_empty()
 }
 
@@ -247,6 +347,18 @@ pub(super) fn parent(owner: &[u8]) -> Option<&[u8]> {
 pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
     let cuts = |set: Set<'_>| set.rtype == rtype::DNAME || set.rtype == rtype::NS && !owner.is_empty();
     node::sets(sets).any(cuts)
+}
+
+/// Whether another zone may not be able to take a node with records as it stands: for its spelling, its length, or a type that
+/// is bound to its zone.
+pub(super) fn is_odd(node: Node<'_>) -> bool {
+    let is_bound = |rtype| match rtype {
+        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::PLACEHOLDER => true,
+        _ => rr::is_dnssec(rtype),
+    };
+    let is_odd =
+        || node.spelled.is_some() || node.owner.len() > LONG_OWNER || node.rrsets().any(|set| is_bound(set.rtype));
+    !node.owner.is_empty() && !node.is_empty() && is_odd()
 }
 
 /// Whether the first label is the asterisk (RFC 4592 section 2.1.1).

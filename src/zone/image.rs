@@ -1,19 +1,18 @@
 //! A whole version as bytes, for a file, and back again without a comparison or a sort.
 //!
-//! The bytes: number of owner names; for each its wire form as spelled, the length of its records and these in answer form;
-//! then what is known of repeated records. Whoever keeps the bytes guards them with a checksum; reading checks the form of
-//! everything all the same, so no bytes make a zone that breaks the invariants of [`Zone`].
+//! The bytes: the table; then what is known of repeated records. Whoever keeps the bytes guards them with a checksum; reading
+//! checks the form of everything all the same, so no bytes make a zone that breaks the invariants of [`Zone`].
 //!
-//! Cost: O(bytes); reading also sorts the names by their hashes.
+//! Cost: O(bytes).
 
 use super::builder::Builder;
-use super::node;
+use super::editor::Editor;
 use super::repeated::hash_record;
-use crate::name::{self, Name};
-use crate::rr::{RRset, rtype};
-use crate::zone::{Repeated, Zone, ZoneError, settle_aliases};
+use super::table::{Found, Table};
+use crate::name::Name;
+use crate::rr::rtype;
+use crate::zone::{Repeated, Zone, ZoneError};
 use std::io::{self, Write};
-use std::sync::Arc;
 
 /// Why bytes are no image of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +23,10 @@ pub enum ImageError {
     Owner,
     #[error("the records of {0} are malformed or out of order")]
     Records(Name),
+    #[error("names are not where they are looked for")]
+    Place,
+    #[error("names are missing above others, or do not know how many are below")]
+    Above,
     #[error("there are bytes behind its end")]
     Long,
     #[error(transparent)]
@@ -33,32 +36,27 @@ pub enum ImageError {
 impl Zone {
     /// Writes the version.
     pub fn write_image(&self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&self.owners.to_be_bytes())?;
-        let mut records = Vec::new();
-        for node in self.nodes().filter(|node| !node.is_empty()) {
-            self.owner_of(node).into_iter().try_for_each(|part| out.write_all(part))?;
-            records.clear();
-            node.rrsets().for_each(|set| set.write_wire(&mut records));
-            out.write_all(&(records.len() as u64).to_be_bytes())?;
-            out.write_all(&records)?;
-        }
+        self.table.write(out)?;
         self.repeated.write(out)
     }
 
     /// Reads what [`Zone::write_image`] wrote for a zone.
-    pub fn read_image(origin: &Name, bytes: &[u8]) -> Result<Zone, ImageError> {
+    pub fn read_image(origin: &Name, mut bytes: &[u8]) -> Result<Zone, ImageError> {
+        let found = Table::read(origin, &mut bytes)?;
         let mut reader = Reader { rest: bytes };
-        let mut builder = Builder::new(origin.clone());
-        let mut sets = Vec::new();
-        for _ in 0..reader.number()? {
-            reader.owner(origin, &mut sets, &mut builder)?;
-        }
-        builder.sort(|_| Err(ImageError::Owner))?;
         let repeated = Repeated::read(&mut reader)?;
         if !reader.rest.is_empty() {
             return Err(ImageError::Long);
         }
-        let (mut editor, _) = builder.into_editor(None, &[]);
+        let mut editor = match found {
+            Found::Table(table, counts) => Editor::with_table(origin.clone(), table, counts),
+            Found::Nodes(nodes) => {
+                let mut builder = Builder::new(origin.clone());
+                nodes.into_iter().for_each(|node| builder.push_sets(node.owner, node.spelled, node.sets));
+                builder.sort(|_| Err(ImageError::Owner))?;
+                builder.into_editor(None, &[]).0
+            }
+        };
         editor.set_repeated(repeated);
         Ok(editor.finish()?)
     }
@@ -76,46 +74,6 @@ impl Reader<'_> {
         self.rest = rest;
         Ok(u64::from_be_bytes(*number))
     }
-
-    /// Takes a name with its records.
-    fn owner(&mut self, origin: &Name, sets: &mut Vec<u8>, builder: &mut Builder<'_>) -> Result<(), ImageError> {
-        let end = name::plain_end(self.rest).ok_or(ImageError::Owner)?;
-        let (wire, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        let mut lower = [0; name::MAX_NAME_BYTES];
-        let lower = &mut lower[..wire.len()];
-        lower.copy_from_slice(wire);
-        lower.make_ascii_lowercase();
-        let cut = name::suffix_offset(lower, origin.as_wire()).ok_or(ImageError::Owner)?;
-        let length = usize::try_from(self.number()?).map_err(|_| ImageError::Short)?;
-        let (records, rest) = self.rest.split_at_checked(length).ok_or(ImageError::Short)?;
-        self.rest = rest;
-        if !read_sets(records, cut == 0, sets) {
-            return Err(ImageError::Records(Name::from_suffix(lower)));
-        }
-        builder.push_sets(&lower[..cut], (lower != wire).then_some(wire), sets);
-        Ok(())
-    }
-}
-
-/// Turns the records of a name in answer form into sets. False when no name of a zone holds such.
-fn read_sets(mut records: &[u8], at_origin: bool, sets: &mut Vec<u8>) -> bool {
-    sets.clear();
-    let (mut last, mut aliases) = (None, false);
-    while !records.is_empty() {
-        let Some((rtype, rest)) = RRset::read_wire(records, sets) else { return false };
-        let in_order = last.is_none_or(|last| last < rtype);
-        if !in_order || rtype == rtype::SOA && !at_origin {
-            return false;
-        }
-        aliases |= matches!(rtype, rtype::CNAME | rtype::DNAME);
-        (last, records) = (Some(rtype), rest);
-    }
-    let is_settled = || {
-        let mut rrsets = node::sets(sets).map(|set| Arc::new(set.to_rrset())).collect();
-        settle_aliases(&mut rrsets) == 0
-    };
-    last.is_some() && (!aliases || is_settled())
 }
 
 impl Repeated {
@@ -178,12 +136,17 @@ mod tests {
     fn a_large_zone_comes_back() {
         let lines = (0..10_000).map(|index| format!("a{index}.b{} 30 A 192.0.2.1\n", index / 7));
         let zone = zone("z.", &format!("@ 30 SOA 1\n{}", lines.collect::<String>()));
-        let mut bytes = image(&zone);
-        assert!(Zone::read_image(&zone.origin, &bytes).unwrap() == zone);
-        // The class of the last record.
-        let at = bytes.len() - 24 - 12;
-        bytes[at] = 9;
-        assert!(matches!(Zone::read_image(&zone.origin, &bytes), Err(ImageError::Records(_))));
+        let bytes = image(&zone);
+        let read = Zone::read_image(&zone.origin, &bytes).unwrap();
+        assert!(read == zone && image(&read) == bytes);
+        // Another process had other keys.
+        let mut other = bytes.clone();
+        other[3] ^= 1;
+        let read = Zone::read_image(&zone.origin, &other).unwrap();
+        assert!(read == zone && (read.records, read.names()) == (zone.records, zone.names()));
+        // What a region shares with its members is written as if it were its own.
+        let editor = Editor::from_zone(&zone).finish_beside(&[&zone]).unwrap();
+        assert!(Zone::read_image(&zone.origin, &image(&editor)).unwrap() == zone);
     }
 
     #[test]
@@ -192,7 +155,9 @@ mod tests {
         let other = Name::parse("y.").unwrap();
         assert_eq!(Zone::read_image(&other, &image(&zone)).unwrap_err(), ImageError::Owner);
         assert_eq!(Zone::read_image(&other, &[]).unwrap_err(), ImageError::Short);
-        assert_eq!(Zone::read_image(&other, &[0; 32]).unwrap_err(), ImageError::Zone(ZoneError::NoSoa));
+        // Keys, one shard, the head of that, and nothing repeated.
+        let empty = [&[0; 28][..], &[0, 0, 0, 4], &[0; 4 + 24]].concat();
+        assert_eq!(Zone::read_image(&other, &empty).unwrap_err(), ImageError::Zone(ZoneError::NoSoa));
         let more = [image(&zone), vec![0]].concat();
         assert_eq!(Zone::read_image(&zone.origin, &more).unwrap_err(), ImageError::Long);
     }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// What a response over TCP has room for beside its header and the longest question.
-const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
+pub(super) const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
 
 /// What a primary sent that a zone cannot hold or that should not be there; all of it is counted, none of it is fatal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -33,6 +33,19 @@ pub struct Anomalies {
     pub inner_soa: u64,
     /// RRsets that no response can hold: questions for them get TC and nothing else.
     pub oversized: u64,
+}
+
+impl Anomalies {
+    /// The sums of both.
+    pub(super) fn add(self, other: Anomalies) -> Anomalies {
+        Anomalies {
+            duplicates: self.duplicates + other.duplicates,
+            mixed_ttls: self.mixed_ttls + other.mixed_ttls,
+            aliases: self.aliases + other.aliases,
+            inner_soa: self.inner_soa + other.inner_soa,
+            oversized: self.oversized + other.oversized,
+        }
+    }
 }
 
 /// The records of a full transfer, in any order.

@@ -64,6 +64,11 @@ impl<'a> Node<'a> {
         sets(self.sets)
     }
 
+    /// Whether another has the same records under the same spelling.
+    pub fn has_same_records(self, other: Node<'_>) -> bool {
+        self.sets == other.sets && self.spelled == other.spelled
+    }
+
     /// Whether it has no records, as an empty non-terminal.
     pub fn is_empty(self) -> bool {
         self.sets.is_empty()

@@ -12,60 +12,46 @@
 //! had while any of its records stays, and when one was removed with a TTL that it did not have; a primary of that kind has
 //! other TTLs in differences than in its zone.
 //!
-//! Cost: O(changes) while they are taken, and O(records at the names that changed) to finish. What is to be changed is copied
-//! first; once more than two thousand records would be copied, further changes are only noted, and [`Patcher::finish`]
-//! makes them: a name may have any number of records, and whoever takes changes must not stop for long.
+//! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to finish. A
+//! name may have any number of records, and whoever takes changes must not stop for long, so all are made by
+//! [`Patcher::finish`], name by name.
 
+use super::node::Node;
+use super::records::Records;
+use super::{parallel, table};
 use crate::name::{Name, NameBuf};
-use crate::rr::{self, Set, rtype};
-use crate::zone::loader::{Raw, assemble};
-use crate::zone::{Anomalies, Editor, Loaded, Zone, ZoneError};
-use std::collections::{HashMap, HashSet};
+use crate::rr::{self, RRset, Set, rtype};
+use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
+use crate::zone::{Anomalies, Editor, Loaded, Repeated, Zone, ZoneError, node};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Records of the base that are copied while changes are taken.
+/// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;
+/// With fewer changes other threads are not worth their start.
+const MANY_CHANGES: usize = 1000;
 
 /// A version in the making.
 pub struct Patcher {
     base: Arc<Zone>,
-    names: HashMap<Name, Pending>,
-    repeated: super::Repeated,
-    absent: u64,
-    present: u64,
-    inner_soa: u64,
-    doubtful: bool,
-    changes: u64,
-    /// Records of the base that were copied, or will be.
+    /// What changes are made of.
+    bytes: Vec<u8>,
+    changes: Vec<Change>,
+    /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
-    /// Changes that wait for the end, in order.
-    later: Vec<Change>,
 }
 
-/// A change that is only noted.
+/// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase; the
+/// owner as it is spelled, where that is not lowercase; the RDATA.
 struct Change {
-    owner: Box<[u8]>,
+    hash: u64,
+    start: usize,
+    owner_bytes: u8,
+    spelled_bytes: u8,
+    rdata_bytes: u16,
     rtype: u16,
     ttl: u32,
-    rdata: Box<[u8]>,
     adds: bool,
-}
-
-/// The records of one name as they stand after the changes so far.
-struct Pending {
-    spelled: Option<Arc<[u8]>>,
-    /// By type and canonical RDATA, so that a set of many records is changed in O(1) each.
-    records: HashMap<(u16, Vec<u8>), Kept>,
-    /// Types of which a record was removed with a TTL that it did not have.
-    other_ttls: HashSet<u16>,
-}
-
-/// A record without what it is found by.
-struct Kept {
-    ttl: u32,
-    rdata: Box<[u8]>,
-    /// Whether it is one of the base's that was there all the time.
-    stayed: bool,
 }
 
 /// What the changes came to.
@@ -82,26 +68,14 @@ pub struct Patched {
 impl Patcher {
     /// Starts from a version.
     pub fn new(base: Arc<Zone>) -> Patcher {
-        let repeated = base.repeated.clone();
         // The end makes the apex anew, because the SOA is there.
         let copies = base.apex().records();
-        Patcher {
-            base,
-            names: HashMap::new(),
-            repeated,
-            absent: 0,
-            present: 0,
-            inner_soa: 0,
-            doubtful: false,
-            changes: 0,
-            copies,
-            later: Vec::new(),
-        }
+        Patcher { base, bytes: Vec::new(), changes: Vec::new(), copies }
     }
 
     /// Number of changes taken so far.
     pub fn changes(&self) -> u64 {
-        self.changes
+        self.changes.len() as u64
     }
 
     /// Whether the end takes long, because names with many records change.
@@ -111,130 +85,234 @@ impl Patcher {
 
     /// Takes a removal; the owner is within the origin. The zone's SOA is not among the changes.
     pub fn remove(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
-        self.changes += 1;
-        if !self.postpone(owner, rtype, ttl, rdata, false) {
-            self.make_removal(owner, rtype, ttl, rdata);
-        }
+        self.take(owner, rtype, ttl, rdata, false);
     }
 
     /// Takes an addition.
     pub fn add(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
-        self.changes += 1;
-        if !self.postpone(owner, rtype, ttl, rdata, true) {
-            self.make_addition(owner, rtype, ttl, rdata);
-        }
+        self.take(owner, rtype, ttl, rdata, true);
     }
 
-    /// Notes a change for the end, if it or an earlier one is too large to be made now.
-    fn postpone(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8], adds: bool) -> bool {
-        if !self.is_long() {
-            let name = owner.to_name();
-            if name != self.base.origin && !self.names.contains_key(&name) {
-                self.copies += self.base.get(name.as_wire()).map_or(0, |node| node.records());
-            }
-        }
-        if self.is_long() {
-            self.later.push(Change { owner: owner.as_wire().into(), rtype, ttl, rdata: rdata.into(), adds });
-        }
-        self.is_long()
-    }
-
-    /// Makes the changes that were only noted.
-    fn make_changes(&mut self) {
-        for Change { owner, rtype, ttl, rdata, adds } in std::mem::take(&mut self.later) {
-            let owner = NameBuf::from_wire(&owner).expect("it was a name when it was noted");
-            if adds {
-                self.make_addition(&owner, rtype, ttl, &rdata);
-            } else {
-                self.make_removal(&owner, rtype, ttl, &rdata);
-            }
-        }
-    }
-
-    /// Makes a removal.
-    fn make_removal(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
+    /// Notes a change for the end.
+    fn take(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8], adds: bool) {
         let lower = owner.to_lowercase();
-        let folded = rr::fold(rtype, rdata);
-        let pending = self.pending(owner);
-        match pending.records.remove(&(rtype, folded)) {
-            Some(kept) if kept.ttl != rr::clamp_ttl(ttl) => {
-                pending.other_ttls.insert(rtype);
-            }
-            Some(_) => {}
-            // A stray SOA below the apex is not kept, so its removal is no surprise.
-            None => self.absent += u64::from(rtype != rtype::SOA),
+        let labels = &lower.as_wire()[..lower.as_wire().len() - self.base.origin.as_wire().len()];
+        let spelled = if lower.as_wire() == owner.as_wire() { &[] } else { owner.as_wire() };
+        let hash = table::hash(labels);
+        if !self.is_long() && !labels.is_empty() && self.changes.last().is_none_or(|last| last.hash != hash) {
+            self.copies += self.base.table.get_hashed(hash, labels).map_or(0, Node::records);
         }
-        self.doubtful |= self.repeated.holds(lower.as_wire(), rtype, rdata);
-    }
-
-    /// Makes an addition.
-    fn make_addition(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
-        let lower = owner.to_lowercase();
-        if rtype == rtype::SOA {
-            self.inner_soa += 1;
-            return;
-        }
-        let key = (rtype, rr::fold(rtype, rdata));
-        let spelled = (lower.as_wire() != owner.as_wire()).then(|| Arc::from(owner.as_wire()));
-        let pending = self.pending(owner);
-        if pending.records.contains_key(&key) {
-            self.present += 1;
-            self.repeated.insert(lower.as_wire(), rtype, rdata);
-            return;
-        }
-        if pending.records.is_empty() {
-            pending.spelled = spelled;
-        }
-        pending.records.insert(key, Kept { ttl: rr::clamp_ttl(ttl), rdata: rdata.into(), stayed: false });
-    }
-
-    /// The records of a name, begun with those of the base.
-    fn pending(&mut self, owner: &NameBuf) -> &mut Pending {
-        let base = &self.base;
-        self.names.entry(owner.to_name()).or_insert_with_key(|name| {
-            let node = base.get(name.as_wire());
-            let rrsets = node.unwrap_or_default().rrsets();
-            let each = |rrset: Set<'_>| {
-                let (rtype, ttl) = (rrset.rtype, rrset.ttl);
-                let record = move |rdata: &[u8]| {
-                    ((rtype, rr::fold(rtype, rdata)), Kept { ttl, rdata: rdata.into(), stayed: true })
-                };
-                rrset.rdatas().map(record).collect::<Vec<_>>()
-            };
-            let records = rrsets.filter(|rrset| rrset.rtype != rtype::SOA).flat_map(each).collect();
-            let spelled = node.and_then(|node| node.spelled).map(Arc::from);
-            Pending { spelled, records, other_ttls: HashSet::new() }
-        })
+        self.changes.push(Change {
+            hash,
+            start: self.bytes.len(),
+            owner_bytes: labels.len() as u8,
+            spelled_bytes: spelled.len() as u8,
+            rdata_bytes: rdata.len() as u16,
+            rtype,
+            ttl: rr::clamp_ttl(ttl),
+            adds,
+        });
+        [labels, spelled, rdata].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 
     /// Makes the version, with this SOA.
-    pub fn finish(mut self, soa_ttl: u32, soa: &[u8]) -> Result<Patched, ZoneError> {
-        self.make_changes();
-        let mut editor = Editor::from_zone(&self.base);
-        let mut anomalies = Anomalies { inner_soa: self.inner_soa, ..Anomalies::default() };
-        let mut touched = Vec::new();
+    pub fn finish(self, soa_ttl: u32, soa: &[u8]) -> Result<Patched, ZoneError> {
+        let Patcher { base, bytes, changes, .. } = self;
+        let owner = |change: &Change| &bytes[change.start..change.start + usize::from(change.owner_bytes)];
+        let mut order: Vec<(u64, usize)> = changes.iter().map(|change| change.hash).zip(0..).collect();
+        order.sort_unstable_by(|a, b| {
+            let by_owner = || owner(&changes[a.1]).cmp(owner(&changes[b.1]));
+            a.0.cmp(&b.0).then_with(by_owner).then(a.1.cmp(&b.1))
+        });
+        let is_same = |a: &(u64, usize), b: &(u64, usize)| a.0 == b.0 && owner(&changes[a.1]) == owner(&changes[b.1]);
         // The apex has the SOA, whatever else changed there.
-        let origin = NameBuf::from_wire(self.base.origin.as_wire()).map_err(|_| ZoneError::NoSoa)?;
-        self.pending(&origin);
-        for (name, pending) in self.names {
-            let mut unmoved = pending.other_ttls;
-            unmoved.extend(pending.records.iter().filter(|(_, kept)| kept.stayed).map(|((rtype, _), _)| *rtype));
-            let base = self.base.get(name.as_wire());
-            let base_ttl =
-                |rtype| base.filter(|_| unmoved.contains(&rtype)).and_then(|node| node.get(rtype)).map(|set| set.ttl);
-            let records = pending.records.into_iter();
-            let mut records: Vec<Raw<Box<[u8]>>> =
-                records.map(|((rtype, _), kept)| (rtype, base_ttl(rtype).unwrap_or(kept.ttl), kept.rdata)).collect();
-            if name == self.base.origin {
-                records.push((rtype::SOA, soa_ttl, soa.into()));
+        let below_apex = order.chunk_by(is_same).filter(|group| changes[group[0].1].owner_bytes > 0);
+        let groups: Vec<&[(u64, usize)]> = below_apex.collect();
+        let change_names = |range: Range<usize>| {
+            let (mut patch, mut group) = (Patch::new(&base, &bytes), Vec::new());
+            for part in &groups[range] {
+                group.clear();
+                group.extend(part.iter().map(|(_, index)| &changes[*index]));
+                patch.change(part[0].0, owner(group[0]), &group, None);
             }
-            let rrsets = assemble(name.as_wire(), records, &mut anomalies, &mut self.repeated);
-            if editor.set(&name, rrsets, pending.spelled) {
-                touched.push(name);
+            patch
+        };
+        let parts = parallel::parts(changes.len(), MANY_CHANGES);
+        let mut patches = parallel::in_parts(groups.len(), parts, change_names);
+        let at_apex: Vec<&Change> = changes.iter().filter(|change| change.owner_bytes == 0).collect();
+        let mut last = Patch::new(&base, &bytes);
+        last.change(table::hash(&[]), &[], &at_apex, Some((rtype::SOA, soa_ttl, soa)));
+        patches.push(last);
+        let mut editor = Editor::from_zone(&base);
+        for patch in &patches {
+            for Edit { hash, owner, old, sets, spelled } in &patch.edits {
+                editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
             }
         }
-        editor.set_repeated(self.repeated);
+        let Some(Patch { repeated, anomalies, touched, absent, present, doubtful, .. }) =
+            patches.into_iter().reduce(Patch::join)
+        else {
+            unreachable!("there is the one of the apex");
+        };
+        editor.set_repeated(repeated);
         let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
-        Ok(Patched { loaded, absent: self.absent, present: self.present, doubtful: self.doubtful })
+        Ok(Patched { loaded, absent, present, doubtful })
+    }
+}
+
+/// Changes being made to some names.
+struct Patch<'a> {
+    base: &'a Zone,
+    /// What changes are made of.
+    bytes: &'a [u8],
+    edits: Vec<Edit<'a>>,
+    /// Those of all edits.
+    sets: Vec<u8>,
+    repeated: Repeated,
+    anomalies: Anomalies,
+    touched: Vec<Name>,
+    absent: u64,
+    present: u64,
+    doubtful: bool,
+}
+
+/// What a name has after its changes.
+struct Edit<'a> {
+    hash: u64,
+    owner: &'a [u8],
+    /// What it has in the base.
+    old: Node<'a>,
+    sets: Range<usize>,
+    spelled: Option<&'a [u8]>,
+}
+
+impl<'a> Patch<'a> {
+    /// No changes yet.
+    fn new(base: &'a Zone, bytes: &'a [u8]) -> Patch<'a> {
+        Patch {
+            base,
+            bytes,
+            edits: Vec::new(),
+            sets: Vec::new(),
+            repeated: base.repeated.clone(),
+            anomalies: Anomalies::default(),
+            touched: Vec::new(),
+            absent: 0,
+            present: 0,
+            doubtful: false,
+        }
+    }
+
+    /// Adds what the changes of other names came to.
+    fn join(mut self, mut other: Patch<'a>) -> Patch<'a> {
+        self.touched.append(&mut other.touched);
+        self.repeated.extend(other.repeated);
+        Patch {
+            anomalies: self.anomalies.add(other.anomalies),
+            absent: self.absent + other.absent,
+            present: self.present + other.present,
+            doubtful: self.doubtful || other.doubtful,
+            ..self
+        }
+    }
+
+    /// Makes the changes of one name, in their order, and gives it a record more.
+    fn change(&mut self, hash: u64, owner: &'a [u8], changes: &[&Change], more: Option<Raw<&[u8]>>) {
+        let (base, bytes) = (self.base, self.bytes);
+        let node = base.table.get_hashed(hash, owner).unwrap_or_default();
+        let mut records = Records::new(node, changes.len());
+        let mut spelled = node.spelled;
+        // Types of which a record was removed with a TTL that it did not have.
+        let mut unmoved: Vec<u16> = Vec::new();
+        let name = || Name::join(owner, &base.origin);
+        for change in changes {
+            let (spelling, rdata) = change.parts(bytes);
+            let rtype = change.rtype;
+            match (change.adds, records.find(rtype, rdata)) {
+                // A stray SOA below the apex is not kept, so its removal is no surprise.
+                (false, None) => self.absent += u64::from(rtype != rtype::SOA),
+                (false, Some(index)) => {
+                    if records.remove(index) != change.ttl {
+                        unmoved.push(rtype);
+                    }
+                }
+                (true, _) if rtype == rtype::SOA => self.anomalies.inner_soa += 1,
+                (true, Some(_)) => {
+                    self.present += 1;
+                    self.repeated.insert(name().as_wire(), rtype, rdata);
+                }
+                (true, None) => {
+                    if records.is_empty() {
+                        spelled = spelling;
+                    }
+                    records.add(rtype, change.ttl, rdata);
+                }
+            }
+            if !change.adds && !self.repeated.is_none() {
+                self.doubtful |= self.repeated.holds(name().as_wire(), rtype, rdata);
+            }
+        }
+        unmoved.extend(records.types_that_stayed());
+        unmoved.sort_unstable();
+        let base_ttl = |rtype| {
+            let is_unmoved = unmoved.binary_search(&rtype).is_ok();
+            node.get(rtype).filter(|_| is_unmoved).map(|set| set.ttl)
+        };
+        let mut raw: Vec<Raw<&[u8]>> = records.iter().collect();
+        let mut sets = std::mem::take(&mut self.sets);
+        let start = sets.len();
+        let is_alias = |record: &Raw<&[u8]>| matches!(record.0, rtype::CNAME | rtype::DNAME);
+        if raw.len() > 1 && raw.iter().any(is_alias) || more.is_some() {
+            raw.iter_mut().for_each(|(rtype, ttl, _)| *ttl = base_ttl(*rtype).unwrap_or(*ttl));
+            raw.extend(more);
+            let rrsets = assemble(name().as_wire(), raw, &mut self.anomalies, &mut self.repeated);
+            node::write_sets(&rrsets, &mut sets);
+        } else {
+            let mut types: Vec<u16> = changes.iter().map(|change| change.rtype).collect();
+            types.sort_unstable();
+            raw.sort_by_key(|record| record.0);
+            for group in raw.chunk_by(|a, b| a.0 == b.0) {
+                let rtype = group[0].0;
+                match node.get(rtype).filter(|_| types.binary_search(&rtype).is_err()) {
+                    Some(same) => {
+                        same.write(&mut sets);
+                        self.anomalies.oversized += u64::from(same.wire_bytes() > MAX_ANSWER_BYTES);
+                    }
+                    None => self.write_set(group, base_ttl(rtype), &mut sets),
+                }
+            }
+        }
+        if node.sets == &sets[start..] && (node.spelled == spelled || node.is_empty()) {
+            sets.truncate(start);
+        } else {
+            self.touched.push(name());
+            self.edits.push(Edit { hash, owner, old: node, sets: start..sets.len(), spelled });
+        }
+        self.sets = sets;
+    }
+
+    /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that counts.
+    fn write_set(&mut self, records: &[Raw<&[u8]>], base_ttl: Option<u32>, out: &mut Vec<u8>) {
+        let (rtype, first_ttl, rdata) = records[0];
+        let ttl = base_ttl.unwrap_or_else(|| records.iter().map(|record| record.1).min().unwrap_or(first_ttl));
+        self.anomalies.mixed_ttls += u64::from(base_ttl.is_none() && records.iter().any(|record| record.1 != ttl));
+        let wire_bytes = if records.len() == 1 {
+            Set::write_single(rtype, ttl, rdata, out)
+        } else {
+            let rdatas = records.iter().map(|record| record.2).collect();
+            let set = RRset::build(rtype, ttl, rdatas).expect("a group of records has one");
+            set.as_set().write(out);
+            set.as_set().wire_bytes()
+        };
+        self.anomalies.oversized += u64::from(wire_bytes > MAX_ANSWER_BYTES);
+    }
+}
+
+impl Change {
+    /// The owner's spelling, where it is not lowercase, and the RDATA.
+    fn parts<'b>(&self, bytes: &'b [u8]) -> (Option<&'b [u8]>, &'b [u8]) {
+        let rest = &bytes[self.start + usize::from(self.owner_bytes)..];
+        let (spelled, rest) = rest.split_at(self.spelled_bytes.into());
+        ((!spelled.is_empty()).then_some(spelled), &rest[..usize::from(self.rdata_bytes)])
     }
 }

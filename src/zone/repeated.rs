@@ -40,6 +40,16 @@ impl Repeated {
         self.hashes.insert(hash_record(owner, rtype, rdata));
     }
 
+    /// Adds what was noted since both were the same.
+    pub fn extend(&mut self, other: Repeated) {
+        if other.hashes.len() > self.hashes.len() {
+            let less = std::mem::replace(&mut self.hashes, other.hashes);
+            self.hashes.extend(less);
+        } else if !other.hashes.ptr_eq(&self.hashes) {
+            self.hashes.extend(other.hashes);
+        }
+    }
+
     /// Notes that any record of a name may be repeated: what the primary has there is not what we keep.
     pub fn insert_all(&mut self, owner: &[u8]) {
         self.hashes.insert(hash_record(owner, 0, &[]));

@@ -4,10 +4,11 @@ use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
 use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::keeper::{MemberView, RegionView, View};
-use crate::merge::{self, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
+use crate::merge::{self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::name::Name;
 use crate::publish::State;
 use crate::rr::{TypeName, rtype};
+use std::time::Instant;
 
 /// Tells which member gave which record of a step in a region, and how the members are.
 pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {
@@ -79,7 +80,17 @@ fn given(region: &RegionView, given: &Contribution) -> Given {
         ttl: given.ttl,
         rtype: TypeName(given.rtype).to_string(),
         data: data_text(given.rtype, &given.rdata),
+        held_seconds: if given.held { held_seconds(region, given) } else { None },
     }
+}
+
+/// How long a record is kept that its member has withdrawn.
+fn held_seconds(region: &RegionView, given: &Contribution) -> Option<u64> {
+    let member = &region.plan.members[given.member];
+    let name = given.owner.to_name().replace_suffix(member, &region.plan.origin)?.ok()?;
+    let address = Address { rtype: given.rtype, rdata: given.rdata.clone().into() };
+    let until = region.damper.as_ref()?.until(&name, &address)?;
+    Some(until.saturating_duration_since(Instant::now()).as_secs())
 }
 
 /// A member's record that is not in the region, with the reason.

@@ -192,6 +192,8 @@ pub struct Given {
     #[serde(rename = "type")]
     pub rtype: String,
     pub data: String,
+    /// Seconds that the region keeps the record for, if nothing else happens, where the member has withdrawn it.
+    pub held_seconds: Option<u64>,
 }
 
 /// A member's record that is not in the region.

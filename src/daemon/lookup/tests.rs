@@ -53,7 +53,8 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
         Arc::new(served)
     });
     let published = Published::new(Identity::default(), served, 7);
-    let regions = HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members })]);
+    let regions =
+        HashMap::from([(plan.origin.clone(), RegionView { drift: region.drift, plan, members, damper: None })]);
     View { published: Arc::new(published), zones: statuses, regions, drains: Vec::new() }
 }
 
@@ -229,7 +230,8 @@ fn programs_get_the_same() {
     assert_eq!((&step["outcome"], &step["zone"]["kind"]), (&"records".into(), &"region".into()));
     let from = &step["records"][0]["from"][1];
     let expected = serde_json::json!(
-        { "zone": "w2.x.", "serial": 20, "owner": "a.w2.x.", "ttl": 60, "type": "A", "data": "192.0.2.1" }
+        { "zone": "w2.x.", "serial": 20, "owner": "a.w2.x.", "ttl": 60, "type": "A", "data": "192.0.2.1",
+          "held_seconds": null }
     );
     assert_eq!(from, &expected);
 }

@@ -109,6 +109,9 @@ fn write_record(text: &mut String, record: &RecordReport) {
         if given.data != record.data {
             _ = write!(line, ", {} there", given.data);
         }
+        if let Some(seconds) = given.held_seconds {
+            _ = write!(line, ", withdrawn there, held until {} from now", format_seconds(seconds));
+        }
         _ = writeln!(text, "      {line}");
     }
     if let Some(made) = &record.made {

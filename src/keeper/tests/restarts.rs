@@ -2,6 +2,7 @@
 //! secondary that follows differences never goes astray.
 
 use super::*;
+use crate::merge::DampingPlan;
 use crate::state;
 use proptest::prelude::*;
 use std::path::Path;
@@ -35,13 +36,15 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The plan of the region under one of eight policies.
+/// The plan of the region under one of sixteen policies.
 fn policy(number: u8) -> RegionPlan {
     let members = if number & 1 == 0 { &ZONES[..] } else { &ZONES[..2] };
     let mut plan = region("w.x", members);
     plan.ns_ttl = 3600 + u32::from(number >> 1 & 1);
     plan.serial_offset = u32::from(number >> 2 & 1) * 50;
     plan.partial_after = ZERO;
+    let damping = DampingPlan { max_removed: (1, 3), window: Duration::from_millis(5), last: Duration::from_secs(60) };
+    plan.damping = (number >> 3 & 1 == 1).then_some(damping);
     plan
 }
 
@@ -100,7 +103,8 @@ proptest! {
                 Event::Load { member, step, content } => {
                     serials[member] = serials[member].wrapping_add(step);
                     let lines = format!(
-                        "@ 30 SOA {}\n@ 3600 NS ns.example.\na 30 A 192.0.2.{content}\nm{member} 30 A 192.0.2.{}",
+                        "@ 30 SOA {}\n@ 3600 NS ns.example.\na 30 A 192.0.2.{content}\nm{member} 30 A 192.0.2.{}\n\
+                         s.svc.x 30 A 192.0.2.{content}",
                         serials[member], content / 2
                     );
                     run.bench.load(&format!("{}.", ZONES[member]), &lines, ZERO);

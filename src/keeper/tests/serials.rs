@@ -2,6 +2,7 @@
 //! for two contents.
 
 use super::*;
+use crate::merge::DampingPlan;
 use crate::serial::LONGEST_STEP;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -86,7 +87,9 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let plan = region("w.x", &MEMBERS);
+        let damping =
+            DampingPlan { max_removed: (1, 3), window: Duration::from_secs(60), last: Duration::from_secs(90) };
+        let plan = RegionPlan { damping: Some(damping), ..region("w.x", &MEMBERS) };
         World { bench: Bench::new(&MEMBERS, vec![plan.clone()]), plan, seen: None, rises: 0 }
     }
 
@@ -100,7 +103,9 @@ impl World {
                     let zone = MEMBERS[*member];
                     let base = self.bench.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
                     let serial = way.from(base.as_ref().map_or(0, |zone| zone.soa.serial.0));
-                    let lines = format!("@ 30 SOA {serial}\na 30 A 192.0.2.{contents}\nb{contents} 30 A 192.0.2.9");
+                    let lines = format!(
+                        "@ 30 SOA {serial}\na 30 A 192.0.2.{contents}\nb{contents} 30 A 192.0.2.9\nc.svc.x 30 A 192.0.2.{contents}"
+                    );
                     let loaded = Box::new(load(&format!("{zone}."), &lines, base.as_deref()));
                     let change = Change::Load { loaded, base };
                     let update = Update { zone: name(zone), change, refreshed: Instant::now(), published: None };

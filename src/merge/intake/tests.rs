@@ -162,8 +162,7 @@ fn expected(raw: &Zone, scope: &Scope, held: &Held) -> Vec<String> {
         }
     }
     for (name, sets) in held {
-        let wire = name.as_wire();
-        if !scope.covers(&wire[..wire.len() - raw.origin.as_wire().len()]) {
+        if !scope.covers(name.owner_in(&raw.origin)) {
             lines
                 .extend(sets.iter().flat_map(|set| set.rdatas().map(|rdata| line(name, set.as_set(), set.ttl, rdata))));
         }

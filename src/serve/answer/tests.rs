@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::publish::Identity;
 use crate::serial::Serial;
 use crate::zone::tests::zone;
-use crate::zone::{Editor, Loader, Soa};
+use crate::zone::{Editor, Loader, Node, Owner, Soa};
 use hickory_proto::op::Message;
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ fn a_dname_that_two_zones_share_is_added_for_each() {
     let first = zone("z.", "@ 30 SOA 1\nd 30 DNAME d.y.");
     let shared = first.get(Name::parse("d.z").unwrap().as_wire()).unwrap();
     let mut editor = Editor::from_zone(&zone("y.", "@ 30 SOA 1"));
-    editor.copy(&Name::parse("d.y").unwrap(), shared, None);
+    editor.copy(&Owner::new(b"\x01d"), Node::default(), shared, None);
     let second = editor.finish_beside(&[&first]).unwrap();
     let copy = second.get(Name::parse("d.y").unwrap().as_wire()).unwrap();
     assert!(shared.get(rtype::DNAME).unwrap().is(copy.get(rtype::DNAME).unwrap()));

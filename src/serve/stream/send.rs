@@ -6,8 +6,9 @@
 //! with megabytes in its buffer: writing goes on only when a third of them is free. Therefore it is given no more than
 //! [`UNSENT_BYTES`] that it cannot send yet; what is on its way is not bounded by that, so distance costs no speed.
 //!
-//! Cost: one message of memory while it runs, nothing while it waits; O(octets).
+//! Cost: some messages of memory while it runs, nothing while it waits; O(octets).
 
+use super::turns::FRAME_BYTES;
 use super::{StreamContext, write};
 use crate::metrics::Transport;
 use crate::serve::message::{MAX_UDP_BYTES, rcode};
@@ -123,26 +124,37 @@ pub(super) async fn send(
     context.counters.count_shared(Transport::Tcp, rcode::NOERROR, false);
     let mut messages = transfer.messages();
     let (frame, mut pace) = (&mut turn.frame, Pace::new(idle));
-    let mut octets = 0;
+    let (mut octets, mut filled) = (0, 0);
     let result = loop {
         let reserve = signer.as_ref().map_or(0, Signer::overhead);
-        let composed = match messages.compose(&mut frame[2..], reserve) {
-            None => break "ok",
-            Some(Ok(length)) => match &mut signer {
-                Some(signer) => signer.sign(&mut frame[2..], length, context.responder.now()),
-                None => Some(length),
-            },
-            Some(Err(Oversized)) => None,
+        let room = &mut frame[filled + 2..filled + FRAME_BYTES];
+        let composed = messages.compose(room, reserve).map(|composed| match (composed, &mut signer) {
+            (Ok(length), Some(signer)) => signer.sign(room, length, context.responder.now()),
+            (Ok(length), None) => Some(length),
+            (Err(Oversized), _) => None,
+        });
+        let is_last = composed.is_none();
+        let Some(length) = composed.unwrap_or(Some(0)) else {
+            // Behind what there is, nothing but the end of the connection can tell the client.
+            break pace.write(stream, &frame[..filled]).await.err().map_or("oversized", Cut::label);
         };
-        // Nothing but the end of the connection can tell the client now.
-        let Some(length) = composed else { break "oversized" };
-        frame[..2].copy_from_slice(&(length as u16).to_be_bytes());
-        if let Err(cut) = pace.write(stream, &frame[..2 + length]).await {
-            break cut.label();
+        if !is_last {
+            frame[filled..filled + 2].copy_from_slice(&(length as u16).to_be_bytes());
+            filled += 2 + length;
+            octets += length;
         }
-        octets += length;
-        // A client that takes everything at once must not keep others from their turn.
-        tokio::task::yield_now().await;
+        // Several messages at once are fewer calls of the kernel.
+        if filled > FRAME_BYTES || is_last {
+            if let Err(cut) = pace.write(stream, &frame[..filled]).await {
+                break cut.label();
+            }
+            filled = 0;
+            // A client that takes everything at once must not keep others from their turn.
+            tokio::task::yield_now().await;
+        }
+        if is_last {
+            break "ok";
+        }
     };
     context.responder.count(&zone, kind, result);
     let Sent { messages, records } = messages.sent;

@@ -13,12 +13,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Transfers under way at once. Each costs a buffer of 64 KiB, and time to compose; more at once would not be faster.
+/// Transfers under way at once. Each costs a buffer of 128 KiB, and time to compose; more at once would not be faster.
 pub(super) const MAX_TRANSFERS: usize = 32;
 /// Transfers under way at once to one client: close to what secondaries ask for by themselves (BIND: 2, Knot: 10).
 pub(super) const MAX_PER_CLIENT: usize = 8;
 /// The longest message with its length in front.
-const FRAME_BYTES: usize = 2 + u16::MAX as usize;
+pub(super) const FRAME_BYTES: usize = 2 + u16::MAX as usize;
 /// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -33,7 +33,7 @@ pub(super) struct Turn<'a> {
     // Given back before the client's place is looked at: fields are dropped in this order.
     _permits: (OwnedSemaphorePermit, SemaphorePermit<'a>),
     _place: Place<'a>,
-    /// Room for the longest message with its length. It comes with the turn, so that those who wait for one have none.
+    /// Room for the longest message with its length, behind others that are as long together. It comes with the turn, so that those who wait for one have none.
     pub frame: Vec<u8>,
 }
 
@@ -60,7 +60,7 @@ impl Turns {
         let place = Place { turns: self, client, queue: Some(queue.clone()) };
         let both = async { Some((queue.acquire_owned().await.ok()?, self.all.acquire().await.ok()?)) };
         let permits = timeout(WAIT, both).await.ok()??;
-        Some(Turn { _permits: permits, _place: place, frame: vec![0; FRAME_BYTES] })
+        Some(Turn { _permits: permits, _place: place, frame: vec![0; 2 * FRAME_BYTES] })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables against a plain map, alone and beside others.
 
+use super::shard::{HEAD_BYTES, TAG_BYTES};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ fn changed(table: &Table, before: &Model, after: &Model, sources: &[Table]) -> T
     let gone = before.keys().filter(|owner| !after.contains_key(*owner)).map(|owner| (&owner[..], None));
     let differs = |owner: &[u8]| before.get(owner) != after.get(owner);
     let come = nodes.iter().filter(|(owner, _)| differs(owner)).map(|(owner, node)| (*owner, Some(&node[..])));
-    let change = |(owner, node)| Change { hash: hash(owner), owner, node };
+    let change = |(owner, node)| Change { hash: hash(owner), owner, is_new: !before.contains_key(owner), node };
     table.change(gone.chain(come).map(change).collect(), sources.into())
 }
 
@@ -43,7 +44,10 @@ fn check(table: &Table, model: &Model) {
 
 /// Octets of nodes that a table holds itself.
 fn own_bytes(table: &Table) -> usize {
-    let shards = table.groups.iter().flat_map(|group| group.iter());
+    let all = |table: &Table| table.groups.iter().flat_map(|group| group.to_vec()).collect::<Vec<_>>();
+    let others: Vec<Shard> = table.sources.iter().flat_map(all).collect();
+    let is_own = |shard: &Shard| !others.iter().any(|other| Arc::ptr_eq(&other.bytes, &shard.bytes));
+    let shards = all(table).into_iter().filter(is_own);
     shards.map(|shard| shard.bytes.len() - HEAD_BYTES - (TAG_BYTES + 2) * shard.names()).sum()
 }
 
@@ -62,12 +66,13 @@ fn tables_grow_and_shrink() {
         nodes.sort();
         nodes
     };
-    let mut maker = Maker::new(built.len(), Arc::new([]));
-    for half in 0..2 {
+    let maker = Maker::new(built.len(), Arc::new([]));
+    let make = |half| {
         let nodes = built.iter().filter(|(hash, _)| shard_index(*hash, 1) == half);
-        maker.push(1, nodes.map(|(hash, bytes)| (*hash, &bytes[..])));
-    }
-    check(&maker.finish(), &many);
+        maker.make(half, 1, nodes.map(|(hash, bytes)| (*hash, &bytes[..])))
+    };
+    let halves = [make(0), make(1)];
+    check(&maker.finish(halves), &many);
     let (more, few) = (model(0..9000, b"0123456789"), model(4900..5000, b"0123456789"));
     check(&changed(&table, &many, &more, &[]), &more);
     let small = changed(&table, &many, &few, &[]);
@@ -116,6 +121,27 @@ fn a_table_beside_others_holds_only_what_they_have_not() {
     let alone = changed(&next, &all, &all, &[]);
     check(&alone, &all);
     assert!(alone.groups.iter().flat_map(|group| group.iter()).all(|shard| shard.others.is_none()));
+}
+
+#[test]
+fn a_table_follows_its_source_without_a_copy() {
+    let many = model(0..5000, b"0123456789");
+    let source = changed(&Table::default(), &Model::new(), &many, &[]);
+    let table = changed(&Table::default(), &Model::new(), &many, std::slice::from_ref(&source));
+    let mut other = many.clone();
+    other.insert(b"\x05n0007".to_vec(), b"other".to_vec());
+    other.insert(b"\x05n9999".to_vec(), b"new".to_vec());
+    let next = changed(&source, &many, &other, &[]);
+    let follows = changed(&table, &many, &other, std::slice::from_ref(&next));
+    check(&follows, &other);
+    assert_eq!(own_bytes(&follows), 0);
+    // What the source has not done is the table's own.
+    let mut third = other.clone();
+    third.remove(b"\x05n0007".as_slice());
+    third.insert(b"\x05n0008".to_vec(), b"third".to_vec());
+    let own = changed(&follows, &other, &third, std::slice::from_ref(&next));
+    check(&own, &third);
+    assert_eq!(own_bytes(&own), node(b"\x05n0008", b"third").len());
 }
 
 #[test]

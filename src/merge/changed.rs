@@ -1,0 +1,111 @@
+//! A region's next version, made of the names that changed in its members.
+//!
+//! Names are looked at in the order that tables have, by several threads where there are many.
+//!
+//! Cost: O(changed names × members).
+
+use super::{Conflict, Members, Merged, Place, RdataNames, Region, has_cut};
+use crate::name::Name;
+use crate::zone::{Editor, Node, Owner, parallel};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// With fewer names to look at other threads are not worth their start.
+const MANY_NAMES: usize = 1000;
+
+/// A name of the region, and what members give it.
+struct Look<'m> {
+    name: Name,
+    found: Found<'m>,
+}
+
+/// What members give a name.
+enum Found<'m> {
+    /// The records of one of them as they stand, and how the name is spelled.
+    Sole(Node<'m>, Option<Arc<[u8]>>),
+    Merged(Merged),
+}
+
+impl Region {
+    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of the
+    /// present version.
+    pub(super) fn merge_names(
+        &mut self,
+        members: &Members,
+        changed: Vec<(usize, Name)>,
+        reported: &mut Vec<(Place, Vec<Conflict>)>,
+    ) -> (Editor, Vec<Name>) {
+        let origin = self.plan.origin.clone();
+        let mut names: Vec<Name> = Vec::with_capacity(changed.len());
+        for (index, name) in changed {
+            match name.replace_suffix(&self.plan.members[index], &origin) {
+                Some(Ok(moved)) => names.push(moved),
+                _ => self.report_too_long(members, index, &name, reported),
+            }
+        }
+        self.add_dependents(members, &mut names);
+        let labels = |name: &Name| name.as_wire().len() - origin.as_wire().len();
+        let owner = |name| Owner::new(&Name::as_wire(name)[..labels(name)]);
+        let mut owners: Vec<Owner<'_>> = names.iter().filter(|name| **name != origin).map(owner).collect();
+        // As tables have them, and each once.
+        owners.sort_unstable();
+        owners.dedup();
+        if self.plan.rdata_names == RdataNames::Rewrite {
+            owners.iter().for_each(|owner| self.note_aliases(members, &Name::join(owner.labels(), &origin)));
+        }
+        let base = self.zone.clone();
+        let looks = |range: Range<usize>| owners[range].iter().map(|owner| self.look(members, owner)).collect();
+        let looked: Vec<Vec<Look<'_>>> =
+            parallel::in_parts(owners.len(), parallel::parts(owners.len(), MANY_NAMES), looks);
+        let mut editor = base.as_deref().map_or_else(|| Editor::new(origin.clone()), Editor::from_zone);
+        let mut touched = Vec::with_capacity(owners.len());
+        for (owner, Look { name, found }) in owners.iter().zip(looked.into_iter().flatten()) {
+            let (changed, conflicts) = match found {
+                Found::Sole(node, spelled) => {
+                    let old = base.as_ref().and_then(|base| base.get_at(owner)).unwrap_or_default();
+                    (editor.copy(owner, old, node, spelled), Vec::new())
+                }
+                Found::Merged(merged) => (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts),
+            };
+            self.report(None, &name, conflicts, reported);
+            if changed {
+                touched.push(name);
+            }
+        }
+        (editor, touched)
+    }
+
+    /// Looks what members give a name.
+    fn look<'m>(&self, members: &'m Members, owner: &Owner<'_>) -> Look<'m> {
+        let name = Name::join(owner.labels(), &self.plan.origin);
+        let found = match self.sole(members, &name, owner) {
+            Some((node, spelled)) => Found::Sole(node, spelled),
+            None => Found::Merged(self.merge_name(members, &name)),
+        };
+        Look { name, found }
+    }
+
+    /// Adds the names whose result depends on others that are looked at.
+    fn add_dependents(&self, members: &Members, names: &mut Vec<Name>) {
+        let cuts = members.iter().flatten().any(|zone| zone.cuts > 0);
+        if !cuts && self.aliases.is_empty() {
+            return;
+        }
+        let mut more = HashSet::new();
+        for name in names.iter() {
+            more.extend(self.aliases.get(name).into_iter().flatten().cloned());
+            if !cuts {
+                continue;
+            }
+            let mut above = name.parent();
+            while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
+                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(node)) {
+                    more.insert(ancestor.clone());
+                }
+                above = ancestor.parent();
+            }
+        }
+        names.extend(more);
+    }
+}

@@ -1,0 +1,133 @@
+//! Differences put on a version, one or a chain of them.
+//!
+//! A chain is put on at once: the changes of a name are made in their order, and the name is written once.
+//!
+//! Invariant: what is made is what the last difference was made of; whatever does not fit refuses all of it.
+//!
+//! Cost: O(changes × log changes + records at the names that changed).
+
+use super::records::Records;
+use super::table;
+use crate::name;
+use crate::rr::{RRset, Set, rtype};
+use crate::zone::{Delta, DeltaError, Editor, Node, Record, Repeated, Zone};
+use std::borrow::Cow;
+
+/// A record that goes or comes.
+struct Step<'a> {
+    /// That of the labels.
+    hash: u64,
+    /// Those of the owner in front of the origin, lowercase.
+    labels: Cow<'a, [u8]>,
+    record: Record<'a>,
+    /// The number of the difference, and whether the record comes.
+    at: (usize, bool),
+}
+
+impl<'a> Step<'a> {
+    /// A record of a difference of a zone.
+    fn new(record: Record<'a>, at: (usize, bool), zone: &Zone) -> Result<Step<'a>, DeltaError> {
+        let is_lower = !record.owner.iter().any(u8::is_ascii_uppercase);
+        let owner = if is_lower { Cow::Borrowed(record.owner) } else { record.owner.to_ascii_lowercase().into() };
+        let cut = name::suffix_offset(&owner, zone.origin.as_wire()).ok_or(DeltaError::Malformed)?;
+        if record.rtype == rtype::SOA {
+            return Err(DeltaError::Malformed);
+        }
+        let labels = match owner {
+            Cow::Borrowed(owner) => Cow::Borrowed(&owner[..cut]),
+            Cow::Owned(owner) => Cow::Owned(owner[..cut].to_vec()),
+        };
+        Ok(Step { hash: table::hash(&labels), labels, record, at })
+    }
+}
+
+impl Delta {
+    /// Makes the version that the difference leads to.
+    pub fn apply(&self, zone: &Zone) -> Result<Zone, DeltaError> {
+        Delta::apply_all(&[self], zone)
+    }
+
+    /// Makes the version that a chain of differences leads to.
+    pub fn apply_all(deltas: &[&Delta], zone: &Zone) -> Result<Zone, DeltaError> {
+        let Some(last) = deltas.last() else { return Ok(zone.clone()) };
+        let starts = std::iter::once(zone.soa_rrset()).chain(deltas.iter().map(|delta| &delta.to));
+        if deltas.iter().zip(starts).any(|(delta, start)| delta.from != *start) {
+            return Err(DeltaError::Base);
+        }
+        let mut steps = Vec::new();
+        for (number, delta) in deltas.iter().enumerate() {
+            for (block, comes) in [(&delta.removed, false), (&delta.added, true)] {
+                steps.reserve(block.records() as usize);
+                for record in block.iter() {
+                    steps.push(Step::new(record, (number, comes), zone)?);
+                }
+            }
+        }
+        // The order of changes stays.
+        steps.sort_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.labels.cmp(&b.labels)));
+        let mut editor = Editor::from_zone(zone);
+        let mut sets = Vec::new();
+        for steps in steps.chunk_by(|a, b| a.hash == b.hash && a.labels == b.labels) {
+            let (hash, labels) = (steps[0].hash, &steps[0].labels);
+            let node = zone.table.get_hashed(hash, labels).unwrap_or_default();
+            let spelled = change(node, steps, &mut sets)?;
+            let is_spelled = |owner: &&[u8]| owner.iter().any(u8::is_ascii_uppercase);
+            editor.set_hashed(hash, labels, &sets, spelled.filter(is_spelled));
+        }
+        let hash = table::hash(&[]);
+        let apex = editor.get_hashed(hash, &[]);
+        sets.clear();
+        write_with_soa(apex, last.to.as_set(), &mut sets);
+        let spelled = apex.spelled.map(<[u8]>::to_vec);
+        editor.set_hashed(hash, &[], &sets, spelled.as_deref());
+        editor.set_repeated(if last.unrepeated { Repeated::default() } else { Repeated::unknown() });
+        Ok(editor.finish()?)
+    }
+}
+
+/// Makes the changes of one name and writes what its sets are then; returns how it is spelled.
+fn change<'a>(node: Node<'a>, steps: &[Step<'a>], sets: &mut Vec<u8>) -> Result<Option<&'a [u8]>, DeltaError> {
+    let mut records = Records::new(node, steps.len());
+    let (mut spelled, mut spelled_by) = (node.spelled, None);
+    for Step { record, at, .. } in steps {
+        let (number, comes) = *at;
+        match (comes, records.find(record.rtype, record.rdata)) {
+            (false, Some(index)) if records.get(index) == (record.ttl, record.rdata) => _ = records.remove(index),
+            (false, _) => return Err(DeltaError::Absent),
+            (true, Some(_)) => return Err(DeltaError::Present),
+            (true, None) => {
+                // The first record that comes with a difference tells.
+                if spelled_by != Some(number) {
+                    (spelled, spelled_by) = (Some(record.owner), Some(number));
+                }
+                records.add(record.rtype, record.ttl, record.rdata);
+            }
+        }
+    }
+    sets.clear();
+    let mut left: Vec<(u16, u32, &[u8])> = records.iter().collect();
+    left.extend(node.get(rtype::SOA).and_then(|soa| Some((rtype::SOA, soa.ttl, soa.rdatas().next()?))));
+    left.sort_by_key(|record| record.0);
+    for group in left.chunk_by(|a, b| a.0 == b.0) {
+        let (rtype, ttl, rdata) = group[0];
+        if group.iter().any(|record| record.1 != ttl) {
+            return Err(DeltaError::Ttl);
+        }
+        if group.len() == 1 {
+            Set::write_single(rtype, ttl, rdata, sets);
+        } else {
+            let set = RRset::build(rtype, ttl, group.iter().map(|record| record.2).collect());
+            set.ok_or(DeltaError::Present)?.as_set().write(sets);
+        }
+    }
+    Ok(spelled)
+}
+
+/// Writes the sets of a node with another SOA.
+fn write_with_soa(node: Node<'_>, soa: Set<'_>, out: &mut Vec<u8>) {
+    let others = |set: &Set<'_>| set.rtype != rtype::SOA;
+    let sets = || node.rrsets().filter(others);
+    sets().take_while(|set| set.rtype < rtype::SOA).for_each(|set| set.write(out));
+    soa.write(out);
+    sets().skip_while(|set| set.rtype < rtype::SOA).for_each(|set| set.write(out));
+}

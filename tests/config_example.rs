@@ -1,0 +1,110 @@
+//! The configuration's example and the table of its keys tell the truth.
+
+use aggregator::config::{Config, schema};
+use std::path::Path;
+
+const EXAMPLE: &str = include_str!("../config.example.toml");
+const ZONE: &str = "[zones]\n\"a.example\" = \"192.0.2.1\"\n";
+
+fn parse(text: &str) -> Config {
+    Config::parse(Path::new("c.toml"), text).unwrap_or_else(|errors| panic!("{errors}\nin\n{text}"))
+}
+
+/// The example with every default written out; the commented line for DNS over TLS too if asked for.
+fn spell_out_example(tls: bool) -> String {
+    let spelled = EXAMPLE.lines().map(|line| {
+        let setting = line.strip_prefix("# To switch it on:").filter(|_| tls).map(str::trim).or_else(|| {
+            let rest = line.strip_prefix('#')?;
+            rest.starts_with(|character: char| character.is_ascii_lowercase()).then_some(rest)
+        });
+        setting.unwrap_or(line)
+    });
+    spelled.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_loads_and_its_defaults_are_true() {
+    let (shipped, spelled) = (parse(EXAMPLE), parse(&spell_out_example(false)));
+    assert_eq!(shipped.plan_text(), spelled.plan_text());
+    assert_eq!((shipped.zones, shipped.regions, shipped.drains), (spelled.zones, spelled.regions, spelled.drains));
+    assert_eq!((shipped.listen, shipped.metrics), (spelled.listen, spelled.metrics));
+    assert_eq!((shipped.control, shipped.log), (spelled.control, spelled.log));
+    assert_eq!((shipped.keys, shipped.outgoing, shipped.targets), (spelled.keys, spelled.outgoing, spelled.targets));
+    assert_eq!((shipped.history, shipped.state), (spelled.history, spelled.state));
+    assert_eq!(shipped.warnings.len(), 1, "{:?}", shipped.warnings);
+}
+
+#[test]
+fn the_example_shows_every_key() {
+    let text = spell_out_example(true);
+    parse(&text);
+    let example: toml::Value = toml::Value::Table(toml::from_str(&text).unwrap());
+    for table in schema::TABLES {
+        // The path of the table in the example.
+        let shown = match table.path {
+            "" => Some(&example),
+            "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
+            "[keys.\"NAME\"]" => example["keys"].get("transfer.example.com"),
+            "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
+            "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
+            "[zones.\"NAME\"] tls" => example["zones"]["emy-10.example.com"].get("tls"),
+            "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
+            "[[zones.\"NAME\".openstack]]" => example["zones"]["mystack.example.com"]["openstack"].get(0),
+            "primaries" => example["zones"]["us-west-3.cns.example.com"]["primaries"].get(1),
+            "allow_transfer" => example["secondaries"]["allow_transfer"].get(2),
+            "notify" => example["secondaries"]["notify"].get(1),
+            "[aggregations.\"NAME\"]" => example["aggregations"].get("us-east.cns.example.com"),
+            "[aggregations.\"NAME\"] damping" => example["aggregations"]["us-east.cns.example.com"].get("damping"),
+            "[[drains]]" => example["drains"].get(0),
+            path => example.get(path.trim_matches(['[', ']'])),
+        };
+        let shown = shown.and_then(toml::Value::as_table).unwrap_or_else(|| panic!("{} is missing", table.path));
+        for key in table.keys {
+            assert!(shown.contains_key(key.name), "{} {} is missing", table.path, key.name);
+        }
+    }
+}
+
+#[test]
+fn the_defaults_of_the_schema_are_true() {
+    let region = "[aggregations.\"r.example\"]\nmembers = [\"a.example\"]\n";
+    let damping = "[aggregations.\"r.example\".damping]\n";
+    let server = "[server]\nname = \"ns.example\"\n";
+    let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
+    let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
+    let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
+    let own = "[zones.\"d.example\"]\nservices = \"\"\n";
+    let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
+    let mut spelled = ZONE.to_string();
+    let mut count = 0;
+    for table in schema::TABLES {
+        spelled.push_str(match table.path {
+            "[server]" => server,
+            "[keys.\"NAME\"]" => key,
+            "[zones.\"NAME\"]" => zone,
+            "[zones.\"NAME\"] with zookeeper" => tree,
+            "[zones.\"NAME\"] with services" => own,
+            "[[zones.\"NAME\".openstack]]" => service,
+            "[aggregations.\"NAME\"]" => region,
+            "[aggregations.\"NAME\"] damping" => damping,
+            "" | "[[drains]]" | "[server] tls" | "[zones.\"NAME\"] tls" | "primaries" | "allow_transfer" | "notify" => {
+                continue;
+            }
+            path => path,
+        });
+        spelled.push('\n');
+        for key in table.keys.iter().filter(|key| !key.default.is_empty()) {
+            spelled.push_str(&format!("{} = {}\n", key.name, key.default));
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count} defaults");
+    let (plain, spelled) =
+        (parse(&format!("{ZONE}{server}{region}{damping}{key}{zone}{tree}{own}{service}")), parse(&spelled));
+    assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
+    assert_eq!(plain.services, spelled.services);
+    assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
+    assert_eq!((plain.control, plain.log, plain.history), (spelled.control, spelled.log, spelled.history));
+    assert_eq!((plain.audit, plain.hold_down, plain.state), (spelled.audit, spelled.hold_down, spelled.state));
+    assert_eq!((plain.keys, plain.outgoing, plain.targets), (spelled.keys, spelled.outgoing, spelled.targets));
+}
