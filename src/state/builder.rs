@@ -1,8 +1,9 @@
 //! The thread that does what takes long: snapshots of whole zones, and waiting for the medium.
 //!
 //! It works beside the writer, so that no zone's changes wait for another zone's million records. It touches only files
-//! that are not yet, or no more, in use: a new snapshot under a temporary name and the journal of its generation. The
-//! writer puts them in place.
+//! that are not yet, or no more, in use: a new snapshot under a temporary name and the journal of its generation. Where
+//! steps go on being appended to the journal in use, the writer puts the new pair in place. Where nothing on disk leads to
+//! the version, it is put in place here, and with that the first version of a zone is on the medium when it is told as built.
 //!
 //! Cost: O(records) for a snapshot, from a version that nobody can change.
 
@@ -39,7 +40,7 @@ pub struct Build {
     pub generation: u64,
     pub version: Arc<Zone>,
     pub refreshed: SystemTime,
-    /// Which part of which journal led to the version.
+    /// Which part of which journal led to the version; none if no journal leads to it.
     pub carried: Option<(PathBuf, u64, u64)>,
 }
 
@@ -62,9 +63,11 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
         match job {
             Job::Build(build) => {
                 let result = build.run(disk);
-                if result.is_err() {
+                let temporary = temporary_path(&build.folder);
+                // A journal stays whose snapshot is in place already.
+                if result.is_err() && temporary.exists() {
                     // Room for others; what stays behind is removed at the next start.
-                    let _ = disk.remove(&temporary_path(&build.folder));
+                    let _ = disk.remove(&temporary);
                     let _ = disk.remove(&journal_path(&build.folder, build.generation));
                 }
                 inbox.done(Done::Built { zone: build.zone, generation: build.generation, result });
@@ -87,7 +90,7 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
 }
 
 impl Build {
-    /// Writes the files, down to the medium. Returns their lengths.
+    /// Writes the files, down to the medium, and puts them in place if no journal in use leads to them. Returns their lengths.
     fn run(&self, disk: &Disk) -> io::Result<(u64, u64)> {
         disk.ensure_folder(&self.folder)?;
         let path = temporary_path(&self.folder);
@@ -101,6 +104,9 @@ impl Build {
         let bytes = [header.to_bytes(), carried].concat();
         disk.write(&journal, &bytes)?;
         journal.sync_data()?;
+        if self.carried.is_none() {
+            disk.rename(&path, &self.folder.join("snapshot"))?;
+        }
         // The names must be there before the snapshot in use is replaced, those of the folders included.
         for folder in [&self.folder, &disk.root().join("zones"), disk.root()] {
             disk::sync_folder(folder)?;
@@ -113,6 +119,30 @@ impl Build {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_version_to_which_no_journal_leads_is_in_place_when_it_is_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).unwrap();
+        let version = Arc::new(crate::zone::tests::zone("z.", "@ 30 SOA 1"));
+        let path = disk.zone_folder(&version.origin);
+        let build = |generation, carried| Build {
+            zone: version.origin.clone(),
+            folder: path.clone(),
+            generation,
+            version: version.clone(),
+            refreshed: SystemTime::now(),
+            carried,
+        };
+        let in_place = || snapshot::generation(&fs::read(path.join("snapshot")).unwrap());
+        build(1, None).run(&disk).unwrap();
+        assert_eq!(in_place(), Some(1));
+        assert!(journal_path(&path, 1).exists() && !temporary_path(&path).exists());
+        // The other journal is in use: the writer has to copy what comes meanwhile.
+        build(2, Some((journal_path(&path, 1), 32, 32))).run(&disk).unwrap();
+        assert_eq!(in_place(), Some(1));
+        assert!(temporary_path(&path).exists());
+    }
 
     #[test]
     fn the_old_journal_stays_until_the_new_one_is_on_the_medium() {

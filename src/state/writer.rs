@@ -462,7 +462,7 @@ impl Writer {
         self.account(name);
     }
 
-    /// Completes the journal of a new generation and makes its snapshot the one that counts.
+    /// Completes the journal of a new generation and, where it continues the one in use, makes its snapshot the one that counts.
     fn switch(
         disk: &disk::Disk,
         entry: &mut Entry,
@@ -481,9 +481,12 @@ impl Writer {
         if !tail.is_empty() {
             disk.write_at(&journal, journal_bytes, journal_bytes, &tail)?;
         }
-        disk.rename(&temporary_path(&entry.folder), &entry.folder.join("snapshot"))?;
         match building {
-            Building::Compaction { start, at } => entry.ledger.compact(generation, snapshot_bytes, start, at),
+            Building::Compaction { start, at } => {
+                disk.rename(&temporary_path(&entry.folder), &entry.folder.join("snapshot"))?;
+                entry.ledger.compact(generation, snapshot_bytes, start, at);
+            }
+            // The builder has put it in place.
             Building::Whole(held) => {
                 entry.ledger = Ledger::of_snapshot(generation, snapshot_bytes);
                 entry.ledger.append(&held.steps.places, held.steps.bytes.len() as u64);

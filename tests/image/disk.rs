@@ -1,8 +1,9 @@
 //! The disk in an emulated machine: BIOS and UEFI, the host on the second serial port, and real systemd inside.
 
-use crate::harness::Habit;
-use crate::machine::{Firmware, Machine, NICS, PATIENCE, configuration};
+use crate::harness::{Habit, Port};
+use crate::machine::{Firmware, Machine, NICS, PATIENCE, configuration, make_disk, wait_for_port};
 use crate::site::{KEY, Site, check_size};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// The watcher looks at the metadata every minute.
@@ -21,16 +22,16 @@ fn bios_with_a_network_from_the_host() {
     machine.start(&site);
     machine.wait_for("one.test", PATIENCE);
     println!("figure: BIOS, power-on to first answer {:.1} s", start.elapsed().as_secs_f64());
-    assert!(site.host.asked().contains(&"sdc:nics".to_owned()), "{:?}", site.host.asked());
-
-    site.host.set(KEY, Some(&configuration(&site, "two.test")));
-    machine.wait_for("two.test", POLL);
+    // At once: what was transferred first is on the medium when it is served.
     machine.cut_power();
+    assert!(site.host.asked().contains(&"sdc:nics".to_owned()), "{:?}", site.host.asked());
     site.cut_datacenters();
     let start = Instant::now();
     machine.start(&site);
-    machine.wait_for("two.test", PATIENCE);
+    machine.wait_for("one.test", PATIENCE);
     println!("figure: BIOS, after a power cut, without datacenters {:.1} s", start.elapsed().as_secs_f64());
+    site.host.set(KEY, Some(&configuration(&site, "two.test")));
+    machine.wait_for("two.test", POLL);
 }
 
 #[test]
@@ -45,19 +46,86 @@ fn uefi_with_metadata_that_comes_late_and_a_host_that_falls_silent() {
     machine.wait_for_console("aggregator-config:2:");
     site.host.set(KEY, Some(&configuration(&site, "one.test")));
     machine.wait_for("one.test", PATIENCE);
+    // The host describes the network only now. Once the watcher has seen that, what was transferred is on the medium.
+    site.host.set("sdc:nics", Some(NICS));
+    site.host.set(KEY, Some(&configuration(&site, "two.test")));
+    machine.wait_for("two.test", POLL);
+    assert!(machine.said().contains("the network has been set up anew"), "{}", machine.said());
+    assert!(!machine.said().contains("could not be told"), "{}", machine.said());
 
     machine.cut_power();
     site.cut_datacenters();
     site.host.behave(Habit::Silent);
     let start = Instant::now();
     machine.start(&site);
-    machine.wait_for("one.test", PATIENCE);
+    machine.wait_for("two.test", PATIENCE);
     println!("figure: UEFI, after a power cut, host silent {:.1} s", start.elapsed().as_secs_f64());
 
     machine.cut_power();
     site.host.behave(Habit::Answers);
     let start = Instant::now();
     machine.start(&site);
-    machine.wait_for("one.test", PATIENCE);
+    machine.wait_for("two.test", PATIENCE);
     println!("figure: UEFI, power-on to first answer {:.1} s", start.elapsed().as_secs_f64());
+}
+
+/// Where the time of a start goes, as the machine tells it when it has answered: the clock of its kernel, when its first
+/// process began, when the service manager began with our unit, and what the journal has of that.
+fn account(port: u16) -> String {
+    format!(
+        r#"{wait}
+read uptime rest </proc/uptime
+say uptime $uptime
+say systemd $(systemctl show --property UserspaceTimestampMonotonic --value)
+say unit $(systemctl show --property InactiveExitTimestampMonotonic --value aggregator)
+say ready $(systemctl show --property ActiveEnterTimestampMonotonic --value aggregator)
+say program $(journalctl --output short-monotonic --no-pager --unit aggregator | grep -m 1 'the program begins' | tr -d '[]')
+"#,
+        wait = wait_for_port(port)
+    )
+}
+
+/// Starts a machine that has never run, and tells where the time went until its first answer.
+fn tell_times_of_a_start(firmware: Firmware) {
+    let site = Site::new();
+    site.host.set("sdc:nics", Some(NICS));
+    site.host.set(KEY, Some(&configuration(&site, "one.test")));
+    let mut gate = Port::reserve();
+    // The service manager prepares the process, and then it runs this: what comes before and after can be told apart.
+    let marked = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo the program begins >&2; \
+                  exec /usr/bin/aggregator run --config ${AGGREGATOR_CONFIG_FILE}'\n";
+    let unit = site.folder.path().join("marked.conf");
+    std::fs::write(&unit, marked).unwrap();
+    let place = "/etc/systemd/system/aggregator.service.d/marked.conf";
+    let disk = make_disk(&site, &account(gate.address().port()), &[(&unit, place)]);
+    let mut machine = Machine::with_disk(&site.folder, firmware, disk);
+    let start = Instant::now();
+    machine.start(&site);
+    machine.wait_for("one.test", PATIENCE);
+    let answer = start.elapsed().as_secs_f64();
+    let _gate = TcpListener::bind(gate.release()).unwrap();
+    let number =
+        |text: String| text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok()).expect("a number");
+    let uptime = number(machine.wait_for_console("script: uptime "));
+    let before = start.elapsed().as_secs_f64() - uptime;
+    let [systemd, unit, ready] =
+        ["systemd", "unit", "ready"].map(|word| number(machine.wait_for_console(&format!("script: {word} "))) / 1e6);
+    let program = number(machine.wait_for_console("script: program "));
+    assert!(systemd < unit && unit < program && program < ready, "{}", machine.said());
+    println!(
+        "figure: {firmware:?}: {before:.1} s firmware, boot loader and unpacking, {systemd:.1} s kernel and finding the root, \
+         {:.1} s other units, {:.2} s sandbox of ours, {:.2} s our program until it is ready, {:.1} s network, transfers and \
+         the question; {answer:.1} s in all",
+        unit - systemd,
+        program - unit,
+        ready - program,
+        answer - before - ready
+    );
+}
+
+#[test]
+#[ignore = "make test-image"]
+fn where_the_time_of_a_start_goes() {
+    tell_times_of_a_start(Firmware::Bios);
+    tell_times_of_a_start(Firmware::Uefi);
 }

@@ -14,8 +14,11 @@ pub const PATIENCE: Duration = Duration::from_secs(240);
 /// The emulator's network, as the host describes it.
 pub const NICS: &str = r#"[{"mac":"52:54:0:12:34:56","primary":true,"ips":["10.0.2.15/24"],"gateways":["10.0.2.2"]}]"#;
 
+/// Where the file system of the root begins on the disk.
+const ROOT_OFFSET: u64 = 6 << 20;
+
 /// How the machine starts.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Firmware {
     Bios,
     Uefi,
@@ -123,4 +126,35 @@ impl Machine {
 /// A configuration for a machine.
 pub fn configuration(site: &Site, region: &str) -> String {
     site.configuration(region, Ipv4Addr::new(10, 0, 2, 2).into(), "0.0.0.0:53")
+}
+
+/// The image's disk with a shell script that the machine runs beside its server, and other files that go with it. By `say`
+/// the script writes lines to the console that begin with `script:`.
+pub fn make_disk(site: &Site, script: &str, files: &[(&Path, &str)]) -> PathBuf {
+    let put = |name: &str, text: &str| {
+        let path = site.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let unit =
+        put("script.service", "[Unit]\nAfter=aggregator.service\n[Service]\nType=exec\nExecStart=/bin/sh /script\n");
+    let script = put("script", &format!("say() {{ echo \"script: $*\" >/dev/console; }}\n{script}"));
+    let own: [(&Path, &str); 2] = [(&unit, "/etc/systemd/system/script.service"), (&script, "/script")];
+    let disk = site.folder.path().join("disk.raw");
+    let (packed, raw) = (image("aggregator-VERSION.raw.gz"), disk.to_str().unwrap());
+    run("sh", &["-c", "gzip -dc \"$0\" | dd of=\"$1\" bs=1M conv=sparse status=none", packed.to_str().unwrap(), raw]);
+    let mut text = "symlink /etc/systemd/system/multi-user.target.wants/script.service ../script.service\n".to_owned();
+    for (from, to) in own.iter().chain(files) {
+        // It writes into the folder that it is in.
+        let (folder, name) = to.rsplit_once('/').expect("an absolute path");
+        text.push_str(&format!("cd {folder}/\nwrite {} {name}\n", from.display()));
+    }
+    let commands = put("commands", &text);
+    run("debugfs", &["-w", "-f", commands.to_str().unwrap(), &format!("{raw}?offset={ROOT_OFFSET}")]);
+    disk
+}
+
+/// The command of a script that waits until a port of ours listens.
+pub fn wait_for_port(port: u16) -> String {
+    format!("until bash -c '</dev/tcp/10.0.2.2/{port}'; do sleep 0.5; done")
 }
