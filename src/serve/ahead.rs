@@ -5,7 +5,7 @@
 //! (see [`Table::fetch_shard`]); the answers then find everything near. What was found out on the way, the zone and the hash
 //! of the name, goes along to the answer.
 //!
-//! Cost: O(message) a request, no allocation after [`Ahead::new`].
+//! Cost: O(message) a request, no allocation but for an [`Ahead`].
 
 use crate::publish::{Published, Served};
 use crate::serve::answer::Place;
@@ -26,12 +26,13 @@ pub struct Ahead {
 /// Where the names of these requests lead to; none for one that is not to be answered.
 pub type Places<'p> = [Option<Option<Place<'p>>>; MOST];
 
-impl Ahead {
-    /// Room for a batch.
-    pub fn new() -> Ahead {
+impl Default for Ahead {
+    fn default() -> Ahead {
         Ahead { requests: Box::new(std::array::from_fn(|_| Request::default())) }
     }
+}
 
+impl Ahead {
     /// A request of the batch that was read last.
     pub fn request(&self, index: usize) -> &Request {
         &self.requests[index]

@@ -162,7 +162,7 @@ impl Worker {
 
     /// Answers until told to end.
     fn run(&self) {
-        let (mut batch, mut ahead) = (Batch::new(self.wildcard), Ahead::new());
+        let (mut batch, mut ahead) = (Batch::new(self.wildcard), Ahead::default());
         let pointer: &ArcSwap<_> = self.publisher.pointer();
         let mut cache = Cache::new(pointer);
         let mut rotation = 0u32;
