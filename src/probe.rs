@@ -14,7 +14,9 @@ mod ask;
 mod classify;
 
 pub use ask::{Prober, Target};
-pub use classify::{Delegation, Facts, Finding, HostFacts, Lookup, Problem, Reply, ServerCheck, ServerFacts, ZoneCheck, classify};
+pub use classify::{
+    Delegation, Facts, Finding, HostFacts, Lookup, Problem, Reply, ServerCheck, ServerFacts, ZoneCheck, classify,
+};
 
 use crate::name::Name;
 use std::collections::HashMap;

@@ -32,7 +32,17 @@ const LAYERS: [&[&str]; 12] = [
         "notify/*",
         "state/*",
     ],
-    &["keeper", "keeper/*", "transfer", "transfer/*", "probe", "probe/*", "source/services", "source/zookeeper", "source/zookeeper/*"],
+    &[
+        "keeper",
+        "keeper/*",
+        "transfer",
+        "transfer/*",
+        "probe",
+        "probe/*",
+        "source/services",
+        "source/zookeeper",
+        "source/zookeeper/*",
+    ],
     &[
         "serve",
         "serve/udp",

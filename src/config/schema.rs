@@ -351,13 +351,28 @@ pub const PROBE: Table = Table {
     path: "[probe]",
     help: "Whether the name servers of zones and regions answer, alike, and as the parent zone lists them",
     keys: &[
-        key("every", "duration or \"off\"", "", "how often they are asked; default: 5m where a region has ns, else off"),
+        key(
+            "every",
+            "duration or \"off\"",
+            "",
+            "how often they are asked; default: 5m where a region has ns, else off",
+        ),
         key("resolver", "addresses", "", "who finds addresses and parent zones; default: those of the system"),
         key("stale_after", "duration", r#""5m""#, "how long a server may be behind, or ahead of this one"),
         key("timeout", "duration", r#""2s""#, "for each question"),
         key("skip", "zone names", "[]", "zones and regions that are not looked at"),
-        key("parents", "table of names and addresses", "", "servers of parent zones; default: those that the resolver finds"),
-        key("hosts", "table of names and addresses", "", "where name servers are, if not where the resolver finds them"),
+        key(
+            "parents",
+            "table of names and addresses",
+            "",
+            "servers of parent zones; default: those that the resolver finds",
+        ),
+        key(
+            "hosts",
+            "table of names and addresses",
+            "",
+            "where name servers are, if not where the resolver finds them",
+        ),
     ],
 };
 

@@ -13,10 +13,9 @@ use crate::daemon::part_of;
 use crate::daemon::status::format_seconds;
 use crate::discover::unicast::system_servers;
 use crate::metrics::{Metrics, unix_seconds};
-use crate::name::{Name, NameBuf};
-use crate::probe::{Problem, Prober, ProbePlan, Reply, Target, ZoneCheck, classify};
+use crate::name::Name;
+use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
 use crate::publish::Publisher;
-use crate::rr::rtype;
 use crate::serial::Serial;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
@@ -177,9 +176,7 @@ impl Round {
     fn served(&self, zone: &Name) -> Option<(Vec<Name>, Serial)> {
         let published = self.publisher.load();
         let zone = published.get(zone)?.answerable()?;
-        let rdatas = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
-        let names = rdatas.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name());
-        Some((names.collect(), zone.soa.serial))
+        Some((zone.name_servers().collect(), zone.soa.serial))
     }
 
     /// Looks at one zone.
@@ -216,7 +213,10 @@ impl Round {
         let (metrics, zone) = (&self.metrics, check.zone.to_string());
         let asked = unix_seconds(SystemTime::now());
         metrics.forget_probe(&zone);
-        metrics.ns_servers.with_label_values(&[&zone]).set(check.servers.iter().filter(|one| one.address.is_some()).count() as i64);
+        metrics
+            .ns_servers
+            .with_label_values(&[&zone])
+            .set(check.servers.iter().filter(|one| one.address.is_some()).count() as i64);
         metrics.ns_probed.with_label_values(&[&zone]).set(asked);
         let before = known.zones.get(&check.zone).map(|report| &report.check);
         for (server, finding) in check.findings() {

@@ -104,9 +104,10 @@ impl Prober {
 
     /// The records of the zone's origin as a server has them with authority, or what it is without.
     async fn ask_authority(&self, server: SocketAddr, zone: &Name, rtype: RecordType) -> Result<Vec<Record>, Reply> {
-        let response = self.ask(server, zone, rtype, Role::Authority).await.map_err(|error| {
-            if is_without_route(&error) { Reply::NoRoute } else { Reply::Silent(describe(&error)) }
-        })?;
+        let response = self
+            .ask(server, zone, rtype, Role::Authority)
+            .await
+            .map_err(|error| if is_without_route(&error) { Reply::NoRoute } else { Reply::Silent(describe(&error)) })?;
         match response.metadata.response_code {
             ResponseCode::NoError => {}
             code => return Err(Reply::Lame(format!("it answers {}", rcode(code)))),
@@ -118,13 +119,7 @@ impl Prober {
     }
 
     /// Asks when it is our turn.
-    async fn ask(
-        &self,
-        server: SocketAddr,
-        owner: &Name,
-        rtype: RecordType,
-        role: Role,
-    ) -> Result<Message, NetError> {
+    async fn ask(&self, server: SocketAddr, owner: &Name, rtype: RecordType, role: Role) -> Result<Message, NetError> {
         let _permit = self.permits.acquire().await.expect("nobody closes it");
         exchange::ask(server, owner, rtype, role, self.plan.timeout).await
     }
@@ -148,7 +143,8 @@ impl Prober {
         if let Some(addresses) = self.plan.hosts.get(name) {
             return (Lookup::Found, addresses.clone());
         }
-        let with_port = |addresses: Vec<IpAddr>| addresses.into_iter().map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
+        let with_port =
+            |addresses: Vec<IpAddr>| addresses.into_iter().map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
         match glue {
             Some(glue) if name.is_within(zone) => (Lookup::Found, with_port(glue)),
             glue => match (self.resolve(name).await, glue) {
@@ -222,7 +218,8 @@ impl Prober {
         }
         let (found, names) = loop {
             let Some(name) = above.next() else { return Err("no zone above it was found".into()) };
-            let answers = self.find(&name, RecordType::NS).await.map_err(|reason| format!("its parent zone: {reason}"))?;
+            let answers =
+                self.find(&name, RecordType::NS).await.map_err(|reason| format!("its parent zone: {reason}"))?;
             // Not every name is one of a zone.
             let names = sorted(ns_names(&records_at(answers, &name)));
             if !names.is_empty() {
@@ -233,7 +230,11 @@ impl Prober {
         for name in names.iter().take(MOST_HOSTS) {
             servers.extend(self.addresses(&found, name, None).await.1);
         }
-        if servers.is_empty() { Err(format!("no server of its parent zone {found} has an address")) } else { Ok(servers) }
+        if servers.is_empty() {
+            Err(format!("no server of its parent zone {found} has an address"))
+        } else {
+            Ok(servers)
+        }
     }
 
     /// What a server of a zone above refers to.
