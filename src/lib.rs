@@ -33,13 +33,13 @@
 //! and writes responses, [`serve::answer`] turns one into the other, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements, [`serve::xfr`]
 //! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and [`serve::refusals`] keeps
 //! floods of those who are turned away out of the log. No sockets.
-//! [`exchange`] asks another server one question.
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
+//! [`exchange`] asks another server one question.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's, which mirrors
-//! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in messages. [`probe`] compares the name servers of zones with what
-//! their parents say of them.
+//! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in
+//! messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells the
