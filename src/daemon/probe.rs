@@ -18,7 +18,7 @@ use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classif
 use crate::publish::Publisher;
 use crate::serial::Serial;
 use serde::Serialize;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -155,7 +155,7 @@ struct Round {
     known: Arc<Mutex<Known>>,
     generation: u64,
     /// By zone and address; without one our own.
-    readings: HashMap<(Name, Option<SocketAddr>), Readings>,
+    readings: HashMap<Name, HashMap<Option<SocketAddr>, Readings>>,
 }
 
 impl Round {
@@ -182,21 +182,25 @@ impl Round {
     /// Looks at one zone.
     async fn look(&mut self, zone: &Name) -> ZoneCheck {
         let (age, served) = (self.stale_after, self.served(zone));
-        let mut readings = |address: Option<SocketAddr>, serial: Serial| {
-            self.readings.entry((zone.clone(), address)).or_default().note(Instant::now(), serial, age)
+        // Who does not answer any more is forgotten.
+        let mut earlier = self.readings.remove(zone).unwrap_or_default();
+        let readings = self.readings.entry(zone.clone()).or_default();
+        let mut note = |address: Option<SocketAddr>, serial: Serial| {
+            let of_address = readings.entry(address).or_insert_with(|| earlier.remove(&address).unwrap_or_default());
+            of_address.note(Instant::now(), serial, age)
         };
-        let due = served.as_ref().and_then(|(_, serial)| readings(None, *serial));
+        let current = served.as_ref().map(|(_, serial)| *serial);
         let target = Target {
             zone: zone.clone(),
-            wanted: served.as_ref().map(|(names, _)| names.clone()),
-            current: served.map(|(_, serial)| serial),
-            due,
+            wanted: served.map(|(names, _)| names),
+            current,
+            // A serial that the zone has gone back from is not due.
+            due: current.and_then(|serial| note(None, serial).filter(|due| !due.newer_than(serial))),
         };
         let mut facts = self.prober.examine(target).await;
         for server in facts.hosts.iter_mut().flat_map(|host| &mut host.servers) {
-            if let Reply::Authority { serial, .. } = &server.reply {
-                let readings = self.readings.entry((zone.clone(), Some(server.address))).or_default();
-                server.earlier = readings.note(Instant::now(), *serial, age);
+            if let Reply::Authority { serial, .. } = server.reply {
+                server.earlier = note(Some(server.address), serial);
             }
         }
         // Asking takes time, in which something may have come here.
@@ -212,29 +216,33 @@ impl Round {
         }
         let (metrics, zone) = (&self.metrics, check.zone.to_string());
         let asked = unix_seconds(SystemTime::now());
-        metrics.forget_probe(&zone);
-        metrics
-            .ns_servers
-            .with_label_values(&[&zone])
-            .set(check.servers.iter().filter(|one| one.address.is_some()).count() as i64);
+        let addresses = check.servers.iter().filter(|server| server.address.is_some()).count();
+        metrics.ns_servers.with_label_values(&[&zone]).set(i64::try_from(addresses).unwrap_or(i64::MAX));
         metrics.ns_probed.with_label_values(&[&zone]).set(asked);
-        let before = known.zones.get(&check.zone).map(|report| &report.check);
+        let before = known.zones.get(&check.zone).map(|report| faults(&report.check)).unwrap_or_default();
+        let now = faults(&check);
         for (server, finding) in check.findings() {
-            let (label, problem) = (server.label(), finding.problem.label());
-            metrics.ns_problems.with_label_values(&[&zone[..], &label, problem]).set(1);
-            let is_same = |other: &(String, Problem)| *other == (server.label(), finding.problem);
-            let was_there = before.is_some_and(|before| {
-                before.findings().any(|(server, finding)| is_same(&(server.label(), finding.problem)))
-            });
-            if !was_there {
-                tracing::warn!(zone, server = label, problem, text = finding.text, "name server has a fault");
+            let (server, problem) = (server.label(), finding.problem);
+            metrics.ns_problems.with_label_values(&[&zone[..], &server, problem.label()]).set(1);
+            if !before.contains(&(server.clone(), problem)) {
+                tracing::warn!(zone, server, problem = problem.label(), text = finding.text, "name server has a fault");
             }
         }
-        if before.is_some_and(|before| before.findings().next().is_some()) && check.findings().next().is_none() {
+        // What stays is never without its series, so that alerts on it wait on.
+        for (server, problem) in before.iter().filter(|fault| !now.contains(fault)) {
+            // One that is gone already is as good as removed.
+            let _ = metrics.ns_problems.remove_label_values(&[&zone[..], server, problem.label()]);
+        }
+        if now.is_empty() && !before.is_empty() {
             tracing::info!(zone, "name servers have no fault any more");
         }
         known.zones.insert(check.zone.clone(), ProbeReport { check, asked });
     }
+}
+
+/// Every fault with its server.
+fn faults(check: &ZoneCheck) -> HashSet<(String, Problem)> {
+    check.findings().map(|(server, finding)| (server.label(), finding.problem)).collect()
 }
 
 #[cfg(test)]

@@ -70,9 +70,13 @@ impl Prober {
         let parents = self.ask_parents(&zone).await;
         let (mut listed, mut glue) = (wanted.clone().unwrap_or_default(), HashMap::new());
         for (_, said) in parents.iter().flatten() {
-            if let Delegation::Servers { names, glue: theirs } = said {
-                listed.extend(names.iter().cloned());
-                glue.extend(theirs.iter().map(|(name, addresses)| (name.clone(), addresses.clone())));
+            match said {
+                Delegation::Servers { names, glue: theirs } => {
+                    listed.extend(names.iter().cloned());
+                    glue.extend(theirs.iter().map(|(name, addresses)| (name.clone(), addresses.clone())));
+                }
+                Delegation::Same(names) => listed.extend(names.iter().cloned()),
+                Delegation::Absent | Delegation::Unknown(_) => {}
             }
         }
         let mut tasks = JoinSet::new();
@@ -253,8 +257,8 @@ impl Prober {
             }
             if is_authoritative {
                 // RFC 2181 section 5.4.1: records of a delegation have no authority, so these are those of the zone.
-                let is_there = !ns_names(&records_at(response.answers, zone)).is_empty();
-                return if is_there { Delegation::Same } else { Delegation::Absent };
+                let names = sorted(ns_names(&records_at(response.answers, zone)));
+                return if names.is_empty() { Delegation::Absent } else { Delegation::Same(names) };
             }
             let referred = response.authorities.iter().find(|record| record.record_type() == RecordType::NS);
             let Some(owner) = referred.map(|record| from_library(&record.name)) else {

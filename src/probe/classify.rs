@@ -39,8 +39,8 @@ pub enum Delegation {
     Servers { names: Vec<Name>, glue: HashMap<Name, Vec<IpAddr>> },
     /// There is no such delegation.
     Absent,
-    /// It answers for the zone itself, so that what it refers others to cannot be seen.
-    Same,
+    /// It answers for the zone itself, with these, so that what it refers others to cannot be seen.
+    Same(Vec<Name>),
     /// No answer that is of use, and why.
     Unknown(String),
 }
@@ -212,7 +212,11 @@ fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
             }
             Delegation::Absent => vec![finding(Problem::Undelegated, "the parent zone has no NS records of it".into())],
             Delegation::Unknown(reason) if !is_known => vec![finding(Problem::Unknown, reason.clone())],
-            Delegation::Same | Delegation::Unknown(_) => Vec::new(),
+            Delegation::Unknown(_) => Vec::new(),
+            // Whoever comes by the parent gets this for an answer.
+            Delegation::Same(names) => {
+                wanted.and_then(|wanted| compare(names, wanted, "its own copy", "the zone")).into_iter().collect()
+            }
         };
         row(Some(*address), findings)
     });
@@ -393,7 +397,9 @@ mod tests {
         assert_eq!(only(&with(&[refers("old.test ns2.test", "")])), told("foreign", other));
         let absent = "the parent zone has no NS records of it";
         assert_eq!(only(&with(&[Delegation::Absent])), told("undelegated", absent));
-        assert_eq!(found(&with(&[Delegation::Same])), []);
+        assert_eq!(found(&with(&[Delegation::Same(names("ns1.test ns2.test"))])), []);
+        let copy = "its own copy lists x.test., the zone lists ns1.test., ns2.test.";
+        assert_eq!(only(&with(&[Delegation::Same(names("x.test"))])), told("foreign", copy));
         let silent = Delegation::Unknown("no answer".into());
         assert_eq!(only(&with(std::slice::from_ref(&silent))), told("unknown", "no answer"));
         assert_eq!(found(&with(&[silent, refers("ns1.test ns2.test", "")])), []);
