@@ -27,6 +27,7 @@ demo:
 
 test:
 	scripts/install-peers
+	scripts/install-axe $(or $(CARGO_TARGET_DIR),target)/axe
 	scripts/run-tests
 
 # What needs root: network namespaces. In one test binary after the other, because they measure time.

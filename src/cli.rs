@@ -8,11 +8,15 @@
 //! ends the program quietly.
 
 mod announce;
+mod ask;
 mod boot;
 mod check;
 mod discover;
 mod drain;
+mod paint;
 mod register;
+mod rollback;
+mod top;
 
 use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
@@ -24,7 +28,9 @@ use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
 use discover::DiscoverVerb;
 use drain::{DrainOptions, Target};
+use paint::Stream;
 use register::RegisterOptions;
+use rollback::RollbackOptions;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -66,12 +72,12 @@ struct Arguments {
 impl Arguments {
     /// An option that was given and that the verb would ignore.
     fn unused_option(&self) -> Option<&'static str> {
-        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Version};
+        use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Top, Version};
         let local = matches!(
             self.verb,
             Run | Boot(_) | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
         );
-        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_));
+        let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
         let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
         if local && self.socket.is_some() {
             Some("--socket")
@@ -109,13 +115,29 @@ enum Verb {
     },
     /// Print all records of a zone as they are served
     Dump { zone: String },
-    /// Print what changed in a zone since its previous version, or since the one with a serial
+    /// Print what changed in a zone with its last version, or from one version to another
     Diff {
         zone: String,
-        /// The serial of the older version
+        /// The serial of the older version [default: the one before the newer]
         #[arg(long, value_name = "SERIAL")]
         from: Option<u32>,
+        /// The serial of the newer version [default: what is served]
+        #[arg(long, value_name = "SERIAL")]
+        to: Option<u32>,
     },
+    /// List the versions of all zones or of one, with time and cause, or every change of a name
+    History {
+        #[arg(value_name = "ZONE|NAME")]
+        name: Option<String>,
+        /// The zone whose history is looked at [default: the one that answers for the name]
+        #[arg(long, value_name = "ZONE")]
+        zone: Option<String>,
+        /// How many are listed [default: 20]
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Take a region back to the contents of an earlier version, after showing what that changes, until it is released
+    Rollback(RollbackOptions),
     /// Explain why a name answers as it does, for one type such as SRV or all that it has
     Lookup {
         name: String,
@@ -126,6 +148,8 @@ enum Verb {
     Drain(DrainOptions),
     /// Take a datacenter that was drained back into its regions
     Undrain(Target),
+    /// Watch regions, zones and queries on the terminal; q ends
+    Top,
     /// Tell the secondaries of all zones, or of one, to look for changes now
     Notify { zone: Option<String> },
     /// End the server, and wait until it has ended
@@ -220,7 +244,14 @@ pub fn run_main(
         Verb::Refresh { zone } => Request::Refresh { zone },
         Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
         Verb::Dump { zone } => Request::Dump { zone },
-        Verb::Diff { zone, from } => Request::Diff { zone, from },
+        Verb::Diff { zone, from, to } => Request::Diff { zone, from, to },
+        Verb::History { name, zone, limit } => Request::History { name, zone, limit },
+        Verb::Rollback(options) => {
+            return match find_socket(arguments.socket, arguments.config) {
+                Ok(socket) => rollback::rollback(&socket, &options, arguments.json),
+                Err(message) => fail(&message),
+            };
+        }
         Verb::Lookup { name, rtype } => Request::Lookup { name, rtype: rtype.map(|rtype| rtype.to_string()) },
         Verb::Drain(options) => {
             return match find_socket(arguments.socket, arguments.config) {
@@ -229,6 +260,12 @@ pub fn run_main(
             };
         }
         Verb::Undrain(target) => target.undrain(),
+        Verb::Top => {
+            return match find_socket(arguments.socket, arguments.config) {
+                Ok(socket) => top::top(&socket),
+                Err(message) => fail(&message),
+            };
+        }
         Verb::Notify { zone } => Request::Notify { zone },
         Verb::Stop => Request::Stop,
     };
@@ -266,20 +303,29 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
 /// Sends a request to the server and prints the reply.
 fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
     match request_reply(socket, request) {
-        Ok(reply) => print_reply(reply, json, matches!(request, Request::Dump { .. })),
+        Ok(mut reply) => {
+            if matches!(request, Request::Diff { .. } | Request::History { .. }) {
+                reply.text = paint::paint(&reply.text, Stream::Output).into_owned();
+            }
+            print_reply(reply, json, matches!(request, Request::Dump { .. }))
+        }
         Err(code) => code,
     }
 }
 
 /// Sends a request to the server; without a reply the problem is printed, and the exit code that goes with it returned.
 fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| fail(&format!("cannot start: {error}")))?;
-    runtime.block_on(control::call(socket, request)).map_err(|error| {
+    try_request(socket, request).map_err(|error| {
         let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
         print_problem(&error.to_string());
         ExitCode::from(code)
     })
+}
+
+/// Sends a request to the server.
+fn try_request(socket: &Path, request: &Request) -> Result<Reply, CallError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CallError::Start)?;
+    runtime.block_on(control::call(socket, request))
 }
 
 /// Prints what the server said.

@@ -110,6 +110,8 @@ pub struct Config {
 pub struct MetricsPlan {
     /// None switches it off.
     pub listen: Vec<SocketAddr>,
+    /// Whether it has the status page.
+    pub page: bool,
 }
 
 /// The socket for the other commands.

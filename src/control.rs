@@ -54,11 +54,29 @@ pub enum Request {
     },
     /// All records of a zone.
     Dump { zone: String },
-    /// What changed in a zone since the version with a serial, or since the previous one.
+    /// What two versions of a zone do not have in common; the present one and the one before it unless others are named.
     Diff {
         zone: String,
         #[serde(default)]
         from: Option<u32>,
+        #[serde(default)]
+        to: Option<u32>,
+    },
+    /// The versions of all zones, or of one, or the changes of a name in the zone that has it or in another.
+    History { name: Option<String>, zone: Option<String>, limit: Option<usize> },
+    /// Take a region back to the contents of an earlier version, or tell what that would do.
+    Rollback {
+        zone: String,
+        to: u32,
+        reason: Option<String>,
+        #[serde(default)]
+        preview: bool,
+    },
+    /// Let a region follow its members again, or tell what that would do.
+    Release {
+        zone: String,
+        #[serde(default)]
+        preview: bool,
     },
     /// Why a name answers as it does, for one type or all.
     Lookup {
@@ -337,6 +355,8 @@ pub enum CallError {
     Lost,
     #[error("the reply is not understood, which happens when program and server differ in version: {0}")]
     Malformed(serde_json::Error),
+    #[error("cannot start: {0}")]
+    Start(io::Error),
 }
 
 /// How long the reply to a request may take: as long as a transfer where one is waited for.
@@ -347,6 +367,9 @@ fn patience_with(request: &Request) -> Duration {
         | Request::Status { .. }
         | Request::Dump { .. }
         | Request::Diff { .. }
+        | Request::History { .. }
+        | Request::Rollback { .. }
+        | Request::Release { .. }
         | Request::Lookup { .. }
         | Request::Drain { .. }
         | Request::Undrain { .. }

@@ -10,12 +10,18 @@
 mod changes;
 mod diff;
 mod drain;
+mod history;
 mod listeners;
 mod lookup;
 mod outward;
+mod page;
+mod rates;
 mod restore;
+mod rollback;
 mod sources;
 mod status;
+
+pub use status::format_seconds;
 
 use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
@@ -34,15 +40,17 @@ use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
 use crate::source::zookeeper::TreePlan;
 use crate::source::{Wake, WakeKind};
-use crate::state::{Restored, StateError, Store};
+use crate::state::{StateError, Store};
 use crate::transfer;
 use changes::ReloadChanges;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
-use restore::{open_store, restore_zones};
+use page::{Inquiry, Page};
+use rates::Rates;
+use restore::{Remains, open_store, restore};
+use rollback::RollbackOrder;
 use sources::{Sources, own_news};
 use status::{About, CatalogReport, Report, StateReport};
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -90,6 +98,9 @@ pub struct Daemon {
     changed: mpsc::Receiver<Name>,
     /// Held while an operator's order about drains is carried out.
     orders: Arc<Mutex<()>>,
+    rates: Arc<Rates>,
+    /// What the status page asks.
+    inquiries: mpsc::Receiver<Inquiry>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -146,15 +157,17 @@ impl Daemon {
         let store = open_store(&config, &metrics)?;
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         // What an earlier run left is published before a socket opens: clients go to another server until then.
-        let restored = restore_zones(store.as_deref(), &config, &Published::default());
-        let plan = publish_plan(&keeper, &config, restored, &Published::default()).await;
+        let remains = restore(store.as_deref(), &config, &Published::default());
+        let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
         plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
         let responder = Responder::new(notify.clone(), metrics.clone(), clock);
         let inherited = std::mem::take(&mut manager.inherited);
         let manager = Arc::new(manager);
         let handover = (manager.clone(), inherited);
-        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), handover);
+        let rates = Arc::new(Rates::start(metrics.clone(), publisher.clone()));
+        let (page, inquiries) = Page::new(publisher.clone(), rates.clone());
+        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover);
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -188,6 +201,8 @@ impl Daemon {
             notify,
             changed,
             orders: Arc::default(),
+            rates,
+            inquiries,
         };
         daemon.replace_sources();
         let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
@@ -239,6 +254,7 @@ impl Daemon {
                         source.wake(Wake { kind: WakeKind::Announced, done: None });
                     }
                 }
+                Some(inquiry) = self.inquiries.recv() => self.inform(inquiry),
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
                     Request::Reload => drop(command.reply.send(self.reload().await)),
@@ -320,8 +336,8 @@ impl Daemon {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
         let published = self.publisher.load();
-        let restored = restore_zones(self.store.as_deref(), &config, &published);
-        let plan = publish_plan(&self.keeper, &config, restored, &published).await.ok_or("the keeper has ended")?;
+        let remains = restore(self.store.as_deref(), &config, &published);
+        let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.config, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
         changes.primaries_changed = self.sources.changed(&config);
@@ -351,7 +367,12 @@ impl Daemon {
             Request::Refresh { zone } => Box::pin(self.wake(zone, WakeKind::Refresh)),
             Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
             Request::Dump { zone } => Box::pin(self.dump(zone)),
-            Request::Diff { zone, from } => Box::pin(self.diff(zone, from.map(Serial))),
+            Request::Diff { zone, from, to } => Box::pin(self.diff(zone, from.map(Serial), to.map(Serial))),
+            Request::History { name, zone, limit } => Box::pin(self.history(name, zone, limit)),
+            Request::Rollback { zone, to, reason, preview } => {
+                Box::pin(self.rollback(RollbackOrder { zone, to: Serial(to), reason, preview }))
+            }
+            Request::Release { zone, preview } => Box::pin(self.release(zone, preview)),
             Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
             Request::Drain { member, region, names, milliseconds, reason, force, preview } => {
                 let (target, lasts) = (TargetText { member, region, names }, milliseconds.map(Duration::from_millis));
@@ -373,14 +394,32 @@ impl Daemon {
 
     /// Shows all zones, or everything about one.
     fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
+        let name = only.as_deref().map(Name::parse).transpose();
+        let report = name.as_ref().ok().map(|name| self.report(name.clone()));
+        async move {
+            let name = match name {
+                Ok(name) => name,
+                Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
+            };
+            let report = match report {
+                Some(report) => report.await,
+                None => None,
+            };
+            let Some(report) = report else { return Reply::failure("the server is stopping\n") };
+            if let Some(name) = name.filter(|_| report.is_empty()) {
+                return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
+            }
+            let text = if only.is_some() { report.details() } else { report.overview() };
+            Reply { ok: true, text, data: serde_json::json!(report) }
+        }
+    }
+
+    /// Everything that is known of all zones, or of one; nothing while the server is stopping.
+    fn report(&self, only: Option<Name>) -> impl Future<Output = Option<Report>> + Send + use<> {
         let commands = self.keeper.commands.clone();
         let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let name = only.as_deref().map(Name::parse).transpose();
         let published = self.publisher.load();
-        let outward = match &name {
-            Ok(name) => outward::gather(&published, &self.notifier, &self.metrics, name.as_ref()),
-            Err(_) => HashMap::new(),
-        };
+        let outward = outward::gather(&published, &self.notifier, &self.metrics, only.as_ref());
         let store = self.store.as_ref().map(|store| store.status());
         let catalog = self.config.catalog.as_ref();
         let about = About {
@@ -389,22 +428,13 @@ impl Daemon {
             next_audit: self.schedule.next(),
             state: StateReport::new(self.config.state.as_deref(), store),
             catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
+            queries: self.rates.read().rates,
         };
         async move {
-            let name = match name {
-                Ok(name) => name,
-                Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
-            };
             let (sender, snapshot) = oneshot::channel();
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::Status(sender)).await;
-            let Ok(snapshot) = snapshot.await else { return Reply::failure("the server is stopping\n") };
-            let report = Report::new(snapshot, sources, outward, about, name.as_ref());
-            if let Some(name) = name.filter(|_| report.is_empty()) {
-                return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
-            }
-            let text = if only.is_some() { report.details() } else { report.overview() };
-            Reply { ok: true, text, data: serde_json::json!(report) }
+            Some(Report::new(snapshot.await.ok()?, sources, outward, about, only.as_ref()))
         }
     }
 
@@ -464,23 +494,6 @@ impl Daemon {
         }
         let text = format!("announcements on their way: {sent}; \"aggregator status ZONE\" shows what comes back\n");
         Ok(Reply { ok: true, text, data: serde_json::json!({ "announcements": sent }) })
-    }
-
-    /// Prints what changed in a zone.
-    fn diff(&self, zone: String, from: Option<Serial>) -> impl Future<Output = Reply> + Send + use<> {
-        let published = self.publisher.load();
-        async move {
-            let described = tokio::task::spawn_blocking(move || {
-                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
-                diff::describe(served, from).map_err(|error| error.to_string())
-            });
-            match described.await {
-                Ok(Ok((text, data))) => Reply { ok: true, text, data },
-                Ok(Err(error)) => Reply::failure(error + "\n"),
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
-        }
     }
 
     /// Prints a zone as a zone file.
@@ -552,7 +565,7 @@ fn announcers(config: &Config) -> Announcers {
 async fn publish_plan(
     keeper: &keeper::Handle,
     config: &Config,
-    restored: HashMap<Name, Restored>,
+    remains: Remains,
     published: &Published,
 ) -> Option<PlanChanges> {
     let name = config.server_name.to_string();
@@ -581,8 +594,9 @@ async fn publish_plan(
         refusing: refusing.cloned().collect(),
         history: config.history,
         hold_down: config.hold_down,
-        updates: own_news(config, &restored, published),
-        restored,
+        updates: own_news(config, &remains.zones, published),
+        restored: remains.zones,
+        past: remains.past,
     };
     keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
     changes.await.ok()

@@ -12,8 +12,8 @@
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
-//! them, `damping` what stays in them for a while, `gauges` what is shown to Prometheus, `status` and `view` to
-//! operators.
+//! them, `damping` what stays in them for a while, `pins` which of them stay as they were, `gauges` what is shown to
+//! Prometheus, `status` and `view` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -21,18 +21,20 @@
 mod damping;
 mod drains;
 mod gauges;
+mod pins;
 mod plan;
 mod regions;
 mod status;
 mod steps;
 mod view;
 
+pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
-pub use status::{DrainStatus, MemberStatus, RegionStatus, Snapshot, ZoneStatus};
+pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 pub use view::{MemberView, RegionView, View};
 
 use crate::catalog::{self, CatalogPlan};
-use crate::merge::{Drain, DrainTarget, Region, RegionPlan, Scope, Touched};
+use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Scope, Touched};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
@@ -40,8 +42,9 @@ use crate::serial::Serial;
 use crate::source::{Change, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::tsig::Keyring;
-use crate::zone::{Delta, History, HistoryLimits, Loaded, Zone};
+use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone};
 use drains::Drains;
+use pins::Pins;
 use regions::KeptRegion;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -51,6 +54,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
+/// How long a zone that has not been loaded before is held back at most: clients wait for it, and it comes but once.
+const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// How often states and gauges are looked at when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 /// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than the
@@ -74,6 +79,10 @@ pub enum Command {
     Drain(Box<Drain>, oneshot::Sender<bool>),
     /// Ends drains that an operator has ordered; answered in the same way.
     Undrain(Vec<DrainTarget>, oneshot::Sender<bool>),
+    /// Takes a region back to the contents of an earlier version; answered when that is published.
+    Pin(Box<PinOrder>, oneshot::Sender<Result<Pin, PinError>>),
+    /// Lets a region follow its members again; answered in the same way, with the pin that it had.
+    Release(Name, oneshot::Sender<Result<Pin, PinError>>),
 }
 
 /// A source zone.
@@ -119,6 +128,7 @@ pub struct Keeper {
     regions: HashMap<Name, KeptRegion>,
     catalog: Option<KeptCatalog>,
     drains: Drains,
+    pins: Pins,
     /// The newest serial of each region that clients have seen, with its drift, also of regions that are gone: one that
     /// comes back must not fall behind what secondaries have.
     seen_serials: HashMap<Name, RegionState>,
@@ -184,6 +194,7 @@ impl Keeper {
     fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Keeper {
         let saved = store.as_ref().map(|store| store.regions()).unwrap_or_default();
         let drains = Drains::new(store.as_ref().map(|store| store.drains()).unwrap_or_default());
+        let pins = Pins::new(store.as_ref().map(|store| store.pins()).unwrap_or_default());
         Keeper {
             publisher,
             metrics,
@@ -198,6 +209,7 @@ impl Keeper {
             regions: HashMap::new(),
             catalog: None,
             drains,
+            pins,
             seen_serials: saved.clone(),
             saved_serials: saved,
             retired: VecDeque::new(),
@@ -212,10 +224,9 @@ impl Keeper {
         let mut waiting = Vec::new();
         loop {
             let mut commanded = Vec::new();
-            let held = self.published.map(|at| at + self.hold_down).filter(|until| *until > Instant::now());
-            let pause = match held {
+            let pause = match self.held_for(&waiting) {
                 _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
-                held => held.map_or(Duration::ZERO, |until| until - Instant::now()),
+                held => held,
             };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
@@ -231,12 +242,22 @@ impl Keeper {
             while let Ok(command) = commands.try_recv() {
                 commanded.push(command);
             }
-            if !waiting.is_empty() && commanded.is_empty() && held.is_some_and(|until| until > Instant::now()) {
+            if !waiting.is_empty() && commanded.is_empty() && self.held_for(&waiting) > Duration::ZERO {
                 continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
             tokio::task::block_in_place(|| self.handle(std::mem::take(&mut waiting), commanded));
         }
+    }
+
+    /// How long these updates are held back, so that one publication has all that come close together.
+    fn held_for(&self, waiting: &[Update]) -> Duration {
+        let is_first = |update: &Update| {
+            let source = self.sources.get(&update.zone);
+            source.is_some_and(|source| source.zone.is_none()) && matches!(update.change, Change::Load { .. })
+        };
+        let hold = if waiting.iter().any(is_first) { self.hold_down.min(FIRST_HOLD_DOWN) } else { self.hold_down };
+        self.published.map_or(Duration::ZERO, |at| (at + hold).saturating_duration_since(Instant::now()))
     }
 
     /// Handles a batch and publishes once.
@@ -245,6 +266,7 @@ impl Keeper {
         let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
         let (mut statuses, mut views, mut ordered) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pinned = Vec::new();
         for command in commands {
             match command {
                 Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched, &mut steps), done)),
@@ -258,13 +280,16 @@ impl Keeper {
                     self.drains.release(&targets);
                     ordered.push(done);
                 }
+                Command::Pin(order, done) => pinned.push((self.pin(*order), done)),
+                Command::Release(region, done) => pinned.push((self.release(&region), done)),
             }
         }
         let updates = updates.into_iter().filter_map(|update| self.take_update(update, &mut touched, &mut steps));
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
         self.drains.end(SystemTime::now());
-        let mut changed = !touched.is_empty() || !plans.is_empty() || self.drains.are_unsaved();
+        let is_ordered = self.drains.are_unsaved() || self.pins.are_unsaved();
+        let mut changed = !touched.is_empty() || !plans.is_empty() || is_ordered;
         changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
         changed |= self.settle_regions(started);
         let mut is_kept = false;
@@ -277,6 +302,7 @@ impl Keeper {
         waiting.into_iter().for_each(|done| _ = done.send(()));
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
+        pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
         statuses.into_iter().for_each(|reply| _ = reply.send(self.snapshot(started)));
         views.into_iter().for_each(|reply| _ = reply.send(self.view(started)));
         if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
@@ -374,26 +400,29 @@ impl Keeper {
             self.take_update(update, touched, steps);
         }
         let mut old_regions = std::mem::take(&mut self.regions);
-        for plan in plan.regions {
-            let origin = plan.origin.clone();
+        for region in plan.regions {
+            let origin = region.origin.clone();
             let kept = match old_regions.remove(&origin) {
-                Some(kept) if kept.region.plan == plan => kept,
+                Some(kept) if kept.region.plan == region => kept,
                 Some(mut kept) => {
-                    if kept.region.plan.members != plan.members {
+                    if kept.region.plan.members != region.members {
                         kept.waiting_since = now;
                         kept.damper = None;
                         self.hide_drains(&kept.region.plan);
                     }
-                    kept.region.set_plan(plan);
+                    kept.region.set_plan(region);
                     changes.rebuilt.push(origin.clone());
+                    changes.pinned.extend(kept.pin().map(|pin| pin.region.clone()));
                     self.merge_anew(&mut kept, now);
                     kept
                 }
                 None => {
-                    let (last, drift) = self.last_seen(&plan);
-                    let mut region = Region::new(plan);
+                    let (last, drift) = self.last_seen(&region);
+                    let mut region = Region::new(region);
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
+                    new.past = plan.past.remove(&origin).unwrap_or_default();
+                    self.restore_pin(&mut new, &mut plan.restored);
                     changes.added.push(origin.clone());
                     self.merge_anew(&mut new, now);
                     new
@@ -401,6 +430,8 @@ impl Keeper {
             };
             self.regions.insert(origin, kept);
         }
+        self.pins.forget_earlier();
+        self.pins.note_gone(old_regions.values().any(|kept| kept.pin().is_some()));
         // From now on members may change under their serials without these regions.
         for (name, seen) in &mut self.seen_serials {
             if self.regions.get(name).is_none_or(|kept| kept.fingerprint != seen.fingerprint) {
@@ -428,7 +459,7 @@ impl Keeper {
         if let Some(restored) = restored {
             // A time in the future is a clock that was set back.
             let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
-            restored.history.into_iter().for_each(|delta| source.history.push(delta, &self.history));
+            restored.history.into_iter().for_each(|step| source.history.push(step, &self.history));
             source.zone = Some(restored.zone);
             // What lies before the beginning of the clock that counts on is too old for anything.
             source.refreshed = now.checked_sub(age);
@@ -465,7 +496,10 @@ impl Keeper {
         let loaded = catalog::build(&plan, &members, serial, before.map(|kept| &*kept.zone));
         let mut history = before.map_or_else(History::default, |kept| kept.history.clone());
         if let Some(kept) = before {
-            history.push(Arc::new(Delta::between(&kept.zone, &loaded.zone, loaded.touched)), &self.history);
+            let delta = Arc::new(Delta::between(&kept.zone, &loaded.zone, loaded.touched));
+            history.push(HistoryStep::new(delta, SystemTime::now(), [Cause::Configuration]), &self.history);
+        } else {
+            history.begin(SystemTime::now());
         }
         KeptCatalog { plan, zone: Arc::new(loaded.zone), history }
     }
@@ -490,10 +524,22 @@ impl Keeper {
     /// The serials of regions follow from those of the zones but for a drift, which is saved with the serial that has it.
     /// Returns whether it is.
     fn save(&mut self) -> bool {
-        let drains = self.drains.take_unsaved();
+        let (drains, pins) = (self.drains.take_unsaved(), self.take_unsaved_pins());
         let Some(store) = &self.store else { return false };
         if let Some(drains) = drains {
             store.save_drains(drains);
+        }
+        if let Some(pins) = pins {
+            store.save_pins(pins);
+        }
+        for (name, kept) in &mut self.regions {
+            let newest = kept.history.iter().next_back();
+            let is_saved =
+                kept.saved_step.as_ref().zip(newest).is_some_and(|(saved, newest)| Arc::ptr_eq(saved, newest));
+            if newest.is_some() && !is_saved {
+                kept.saved_step = newest.cloned();
+                store.save_past(name, kept.history.clone());
+            }
         }
         if self.saved_serials != self.seen_serials {
             store.save_regions(self.seen_serials.clone());
@@ -505,17 +551,20 @@ impl Keeper {
     /// Publishes all zones as they are now.
     fn publish(&mut self) {
         self.generation += 1;
+        let before = self.publisher.load();
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
             let (zone, history) = (zone.cloned(), history.clone());
             let unknown = if self.refusing.contains(origin) { Unknown::Refused } else { Unknown::NxDomain };
-            Arc::new(Served { origin: origin.clone(), state, zone, history, outgoing: outgoing(origin), unknown })
+            let tally = before.get(origin).map(|served| served.tally.clone()).unwrap_or_default();
+            let (origin, outgoing) = (origin.clone(), outgoing(origin));
+            Arc::new(Served { origin, state, zone, history, outgoing, unknown, tally })
         };
         let sources = self.sources.iter();
         let sources =
             sources.map(|(origin, source)| serve(origin, source.state, source.zone.as_ref(), &source.history));
         let regions = self.regions.iter();
-        let regions = regions.map(|(origin, kept)| serve(origin, kept.state, kept.region.zone.as_ref(), &kept.history));
+        let regions = regions.map(|(origin, kept)| serve(origin, kept.state, kept.served(), &kept.history));
         let catalog = self.catalog.iter();
         let catalog = catalog.map(|kept| serve(&kept.plan.origin, State::Ok, Some(&kept.zone), &kept.history));
         let served = sources.chain(regions).chain(catalog);

@@ -9,7 +9,7 @@
 //! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
 //!
 //! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
-//! Prometheus names, [`log`] the set-up of log lines, [`moment`] points in time as text. None of them knows anything else here.
+//! Prometheus names, [`log`] the set-up of log lines, [`moment`] points in time as text, [`terminal`] what a terminal can do. None of them knows anything else here.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
 //! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key. [`dnssd`] knows how
@@ -39,12 +39,13 @@
 //! zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's, which mirrors
 //! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in messages.
 //!
-//! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring. [`control`] is the operators' socket,
+//! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells the
 //! service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton instance.
 //! [`discover`] finds services, and announces them on the local link.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names, and stops it.
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions, shows
+//! itself on the status page, and stops it.
 //! [`firstboot`] finds the configuration of an instance that was only just made, and follows it. [`registrar`] is another
 //! program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries that exist only in the
 //! process. [`cli`] is the command line.
@@ -79,6 +80,7 @@ pub mod serve;
 pub mod services;
 pub mod source;
 pub mod state;
+pub mod terminal;
 pub mod transfer;
 pub mod tsig;
 pub mod zone;

@@ -20,6 +20,7 @@ mod damping;
 mod drain;
 mod full;
 mod intake;
+mod pin;
 mod plan;
 mod preview;
 mod trace;
@@ -28,6 +29,7 @@ pub use crate::rewrite::RdataNames;
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
 pub use intake::{Held, Intake, Touched};
+pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
 pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
@@ -129,6 +131,8 @@ pub struct Region {
     made_of: Vec<Option<Weak<Zone>>>,
     /// Whether clients see the versions that are made.
     seen: bool,
+    /// Whether they see something else meanwhile, under the newest serial.
+    behind: bool,
     /// The members' serials in the present version.
     member_serials: Vec<Option<Serial>>,
     /// Whether the serial is half way to the sum, which is too far ahead for one step.
@@ -170,6 +174,7 @@ impl Region {
             last_drift: None,
             made_of: Vec::new(),
             seen: true,
+            behind: false,
             member_serials: Vec::new(),
             half_way: false,
             servers_without_address: Vec::new(),
@@ -199,6 +204,13 @@ impl Region {
         (self.last, self.seen) = (last, false);
     }
 
+    /// Tells that clients see something else under this serial, until they see the present version: every version from now on
+    /// is newer than that.
+    pub fn set_behind(&mut self, serial: Serial) {
+        self.set_last_serial(Some(serial), None);
+        self.behind = true;
+    }
+
     /// Whether the serial is half way to the members' sum; [`Region::go_on`] takes it there.
     pub fn is_half_way(&self) -> bool {
         self.half_way
@@ -211,7 +223,7 @@ impl Region {
 
     /// Tells that clients see the present version, behind which no later one may fall.
     pub fn set_seen(&mut self) {
-        self.seen = true;
+        (self.seen, self.behind) = (true, false);
         self.last = self.zone.as_ref().map(|zone| zone.soa.serial).or(self.last);
     }
 
@@ -263,11 +275,12 @@ impl Region {
         }
         let moved = present.is_none_or(|present| present != sum.advance(self.drift));
         let goes_on = self.drift != 0 && !self.half_way && self.last.is_some_and(|last| sum.newer_than(last));
-        if touched.is_empty() && !moved && !goes_on {
+        let is_behind = self.behind && present.zip(self.last).is_some_and(|(present, last)| !present.newer_than(last));
+        if touched.is_empty() && !moved && !goes_on && !is_behind {
             return Outcome::Same;
         }
         let member_serials: Vec<_> = members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
-        if touched.is_empty() && present == Some(sum) {
+        if touched.is_empty() && present == Some(sum) && !is_behind {
             // `serial_offset` or the members have made up for the drift: what is published is right as it is.
             (self.drift, self.half_way, self.member_serials) = (0, false, member_serials);
             return Outcome::Same;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Response codes that have a counter of their own; the last slot takes all others.
-const RCODES: [&str; 17] = [
+pub const RCODES: [&str; 17] = [
     "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "RCODE7", "RCODE8", "NOTAUTH",
     "RCODE10", "RCODE11", "RCODE12", "RCODE13", "RCODE14", "RCODE15", "BADVERS",
 ];
@@ -31,7 +31,7 @@ pub enum Transport {
 }
 
 /// Transports in the order of their counters.
-const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
+pub const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 
 /// Why a message gets no response: shorter than a header, or a response itself.
 const DROPPED: [&str; 2] = ["short", "response"];
@@ -93,6 +93,15 @@ impl QueryCounters {
 /// Adds to a counter that this thread alone writes: a plain load and store, no locked instruction.
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+/// How many queries there were since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryTotals {
+    /// By transport.
+    pub queries: [u64; TRANSPORTS.len()],
+    /// By response code.
+    pub responses: [u64; RCODES.len()],
 }
 
 /// The collector that sums all blocks.
@@ -197,6 +206,7 @@ pub struct Metrics {
     pub region_serial_drift: IntGaugeVec,
     pub region_members: IntGaugeVec,
     pub region_drained: IntGaugeVec,
+    pub region_pinned: IntGaugeVec,
     pub region_held: IntGaugeVec,
     pub region_withdrawals: IntCounterVec,
     pub region_conflicts: IntGaugeVec,
@@ -384,6 +394,11 @@ impl Metrics {
                 "When the oldest drain of the member in the region began; no series without one.",
                 &["region", "member"],
             ),
+            region_pinned: make.gauges(
+                "region_pinned_since_timestamp_seconds",
+                "When the region was pinned to the contents of an earlier version; no series where it is not.",
+                &["region"],
+            ),
             region_held: make.gauges(
                 "region_held_addresses",
                 "Addresses that members have withdrawn and that services of the region keep for a while.",
@@ -466,6 +481,14 @@ impl Metrics {
         block
     }
 
+    /// How many queries there were, summed over all threads.
+    pub fn query_totals(&self) -> QueryTotals {
+        let mut blocks = self.queries.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = QueryCollector::sum(&mut blocks);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        QueryTotals { queries: total.queries.each_ref().map(load), responses: total.responses.each_ref().map(load) }
+    }
+
     /// Everything in Prometheus' text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
@@ -506,6 +529,7 @@ impl Metrics {
             &self.region_serial_drift,
             &self.region_members,
             &self.region_drained,
+            &self.region_pinned,
             &self.region_held,
             &self.region_conflicts,
             &self.region_ns_fallback,
@@ -600,6 +624,8 @@ mod tests {
             assert!(text.contains(line), "{line} in\n{text}");
         }
         assert_eq!(metrics.render(), text);
+        let totals = metrics.query_totals();
+        assert_eq!((totals.queries, totals.responses[3], totals.responses[16]), ([2, 1, 0], 1, 1));
     }
 
     #[test]

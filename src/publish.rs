@@ -12,9 +12,11 @@ use crate::name::{self, Name};
 use crate::tsig::Keyring;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 /// Whether a zone can be answered from.
@@ -76,6 +78,56 @@ pub enum Unknown {
     Refused,
 }
 
+/// How many answers of each kind a zone gave. Threads count in lanes of their own, so that they do not wait for each other's
+/// memory.
+#[derive(Default)]
+pub struct Tally([Lane; LANES]);
+
+/// The counters of a thread, or of some; as large as the unit in which processors pass memory on.
+#[derive(Default)]
+#[repr(align(64))]
+struct Lane([AtomicU64; Tally::KINDS.len()]);
+
+/// More threads than these share lanes.
+const LANES: usize = 8;
+
+thread_local! {
+    /// The lane of this thread; none has the first number.
+    static LANE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+impl Tally {
+    /// What is told apart: these response codes (RFC 1035 section 4.1.1), and all others.
+    pub const KINDS: [&'static str; 4] = ["NOERROR", "SERVFAIL", "NXDOMAIN", "other"];
+
+    /// Counts an answer.
+    pub fn count(&self, rcode: u16) {
+        let kind = match rcode {
+            0 => 0,
+            2 => 1,
+            3 => 2,
+            _ => 3,
+        };
+        let lane = LANE.get();
+        let lane = if lane == usize::MAX { choose_lane() } else { lane };
+        self.0[lane % LANES].0[kind].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The sums, in the order of the kinds.
+    pub fn read(&self) -> [u64; Tally::KINDS.len()] {
+        std::array::from_fn(|kind| self.0.iter().map(|lane| lane.0[kind].load(Ordering::Relaxed)).sum())
+    }
+}
+
+/// Gives this thread a lane.
+#[cold]
+fn choose_lane() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let lane = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+    LANE.set(lane);
+    lane
+}
+
 /// One zone as clients see it.
 #[derive(Clone)]
 pub struct Served {
@@ -87,6 +139,8 @@ pub struct Served {
     pub history: History,
     pub outgoing: Arc<Outgoing>,
     pub unknown: Unknown,
+    /// What became of questions that led here; the same from one version to the next.
+    pub tally: Arc<Tally>,
 }
 
 impl Served {
@@ -99,6 +153,7 @@ impl Served {
             history: History::default(),
             outgoing: Arc::default(),
             unknown: Unknown::default(),
+            tally: Arc::default(),
         }
     }
 

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! FOLDER/lock                     one process at a time
-//! FOLDER/regions                  serial and drift that each region was last published with, and all drains
+//! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins
 //! FOLDER/zones/ZONE/snapshot      one version of a source zone
 //! FOLDER/zones/ZONE/journal.N     the steps that led to snapshot N, and those that have followed
+//! FOLDER/zones/REGION/snapshot    the contents to which a region is pinned; what is left of them once it is released
+//! FOLDER/zones/REGION/past.N      the steps of a region's history
 //! FOLDER/zones/ZONE/*.broken      what could not be read, kept for whoever wants to know why
 //! ```
 //!
 //! [`Store::load`] reads, before anything is served. After that the keeper hands over each version before it publishes
 //! it, waits a moment at [`Store::flush`], and goes on whatever the answer: one thread writes, another builds snapshots
-//! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew.
+//! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew;
+//! only how they came to what they are is (`past`).
 //!
 //! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
 //! the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
@@ -25,6 +28,7 @@ pub mod disk;
 pub mod frame;
 mod inbox;
 mod ledger;
+mod past;
 mod regions;
 pub mod replay;
 pub mod snapshot;
@@ -33,11 +37,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use crate::merge::Drain;
+use crate::merge::{Drain, Pin};
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::serial::Serial;
-use crate::zone::{Delta, Zone};
+use crate::zone::{Delta, History, HistoryStep, Zone};
 use builder::temporary_path;
 use disk::Disk;
 use inbox::{Found, Inbox};
@@ -56,6 +60,9 @@ use writer::Writer;
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the end waits for a disk that does not answer.
 const CLOSING: Duration = Duration::from_secs(10);
+
+/// A step of a region's history that is no longer is written at once.
+const QUICK_BYTES: usize = 1 << 20;
 
 /// The writer and the builder.
 const THREADS: usize = 2;
@@ -92,7 +99,7 @@ pub struct Restored {
     /// When a primary last confirmed it; never later than now.
     pub refreshed: SystemTime,
     /// The steps that led to it, oldest first.
-    pub history: Vec<Arc<Delta>>,
+    pub history: Vec<HistoryStep>,
 }
 
 /// What operators see.
@@ -189,6 +196,7 @@ pub struct Store {
     shared: Arc<Shared>,
     regions: HashMap<Name, RegionState>,
     drains: Vec<Drain>,
+    pins: Vec<Pin>,
     /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
 }
@@ -211,7 +219,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     });
     shared.set_refusal(None);
     let file = read_regions(&shared);
-    let (regions, drains) = (file.states().clone(), file.drains().to_vec());
+    let (regions, drains, pins) = (file.states().clone(), file.drains().to_vec(), file.pins().to_vec());
     let (jobs, waiting) = mpsc::channel();
     let mut writer = Writer::new(shared.clone(), jobs, file);
     if let Some(problem) = problem {
@@ -220,7 +228,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
-    Ok(Store { shared, regions, drains, times: Mutex::default() })
+    Ok(Store { shared, regions, drains, pins, times: Mutex::default() })
 }
 
 /// Starts a thread. Should it end by a defect, nobody waits for it.
@@ -358,6 +366,18 @@ impl Store {
         self.drains.clone()
     }
 
+    /// Which regions were pinned, before this process.
+    pub fn pins(&self) -> Vec<Pin> {
+        self.pins.clone()
+    }
+
+    /// How a region came to what it was last; for a start, before any history is handed over.
+    pub fn load_past(&self, region: &Name) -> History {
+        let (history, found) = past::read(region, &self.shared.disk.zone_folder(region));
+        self.shared.inbox.past_found(region, found);
+        history
+    }
+
     /// Takes a version and the step that led to it from the version before.
     pub fn append(&self, zone: &Name, delta: Arc<Delta>, new: Arc<Zone>, refreshed: SystemTime) {
         self.times().insert(zone.clone(), refreshed);
@@ -385,12 +405,29 @@ impl Store {
 
     /// Takes what all regions are published with.
     pub fn save_regions(&self, regions: HashMap<Name, RegionState>) {
-        self.shared.inbox.regions(Regions { states: Some(regions), drains: None });
+        self.shared.inbox.regions(Regions { states: Some(regions), ..Regions::default() });
     }
 
     /// Takes all that is taken out of regions.
     pub fn save_drains(&self, drains: Vec<Drain>) {
-        self.shared.inbox.regions(Regions { states: None, drains: Some(drains) });
+        self.shared.inbox.regions(Regions { drains: Some(drains), ..Regions::default() });
+    }
+
+    /// Takes all regions that are pinned.
+    pub fn save_pins(&self, pins: Vec<Pin>) {
+        self.shared.inbox.regions(Regions { pins: Some(pins), ..Regions::default() });
+    }
+
+    /// Takes a region's history, to which one step has come since the last time, or which is another one.
+    pub fn save_past(&self, region: &Name, history: History) {
+        let is_quick = history.iter().next_back().is_none_or(|last| last.len_bytes() <= QUICK_BYTES);
+        self.shared.inbox.past(region, history, is_quick);
+    }
+
+    /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or takes
+    /// too long.
+    pub fn settle(&self) -> bool {
+        self.shared.inbox.flush_all(CLOSING)
     }
 
     /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
@@ -439,7 +476,10 @@ fn read_regions(shared: &Shared) -> RegionFile {
     };
     set_aside(&shared.disk, &path);
     shared.count("load");
-    tracing::error!("{} cannot be used, serials of regions may fall and drains are over: {problem}", path.display());
+    tracing::error!(
+        "{} cannot be used, serials of regions may fall, drains and pins are over: {problem}",
+        path.display()
+    );
     RegionFile::default()
 }
 

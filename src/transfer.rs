@@ -33,7 +33,7 @@ pub mod wire;
 
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
-pub use status::{PrimaryStatus, Status};
+pub use status::{PrimaryStatus, Status, TransferNote};
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;

@@ -39,7 +39,7 @@ pub use apex::{SoaFields, apex_rrsets};
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use editor::Editor;
-pub use history::{History, HistoryLimits};
+pub use history::{Cause, History, HistoryLimits, HistoryStep};
 pub use image::ImageError;
 pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
@@ -145,11 +145,22 @@ impl Zone {
         self.table.get(wire.strip_suffix(self.origin.as_wire())?)
     }
 
-    /// The table and the hash under which it has the node at a name in lowercase wire form, for the steps of
-    /// [`Table::fetch_shard`].
+    /// The hash of a name in lowercase wire form that is known to be within this zone.
     #[inline]
-    pub fn place_of(&self, wire: &[u8]) -> Option<(&Table, u64)> {
-        Some((&self.table, table::hash(wire.strip_suffix(self.origin.as_wire())?)))
+    pub fn hash_of(&self, wire: &[u8]) -> u64 {
+        table::hash(&wire[..wire.len() - self.origin.as_wire().len()])
+    }
+
+    /// As [`Zone::get`], for a name that has been found to be within this zone and has this hash.
+    #[inline]
+    pub fn get_hashed(&self, hash: u64, wire: &[u8]) -> Option<Node<'_>> {
+        self.table.get_hashed(hash, &wire[..wire.len() - self.origin.as_wire().len()])
+    }
+
+    /// The nodes by their hashes, for the steps of [`Table::fetch_shard`].
+    #[inline]
+    pub fn table(&self) -> &Table {
+        &self.table
     }
 
     /// The node at an owner in front of the zone's origin.

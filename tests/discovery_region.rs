@@ -212,8 +212,10 @@ fn a_service_of_three_datacenters_is_one_name() {
 fn without_moment(text: &str) -> String {
     let mut words: Vec<&str> = Vec::new();
     for word in text.split(' ') {
-        let moment = matches!(words[..], [.., "refreshed" | "serial" | "zxid"] | [.., "expires", "in"]);
-        words.push(if moment { word.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric()) } else { word });
+        let moment =
+            matches!(words[..], [.., "refreshed" | "serial" | "zxid" | "version" | "of"] | [.., "expires", "in"]);
+        let is_moment = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | ':');
+        words.push(if moment { word.trim_start_matches(is_moment) } else { word });
     }
     words.join(" ")
 }

@@ -51,7 +51,7 @@ async fn promtool_finds_no_fault() {
     let metrics = Arc::new(Metrics::new());
     fill(&metrics);
     let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    listener.start(metrics, || Ok(())).unwrap();
+    listener.start(metrics, || Ok(()), None).unwrap();
     let mut stream = TcpStream::connect(listener.address()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut response = String::new();

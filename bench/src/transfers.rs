@@ -3,7 +3,8 @@
 //!
 //! In: the clock starts before the process of a server that has nothing, and stops when the last of its zones is answered;
 //! with us also the region that is made of them. The primary is NSD with one process for each zone. Out: the clock starts
-//! before the connection is made and stops with the last record (`drain`).
+//! before the connection is made and stops with the last record (`drain`). What the primary itself takes is measured in the
+//! same rounds, with a client that only counts: no secondary can be faster.
 //!
 //! Cost: a start of each server a round, and one transfer.
 
@@ -16,7 +17,8 @@ use crate::quiet;
 use crate::server::{Kind, Server};
 use crate::stage::{LONGEST, REGION, Stage, ZONE};
 use crate::table::{Figures, Table, thousands};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The tables of this part.
 pub struct Tables {
@@ -28,7 +30,8 @@ impl Tables {
     /// Tables without rows.
     pub fn new() -> Tables {
         let transfers = &["records", "server", "in: three zones", "out: one zone"];
-        let changes = &["records", "NOTIFY to the region's answer, by AXFR", "highest memory ÷ before"];
+        let alone = "the primary alone";
+        let changes = &["records", "NOTIFY to the region's answer, by AXFR", alone, "highest memory ÷ before"];
         Tables { transfers: Table::new(transfers), changes: Table::new(changes) }
     }
 
@@ -45,8 +48,10 @@ pub fn measure(options: &Options, records: usize, tables: &mut Tables) {
     let mut stage = Stage::new(&options.program, records);
     let mut primary = stage.start_primary(3);
     let mut figures: Vec<[Figures; 2]> = kinds.iter().map(|_| Default::default()).collect();
+    let mut alone = Figures::default();
     for round in 0..options.rounds {
         eprintln!("{} records: transfers in, round {}", thousands(records), round + 1);
+        alone.push(drain_members(&stage, &primary));
         for (kind, [incoming, _]) in kinds.iter().zip(&mut figures) {
             // It is measured with zone files only.
             if *kind == Kind::PowerDns {
@@ -63,9 +68,28 @@ pub fn measure(options: &Options, records: usize, tables: &mut Tables) {
         let figures = figures.iter().map(Figures::to_string);
         tables.transfers.row([thousands(records), kind.label().to_string()].into_iter().chain(figures).collect());
     }
+    let alone = ["a client that only counts".to_string(), alone.to_string(), "–".to_string()];
+    tables.transfers.row([thousands(records)].into_iter().chain(alone).collect());
     if kinds.contains(&Kind::Region) {
         tables.changes.row(measure_change(options, &mut stage, &mut primary));
     }
+}
+
+/// Takes all members from the primary at once.
+fn drain_members(stage: &Stage, primary: &Server) -> Duration {
+    quiet::wait_quiet(&[primary.id()]);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for member in stage.members() {
+            scope.spawn(|| drain_member(member, primary));
+        }
+    });
+    start.elapsed()
+}
+
+/// Takes one member from the primary.
+fn drain_member(member: &Datacenter, primary: &Server) -> Duration {
+    drain::take(primary.address, &member.zone, member.records()).expect("the primary gives its zones")
 }
 
 /// Takes the large zone from each server.
@@ -89,11 +113,13 @@ fn measure_change(options: &Options, stage: &mut Stage, primary: &mut Server) ->
     let mut server = stage.prepare_secondary(Kind::Region, primary);
     server.start_and_wait(stage.members(), REGION, LONGEST);
     let mut probe = Probe::new(server.address);
-    let (mut figures, mut highest) = (Figures::default(), 0.0f64);
+    let (mut figures, mut alone, mut highest) = (Figures::default(), Figures::default(), 0.0f64);
     for round in 0..options.rounds {
         eprintln!("{} records: a change by AXFR, round {}", thousands(stage.records), round + 1);
         stage.change_member(0, round);
         primary.reload(stage.members());
+        quiet::wait_quiet(&[server.id(), primary.id()]);
+        alone.push(drain_member(&stage.members()[0], primary));
         quiet::wait_quiet(&[server.id(), primary.id()]);
         let before = Memory::take(server.id());
         let changed: &Datacenter = &stage.members()[0];
@@ -105,5 +131,5 @@ fn measure_change(options: &Options, stage: &mut Stage, primary: &mut Server) ->
         quiet::wait_quiet(&[server.id()]);
         highest = highest.max(Memory::take(server.id()).highest as f64 / before.resident as f64);
     }
-    vec![thousands(stage.records), figures.to_string(), format!("{highest:.2}")]
+    vec![thousands(stage.records), figures.to_string(), alone.to_string(), format!("{highest:.2}")]
 }

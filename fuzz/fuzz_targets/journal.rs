@@ -50,9 +50,9 @@ fn check(replayed: &Replayed) {
     zone.write_image(&mut again).expect("memory takes everything");
     assert_eq!(Zone::read_image(&zone.origin, &again).as_ref(), Ok(zone));
     let mut back = zone.clone();
-    for delta in replayed.history.iter().rev() {
+    for step in replayed.history.iter().rev() {
         // What came with a snapshot may be any steps that fit each other by their SOA.
-        let Ok(before) = delta.invert().apply(&back) else { break };
+        let Ok(before) = step.delta.invert().apply(&back) else { break };
         back = before;
     }
 }

@@ -1,11 +1,9 @@
 //! `aggregator drain`: first what would be lost, then a question, then the order.
-//!
-//! Without a terminal nobody can answer, so `--yes` is needed there; `--dry-run` ends after the preview.
 
-use super::{MISUSE, fail, print_reply, read_duration, request_reply};
+use super::ask::{self, Asking};
+use super::read_duration;
 use crate::control::Request;
 use clap::Args;
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,12 +36,8 @@ pub struct DrainOptions {
     /// Do it even if a region is left without any data
     #[arg(long)]
     force: bool,
-    /// Do not ask
-    #[arg(long, conflicts_with = "dry_run")]
-    yes: bool,
-    /// Only tell what would be lost
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 /// Reads how long a drain lasts; one that ends as it begins is a mistake.
@@ -78,38 +72,6 @@ impl Target {
 
 /// Drains after a preview.
 pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> ExitCode {
-    if !options.yes {
-        let preview = match request_reply(socket, &options.request(true)) {
-            Ok(reply) => reply,
-            Err(code) => return code,
-        };
-        if options.dry_run || !preview.ok {
-            return print_reply(preview, json, false);
-        }
-        if !io::stdin().is_terminal() || json {
-            // What was found out is of use all the same.
-            let _ = io::stderr().lock().write_all(preview.text.as_bytes());
-            super::print_problem("nothing is drained: there is nobody to ask here; write --yes or --dry-run");
-            return ExitCode::from(MISUSE);
-        }
-        match confirm(&preview.text) {
-            Ok(true) => {}
-            Ok(false) => return fail("nothing is drained"),
-            Err(error) => return fail(&format!("nothing is drained: {error}")),
-        }
-    }
-    match request_reply(socket, &options.request(false)) {
-        Ok(reply) => print_reply(reply, json, false),
-        Err(code) => code,
-    }
-}
-
-/// Shows a preview and asks; only a clear yes is one.
-fn confirm(preview: &str) -> io::Result<bool> {
-    let mut output = io::stderr().lock();
-    write!(output, "{preview}drain? [y/N] ")?;
-    output.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let words = ("drain", "nothing is drained");
+    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), words)
 }

@@ -41,6 +41,7 @@ pub fn describe_plan(config: &Config) -> Value {
             "key": name, "algorithm": config.keys[name].algorithm.to_string(), "secret_file": file,
         })).collect::<Vec<_>>(),
         "metrics": config.metrics.listen,
+        "page": config.metrics.page,
         "control": config.control.socket,
         "log": {
             "level": config.log.level,

@@ -141,6 +141,7 @@ fn write_listeners(config: &Config, out: &mut impl Write) -> fmt::Result {
     )?;
     match config.metrics.listen.as_slice() {
         [] => writeln!(out, "  metrics: off")?,
+        addresses if config.metrics.page => writeln!(out, "  metrics and status page over HTTP: {}", join(addresses))?,
         addresses => writeln!(out, "  metrics over HTTP: {}", join(addresses))?,
     }
     writeln!(out, "  control socket: {}", config.control.socket.display())

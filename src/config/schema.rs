@@ -70,7 +70,12 @@ pub const SERVER: Table = Table {
         key("tcp_connections", "1 to 1000000", "1000", "TCP connections in total"),
         key("tcp_connections_per_client", "1 to 1000000", "50", "TCP connections from one address"),
         key("tcp_idle_timeout", "duration", r#""10s""#, "how long a TCP connection may be silent"),
-        key("hold_down", "0 to 10s", r#""100ms""#, "shortest time between two publications"),
+        key(
+            "hold_down",
+            "0 to 10s",
+            r#""100ms""#,
+            "shortest time between two publications; for a zone's first load 10 ms at most",
+        ),
         key(
             "tsig_legacy",
             "true or false",
@@ -351,7 +356,10 @@ pub const STATE: Table = Table {
 pub const METRICS: Table = Table {
     path: "[metrics]",
     help: "The HTTP endpoint for Prometheus",
-    keys: &[key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off")],
+    keys: &[
+        key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off"),
+        key("page", "true or false", "true", "whether the status page and its API are there, too"),
+    ],
 };
 
 /// `[control]`

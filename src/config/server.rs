@@ -63,7 +63,7 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
         hold_down: Duration::from_millis(100),
         tsig_legacy: false,
         state: Some(PathBuf::from(DEFAULT_STATE)),
-        metrics: MetricsPlan { listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)] },
+        metrics: MetricsPlan { listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)], page: true },
         control: ControlPlan { socket: PathBuf::from(DEFAULT_SOCKET) },
         log: LogPlan { level: "info".to_string(), format: LogFormat::Human },
         places: Vec::new(),
@@ -209,6 +209,9 @@ fn read_metrics(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSecti
     if let Some(placed) = fields.read(reader, "listen", |r, key, node| addresses(r, key, node, METRICS_PORT)) {
         sections.metrics.listen = placed.iter().map(|(address, _)| *address).collect();
         sections.places.extend(placed);
+    }
+    if let Some(page) = fields.read(reader, "page", Reader::boolean) {
+        sections.metrics.page = page;
     }
 }
 

@@ -74,6 +74,7 @@ impl ReloadChanges {
             ("added", names(&self.plan.added)),
             ("removed", names(&self.plan.removed)),
             ("rebuilt", names(&self.plan.rebuilt)),
+            ("pinned as before, which ends with \"aggregator rollback REGION --release\":", names(&self.plan.pinned)),
             ("no longer drained", self.undrained.join(", ")),
             ("drained", self.drained.join(", ")),
             ("transfers changed", names(&self.primaries_changed)),

@@ -1,15 +1,17 @@
-//! What `aggregator diff` shows: the records that two versions of a zone do not have in common.
+//! What `aggregator diff` and the status page show: the records that two versions of a zone do not have in common.
 //!
-//! The older version is one that the zone's history still reaches; the newer one is what is served. Records are lines of
-//! a zone file, in canonical order (RFC 4034 section 6.1), what was removed at a name before what was added there.
+//! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are lines of a zone file, in canonical
+//! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
 //!
 //! Cost: O(changes log changes), whatever the size of the zone.
 
+use super::Daemon;
+use crate::control::Reply;
 use crate::name::{Name, NameBuf, fmt_wire};
 use crate::publish::Served;
 use crate::rr::{RRset, RdataText, TypeName, rtype};
 use crate::serial::Serial;
-use crate::zone::{Block, Delta, History, Record};
+use crate::zone::{Block, Delta, Editor, History, Record, Zone};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -27,35 +29,106 @@ pub enum DiffError {
     NoHistory(Name, Serial),
     #[error("the history of zone {0} does not have serial {1}; it has {2}")]
     Unreachable(Name, Serial, String),
+    #[error("the history of zone {0} begins with serial {1}; what was before is not known")]
+    Oldest(Name, Serial),
     #[error("the history of zone {0} has a gap; try again")]
     Gap(Name),
 }
 
-/// Describes what changed since the version with a serial, or since the previous one, in words and for programs.
-pub fn describe(served: &Served, from: Option<Serial>) -> Result<(String, Value), DiffError> {
-    let origin = || served.origin.clone();
-    let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(origin()))?.soa.serial;
-    if from == Some(present) {
-        return Ok((String::new(), describe_json(&served.origin, [present; 2], Vec::new())));
+/// What two versions do not have in common.
+pub struct Changes {
+    pub zone: Name,
+    pub from: Serial,
+    pub to: Serial,
+    /// In the order of the lines.
+    pub records: Vec<Change>,
+}
+
+impl Changes {
+    /// What a difference says.
+    fn of(zone: Name, delta: &Delta) -> Changes {
+        let records = list_changes(&zone, delta);
+        Changes { zone, from: delta.from_serial(), to: delta.to_serial(), records }
     }
-    let steps = match from {
-        Some(serial) => served.history.since_serial(serial),
-        None => served.history.iter().last().map(|last| vec![last.clone()]),
-    };
-    let steps = steps.ok_or_else(|| match from {
-        Some(serial) if !served.history.is_empty() => {
-            DiffError::Unreachable(origin(), serial, name_serials(&served.history, present))
+
+    /// The changes as lines of zone files, with a sign before each.
+    pub fn describe(&self) -> String {
+        if self.from == self.to {
+            return String::new();
         }
-        _ => DiffError::NoHistory(origin(), present),
-    })?;
-    let delta = Delta::concatenate(&steps).ok_or_else(|| DiffError::Gap(origin()))?;
-    let changes = list_changes(&served.origin, &delta);
-    let [from, to] = [delta.from_serial(), delta.to_serial()];
-    let mut text = format!("--- {} {from}\n+++ {} {to}\n", served.origin, served.origin);
-    for change in &changes {
-        _ = writeln!(text, "{}{}", change.sign, change.line());
+        let mut text = format!("--- {} {}\n+++ {} {}\n", self.zone, self.from, self.zone, self.to);
+        for change in &self.records {
+            _ = writeln!(text, "{}{}", change.sign, change.line());
+        }
+        text
     }
-    Ok((text, describe_json(&served.origin, [from, to], changes)))
+
+    /// The changes for programs.
+    pub fn to_json(&self) -> Value {
+        let list = |sign: char| -> Vec<Value> {
+            let records = self.records.iter().filter(|change| change.sign == sign);
+            records.map(Change::to_json).collect()
+        };
+        let (removed, added) = (list('-'), list('+'));
+        json!({ "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added })
+    }
+}
+
+impl Daemon {
+    /// Prints what changed in a zone.
+    pub(super) fn diff(
+        &self,
+        zone: String,
+        from: Option<Serial>,
+        to: Option<Serial>,
+    ) -> impl Future<Output = Reply> + Send + use<> {
+        let published = self.publisher().load();
+        async move {
+            let described = tokio::task::spawn_blocking(move || {
+                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
+                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                compare(served, from, to).map_err(|error| error.to_string())
+            });
+            match described.await {
+                Ok(Ok(changes)) => Reply { ok: true, text: changes.describe(), data: changes.to_json() },
+                Ok(Err(error)) => Reply::failure(error + "\n"),
+                Err(error) => Reply::failure(format!("{error}\n")),
+            }
+        }
+    }
+}
+
+/// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it is
+/// the version before the other.
+pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Result<Changes, DiffError> {
+    let (zone, history) = (served.origin.clone(), &served.history);
+    let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(zone.clone()))?.soa.serial;
+    let place_of = |serial: Serial| match history.position(serial) {
+        Some(place) => Ok(place),
+        // Without steps there is no other version.
+        None if serial == present => Ok(history.len()),
+        None if history.is_empty() => Err(DiffError::NoHistory(zone.clone(), present)),
+        None => Err(DiffError::Unreachable(zone.clone(), serial, name_serials(history, present))),
+    };
+    let to = to.unwrap_or(present);
+    let end = place_of(to)?;
+    let start = match from {
+        Some(from) => place_of(from)?,
+        None if history.is_empty() => return Err(DiffError::NoHistory(zone, present)),
+        None => end.checked_sub(1).ok_or_else(|| DiffError::Oldest(zone.clone(), to))?,
+    };
+    if start == end {
+        return Ok(Changes { zone, from: to, to, records: Vec::new() });
+    }
+    let whole = Delta::concatenate(&history.between(start.min(end)..start.max(end)));
+    let whole = whole.ok_or_else(|| DiffError::Gap(zone.clone()))?;
+    Ok(Changes::of(zone, &if start < end { whole } else { whole.invert() }))
+}
+
+/// Compares two versions of a zone of which no history knows both. O(names that are not shared).
+pub fn compare_zones(old: &Zone, new: &Zone) -> Changes {
+    let touched = Editor::from_zone(new).differing(old);
+    Changes::of(new.origin.clone(), &Delta::between(old, new, touched))
 }
 
 /// The serials that the history begins its steps with, and the present one, the middle of a long list left out.
@@ -72,8 +145,9 @@ fn name_serials(history: &History, present: Serial) -> String {
 //--- Changes ---
 
 /// A record that came or went.
-struct Change {
-    sign: char,
+pub struct Change {
+    /// `+` or `-`.
+    pub sign: char,
     /// For sorting.
     name: Name,
     owner: String,
@@ -85,7 +159,7 @@ struct Change {
 
 impl Change {
     /// Reads a record.
-    fn new(sign: char, record: &Record<'_>) -> Option<Change> {
+    pub fn new(sign: char, record: &Record<'_>) -> Option<Change> {
         let mut owner = String::new();
         fmt_wire(record.owner, &mut owner).ok()?;
         let name = NameBuf::from_wire(record.owner).ok()?.to_name();
@@ -94,8 +168,13 @@ impl Change {
     }
 
     /// The record as a line of a zone file.
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         format!("{} {} IN {} {}", self.owner, self.ttl, TypeName(self.rtype), self.data)
+    }
+
+    /// The record for programs.
+    pub fn to_json(&self) -> Value {
+        json!({ "name": self.owner, "ttl": self.ttl, "type": TypeName(self.rtype).to_string(), "data": self.data })
     }
 
     /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one set
@@ -120,16 +199,6 @@ fn list_changes(origin: &Name, delta: &Delta) -> Vec<Change> {
     changes.extend(both.into_iter().flatten());
     changes.sort_by(Change::compare);
     changes
-}
-
-/// The difference for programs.
-fn describe_json(zone: &Name, [from, to]: [Serial; 2], changes: Vec<Change>) -> Value {
-    let list = |sign: char| -> Vec<Value> {
-        let records = changes.iter().filter(|change| change.sign == sign);
-        let describe = |change: &Change| json!({ "name": change.owner, "ttl": change.ttl, "type": TypeName(change.rtype).to_string(), "data": change.data });
-        records.map(describe).collect()
-    };
-    json!({ "zone": zone, "from": from, "to": to, "removed": list('-'), "added": list('+') })
 }
 
 #[cfg(test)]
@@ -165,38 +234,57 @@ mod tests {
         served
     }
 
+    /// The changes of the zone in words.
+    fn tell(from: Option<u32>, to: Option<u32>) -> String {
+        compare(&served(), from.map(Serial), to.map(Serial)).unwrap().describe()
+    }
+
     #[test]
     fn the_previous_version_is_compared_unless_asked_otherwise() {
-        let (text, _) = describe(&served(), None).unwrap();
         let soa = |sign: char, serial: u32| format!("{sign}z. 60 IN SOA ns. host. {serial} 1 2 3 4\n");
         let expected = format!(
             "--- z. 2\n+++ z. 3\n{}{}-B.z. 60 IN A 192.0.2.1\n-a.B.z. 60 IN A 192.0.2.2\n+a.B.z. 60 IN A 192.0.2.3\n",
             soa('-', 2),
             soa('+', 3)
         );
-        assert_eq!(text, expected);
-        let (text, data) = describe(&served(), Some(Serial(1))).unwrap();
+        assert_eq!(tell(None, None), expected);
+        assert_eq!(tell(None, Some(3)), expected);
         let expected = format!(
             "--- z. 1\n+++ z. 3\n{}{}-B.z. 60 IN A 192.0.2.1\n+a.B.z. 60 IN A 192.0.2.3\n",
             soa('-', 1),
             soa('+', 3)
         );
-        assert_eq!(text, expected);
+        assert_eq!(tell(Some(1), None), expected);
+        assert!(tell(None, Some(2)).starts_with("--- z. 1\n+++ z. 2\n"));
+        let data = compare(&served(), Some(Serial(1)), None).unwrap().to_json();
         assert_eq!((&data["from"], &data["to"]), (&json!(1), &json!(3)));
         assert_eq!(data["added"][1], json!({ "name": "a.B.z.", "ttl": 60, "type": "A", "data": "192.0.2.3" }));
         assert_eq!(data["removed"].as_array().unwrap().len(), 2);
-        assert_eq!(describe(&served(), Some(Serial(3))).unwrap().0, "", "the present one");
+        assert_eq!(tell(Some(3), None), "", "the present one");
+        assert_eq!(tell(Some(2), Some(2)), "");
+        let back = format!("--- z. 2\n+++ z. 1\n{}{}-a.B.z. 60 IN A 192.0.2.2\n", soa('-', 2), soa('+', 1));
+        assert_eq!(tell(Some(2), Some(1)), back, "the way back");
+    }
+
+    #[test]
+    fn two_versions_without_a_history_are_compared() {
+        let (old, new) = (version(1, &[("a.z", 1), ("b.z", 2)]), version(9, &[("b.z", 2), ("c.z", 3)]));
+        let lines: Vec<String> = compare_zones(&old, &new).describe().lines().skip(4).map(str::to_owned).collect();
+        assert_eq!(lines, ["-a.z. 60 IN A 192.0.2.1", "+c.z. 60 IN A 192.0.2.3"]);
     }
 
     #[test]
     fn what_cannot_be_reached_is_said() {
-        let error = describe(&served(), Some(Serial(7))).unwrap_err();
-        assert_eq!(error.to_string(), "the history of zone z. does not have serial 7; it has 1, 2, 3");
+        for (from, to) in [(Some(7), None), (None, Some(7)), (Some(1), Some(7)), (Some(7), Some(7))] {
+            let error = compare(&served(), from.map(Serial), to.map(Serial)).err().unwrap();
+            assert_eq!(error.to_string(), "the history of zone z. does not have serial 7; it has 1, 2, 3");
+        }
+        assert_eq!(compare(&served(), None, Some(Serial(1))).err(), Some(DiffError::Oldest(name("z"), Serial(1))));
         let fresh = Served { history: History::default(), ..served() };
-        assert!(matches!(describe(&fresh, None), Err(DiffError::NoHistory(..))));
-        assert!(matches!(describe(&fresh, Some(Serial(1))), Err(DiffError::NoHistory(..))));
+        assert!(matches!(compare(&fresh, None, None), Err(DiffError::NoHistory(..))));
+        assert!(matches!(compare(&fresh, Some(Serial(1)), None), Err(DiffError::NoHistory(..))));
         let empty = Served::new(name("z"), State::NotReady, None);
-        assert_eq!(describe(&empty, None).unwrap_err(), DiffError::NoData(name("z")));
+        assert_eq!(compare(&empty, None, None).err(), Some(DiffError::NoData(name("z"))));
     }
 
     #[test]

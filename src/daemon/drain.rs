@@ -62,6 +62,8 @@ struct RegionReport {
     region: Name,
     changed_names: usize,
     fewer_records: u64,
+    /// Whether the region is pinned, so that it shows only when it is released.
+    pinned: bool,
     /// How many names would lose their last address.
     names_without_address: usize,
     /// The first of them.
@@ -71,9 +73,10 @@ struct RegionReport {
 
 impl RegionReport {
     /// Cuts what a preview lists.
-    fn new(region: &Name, preview: Preview) -> RegionReport {
+    fn new(region: &RegionView, preview: Preview) -> RegionReport {
         RegionReport {
-            region: region.clone(),
+            region: region.plan.origin.clone(),
+            pinned: region.pin.is_some(),
             changed_names: preview.changed,
             fewer_records: preview.fewer_records,
             names_without_address: preview.without_address.len(),
@@ -86,6 +89,9 @@ impl RegionReport {
     fn describe(&self, text: &mut String) {
         let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
         _ = writeln!(text, "  {region} {changed_names} names change, {fewer_records} records fewer");
+        if self.pinned {
+            _ = writeln!(text, "    it is pinned: this shows when it is released");
+        }
         _ = writeln!(text, "    names that lose their last address: {names_without_address}");
         self.without_address.iter().for_each(|name| _ = writeln!(text, "      {name}"));
         if let more @ 1.. = names_without_address - self.without_address.len() {
@@ -115,7 +121,7 @@ impl Daemon {
 }
 
 /// Asks the keeper for what is published.
-async fn view(commands: &mpsc::Sender<keeper::Command>) -> Result<View, String> {
+pub async fn view(commands: &mpsc::Sender<keeper::Command>) -> Result<View, String> {
     let (sender, view) = oneshot::channel();
     // If the keeper is gone, the other end of the channel is, too.
     let _ = commands.send(keeper::Command::View(sender)).await;
@@ -160,7 +166,7 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
 }
 
 /// What to say of an order that a restart would forget.
-fn warn_of_loss(persistent: bool) -> &'static str {
+pub fn warn_of_loss(persistent: bool) -> &'static str {
     if persistent {
         ""
     } else {
@@ -205,11 +211,11 @@ fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
         |region: &&RegionView| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
     let mut regions: Vec<&RegionView> = view.regions.values().filter(concerned).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
-    regions.into_iter().map(|region| RegionReport::new(&region.plan.origin, preview(view, region, drain))).collect()
+    regions.into_iter().map(|region| RegionReport::new(region, preview(region, drain))).collect()
 }
 
 /// What would become of a region.
-fn preview(view: &View, region: &RegionView, drain: &Drain) -> Preview {
+fn preview(region: &RegionView, drain: &Drain) -> Preview {
     let plan = &region.plan;
     let without = |(member, kept): (&Name, &keeper::MemberView)| {
         let taken = kept.traced.taken.clone();
@@ -224,8 +230,7 @@ fn preview(view: &View, region: &RegionView, drain: &Drain) -> Preview {
         intake.zone().cloned()
     };
     let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
-    let present = view.published.get(&plan.origin).and_then(|served| served.zone.clone());
-    merge::preview(plan, present.as_ref(), &members)
+    merge::preview(plan, region.merged.as_ref(), &members)
 }
 
 //--- Targets ---

@@ -10,12 +10,13 @@
 //! has nothing else to do.
 
 use crate::config::Config;
+use crate::daemon::page::Page;
 use crate::manager::{Inherited, Kind, Manager};
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serve::BindError;
-use crate::serve::http::{HttpListener, readiness};
+use crate::serve::http::{HttpListener, Site, readiness};
 use crate::serve::respond::Responder;
 use crate::serve::stream::{StreamContext, StreamListener, listen};
 use crate::serve::tls::{TlsIdentity, TlsListener};
@@ -41,6 +42,7 @@ pub struct Listeners {
     /// What clients ask for, and so what readiness depends on.
     regions: Arc<ArcSwap<Vec<Name>>>,
     sockets: Sockets,
+    page: Page,
     manager: Arc<Manager>,
     inherited: Inherited,
 }
@@ -68,6 +70,7 @@ impl Listeners {
         publisher: Arc<Publisher>,
         responder: Arc<Responder>,
         metrics: Arc<Metrics>,
+        page: Page,
         (manager, inherited): (Arc<Manager>, Inherited),
     ) -> Listeners {
         let streams = StreamContext::new(&config.listen, publisher.clone(), responder.clone(), metrics.clone());
@@ -80,6 +83,7 @@ impl Listeners {
             tls_idle: None,
             regions: Arc::default(),
             sockets: Sockets::default(),
+            page,
             manager,
             inherited,
         }
@@ -151,6 +155,7 @@ impl Listeners {
     /// if something fails; the first error is told.
     pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
         self.streams.set_limits(&config.listen);
+        self.page.switch(config.metrics.page);
         self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
         for (kind, address, socket) in bound.kept {
             self.manager.keep(kind, address, socket);
@@ -175,7 +180,8 @@ impl Listeners {
         for (address, mut listener) in bound.sockets.http {
             let (publisher, regions) = (self.publisher.clone(), self.regions.clone());
             let ready = move || readiness(&publisher.load(), &regions.load());
-            result = result.and(listener.start(self.metrics.clone(), ready));
+            let site = Some(Arc::new(self.page.clone()) as Arc<dyn Site>);
+            result = result.and(listener.start(self.metrics.clone(), ready, site));
             self.sockets.http.insert(address, listener);
         }
         self.end_removed(config);

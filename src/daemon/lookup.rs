@@ -1,46 +1,62 @@
 //! What `aggregator lookup` shows: why a name answers as it does.
 //!
 //! The name is looked up as the answers are, in the same published root, alias by alias; each step tells the zone, what
-//! it has there, and for a region which member gave which record and what became of the rest ([`crate::merge::trace`]).
+//! it has there and since when, and for a region which member gave which record and what became of the rest
+//! ([`crate::merge::trace`]).
 //! The daemon adds how each zone came here, which only the sources know.
 //!
 //! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
 //! client gets.
 //!
-//! Cost: O(records of the names × members), whatever the size of the zones. The server's answers know nothing of it.
+//! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's answers know nothing of it.
 
 mod regions;
 mod report;
+mod seen;
 mod text;
 
-pub use report::{Lookup, Outcome, SourceReport, Step};
+pub use report::{
+    Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
+};
 pub use text::printable;
 
 use super::Daemon;
 use super::sources::{Source, Sources};
 use crate::control::Reply;
-use crate::keeper::{self, View};
+use crate::keeper::{self, PinStatus, View};
 use crate::name::{Name, NameBuf};
 use crate::publish::{Served, State, Unknown};
 use crate::rr::{self, RdataText, TypeName, rtype};
 use crate::serve::answer::{self, Found, MAX_ALIASES};
 use crate::zone::{Node, Zone};
-use report::{RecordReport, TreeReport, ZoneReport};
+use report::{TreeReport, ZoneReport};
 use tokio::sync::oneshot;
 
 impl Daemon {
     /// Explains a name to an operator.
     pub(super) fn lookup(&self, name: String, rtype: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
+        let explained = self.explain(name, rtype);
+        async move {
+            match explained.await {
+                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
+                Err(error) => Reply::failure(error + "\n"),
+            }
+        }
+    }
+
+    /// Explains a name, or says what is wrong with the question.
+    pub(super) fn explain(
+        &self,
+        name: String,
+        rtype: Option<String>,
+    ) -> impl Future<Output = Result<Lookup, String>> + Send + use<> {
         let (commands, sources) = (self.keeper.commands.clone(), self.sources.clone());
         async move {
-            let (name, rtype) = match read_question(&name, rtype.as_deref()) {
-                Ok(question) => question,
-                Err(error) => return Reply::failure(error + "\n"),
-            };
+            let (name, rtype) = read_question(&name, rtype.as_deref())?;
             let (sender, view) = oneshot::channel();
             // If the keeper is gone, the other end of the channel is, too.
             let _ = commands.send(keeper::Command::View(sender)).await;
-            let Ok(view) = view.await else { return Reply::failure("the server is stopping\n") };
+            let Ok(view) = view.await else { return Err("the server is stopping".to_owned()) };
             // A tree that is just being read keeps whoever looks into it waiting.
             let explained = tokio::task::spawn_blocking(move || {
                 let mut lookup = explain(&view, &name, rtype);
@@ -49,10 +65,7 @@ impl Daemon {
                 }
                 lookup
             });
-            match explained.await {
-                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
+            explained.await.map_err(|error| error.to_string())
         }
     }
 }
@@ -121,6 +134,7 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> S
         None if served.state == State::Expired => (step.outcome, step.rcode) = (Outcome::Expired, ending("SERVFAIL")),
         None => (step.outcome, step.rcode) = (Outcome::NotReady, ending("SERVFAIL")),
     }
+    seen::add_times(served, wanted, &mut step);
     if let Some(region) = view.regions.get(&served.origin) {
         regions::add_members(view, region, wanted, &mut step);
     } else if let Some(status) = view.zones.get(&served.origin) {
@@ -145,6 +159,7 @@ fn describe_zone(view: &View, served: &Served) -> ZoneReport {
         state: served.state,
         serial: served.zone.as_ref().map(|zone| zone.soa.serial),
         drift: region.map(|region| region.drift),
+        pinned: region.and_then(|region| region.pin.as_ref()).map(PinStatus::new),
     }
 }
 

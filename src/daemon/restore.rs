@@ -6,6 +6,7 @@ use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Published;
 use crate::state::{self, Restored, StateError, Store};
+use crate::zone::History;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,15 +29,36 @@ pub fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<
     }
 }
 
-/// Reads what an earlier run left of the zones that are not served yet, several at a time.
-pub fn restore_zones(store: Option<&Store>, config: &Config, published: &Published) -> HashMap<Name, Restored> {
-    let Some(store) = store else { return HashMap::new() };
-    let wanted: Vec<&Name> = config.source_zones().filter(|zone| published.get(zone).is_none()).collect();
+/// What an earlier run left.
+#[derive(Default)]
+pub struct Remains {
+    /// Zones, and the contents of pinned regions.
+    pub zones: HashMap<Name, Restored>,
+    /// How regions came to what they were.
+    pub past: HashMap<Name, History>,
+}
+
+/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time.
+pub fn restore(store: Option<&Store>, config: &Config, published: &Published) -> Remains {
+    let Some(store) = store else { return Remains::default() };
+    let zones = config.source_zones().filter(|zone| published.get(zone).is_none());
+    if published.generation > 0 {
+        // A region that comes while the program runs begins anew.
+        return Remains { zones: in_threads(zones.collect(), |zone| store.load(zone)), past: HashMap::new() };
+    }
+    let (pins, regions) = (store.pins(), config.regions.iter().map(|plan| &plan.origin));
+    let pinned = regions.clone().filter(|region| pins.iter().any(|pin| pin.region == **region));
+    let zones = in_threads(zones.chain(pinned).collect(), |zone| store.load(zone));
+    Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))) }
+}
+
+/// What is read for each name, several at a time.
+fn in_threads<T: Send>(wanted: Vec<&Name>, read: impl Fn(&Name) -> Option<T> + Sync) -> HashMap<Name, T> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut restored = Vec::new();
-        while let Some(zone) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-            restored.extend(store.load(zone).map(|found| ((*zone).clone(), found)));
+        while let Some(name) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+            restored.extend(read(name).map(|found| ((*name).clone(), found)));
         }
         restored
     };

@@ -1,10 +1,12 @@
 //! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
 
 use crate::config::format_size;
+use crate::daemon::history::moment;
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
+use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
-use crate::keeper::{DrainStatus, RegionStatus, Snapshot, ZoneStatus};
+use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::serial::Serial;
@@ -35,6 +37,7 @@ pub struct Report {
     pub drains: Vec<DrainStatus>,
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
+    pub queries: QueryRates,
 }
 
 /// The folder that keeps zones over a restart.
@@ -132,6 +135,7 @@ pub struct About {
     pub next_audit: Option<SystemTime>,
     pub state: StateReport,
     pub catalog: Option<CatalogReport>,
+    pub queries: QueryRates,
 }
 
 impl Report {
@@ -166,6 +170,7 @@ impl Report {
             drains,
             zones,
             catalog,
+            queries: about.queries,
         }
     }
 
@@ -187,6 +192,9 @@ impl Report {
             let mut remarks = format!("region, {members} of {} members", region.members.len());
             if let drained @ 1.. = self.drains_in(&region.region).count() {
                 _ = write!(remarks, ", {drained} drained");
+            }
+            if let Some(pin) = &region.pinned {
+                _ = write!(remarks, ", pinned to version {}", pin.to);
             }
             if region.held_addresses > 0 {
                 _ = write!(remarks, ", {} addresses held", region.held_addresses);
@@ -246,11 +254,21 @@ impl Report {
 }
 
 /// What an operator should know of a zone's way in, in a few words.
-fn remarks(source: &SourceStatus) -> String {
+pub fn remarks(source: &SourceStatus) -> String {
     match source {
         SourceStatus::Primaries(source) => transfer_remarks(source),
         SourceStatus::Tree(source) => tree_remarks(source),
         SourceStatus::Services(_) => "made of the configuration".to_owned(),
+    }
+}
+
+/// The newest serial that a primary of a zone has told; none for a zone that is not transferred.
+pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
+    match &zone.source {
+        Some(SourceStatus::Primaries(source)) => {
+            newest(source.primaries.iter().filter_map(|primary| primary.announced))
+        }
+        _ => None,
     }
 }
 
@@ -309,7 +327,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
 
 /// Writes what is known of a zone's primaries.
 fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
-    let at_primary = serial(newest(source.primaries.iter().filter_map(|primary| primary.announced)));
+    let at_primary = serial(newest_at_primary(report));
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {at_primary} at the primary, {notified} told to secondaries");
     if let Some(next) = source.next_refresh {
@@ -415,7 +433,16 @@ fn write_catalog(text: &mut String, catalog: &CatalogReport) {
 fn write_region(text: &mut String, RegionReport { kept: region, outward }: &RegionReport) {
     _ = writeln!(text, "region {}", region.region);
     let (state, drift) = (region.state.label(), region.drift);
-    _ = writeln!(text, "  state {state}, serial {} (sum of the members and drift {drift})", serial(region.serial));
+    match &region.pinned {
+        Some(pin) => {
+            _ = writeln!(text, "  state {state}, serial {}", serial(region.serial));
+            _ = writeln!(text, "  {}", describe_pin(pin));
+        }
+        None => {
+            let serial = serial(region.serial);
+            _ = writeln!(text, "  state {state}, serial {serial} (sum of the members and drift {drift})");
+        }
+    }
     _ = writeln!(text, "  {} records at {} names", region.records, region.names);
     _ = writeln!(
         text,
@@ -448,6 +475,12 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
         }
     }
     write_outward(text, outward);
+}
+
+/// Since when a region is pinned, to what, and why.
+pub fn describe_pin(pin: &PinStatus) -> String {
+    let reason = pin.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+    format!("pinned to version {} since {}{reason}", pin.to, moment(Some(pin.since)))
 }
 
 /// Writes one drain.
@@ -484,7 +517,7 @@ pub fn format_seconds(seconds: u64) -> String {
 }
 
 /// Writes columns as wide as they must be.
-fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+pub fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in rows {

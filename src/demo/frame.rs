@@ -6,6 +6,7 @@
 use super::client::Answer;
 use crate::name::Name;
 use crate::serial::Serial;
+use crate::terminal::{Style, render};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,29 +15,6 @@ use std::time::Duration;
 pub const WIDTH: usize = 100;
 /// Columns in front of what an answer holds.
 const INDENT: usize = 6;
-
-/// How a piece of text looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
-    Plain,
-    Bold,
-    Dim,
-    Good,
-    Warning,
-}
-
-impl Style {
-    /// The parameter of the ANSI sequence that selects it (ECMA-48 section 8.3.117).
-    fn code(self) -> &'static str {
-        match self {
-            Style::Plain => "0",
-            Style::Bold => "1",
-            Style::Dim => "2",
-            Style::Good => "32",
-            Style::Warning => "33",
-        }
-    }
-}
 
 /// One datacenter in the picture.
 pub struct SiteRow {
@@ -170,21 +148,6 @@ fn wrap(kind: &str, words: impl Iterator<Item = String>, width: usize, lines: &m
 /// A name without its final dot.
 pub fn without_root(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_string()
-}
-
-/// Makes one line of its pieces, cut at the width.
-fn render(pieces: &[(Style, String)], width: usize, color: bool) -> String {
-    let (mut line, mut room) = (String::new(), width);
-    for (style, text) in pieces {
-        let text: String = text.chars().take(room).collect();
-        room -= text.chars().count();
-        if color && *style != Style::Plain && !text.is_empty() {
-            line.push_str(&format!("\x1b[{}m{text}\x1b[{}m", style.code(), Style::Plain.code()));
-        } else {
-            line.push_str(&text);
-        }
-    }
-    if color { line } else { line.trim_end().to_string() }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! Cost: one write for a picture, and none if it is as it was.
 
 use super::frame::{Picture, WIDTH};
-use std::io::{self, IsTerminal, Write};
+use crate::terminal;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// Events that a picture can show.
@@ -30,11 +31,8 @@ pub struct View {
 impl View {
     /// Looks at what standard output is.
     pub fn open() -> View {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        // A terminal that cannot move its cursor gets lines.
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let live = io::stdout().is_terminal() && !dumb;
-        View { live, color: live && !is_set("NO_COLOR"), reserved: 0, drawn: Vec::new(), events: Vec::new() }
+        let (live, color) = (terminal::is_live(), terminal::is_colored());
+        View { live, color, reserved: 0, drawn: Vec::new(), events: Vec::new() }
     }
 
     /// Prints text that stays where it is, under what was drawn.
@@ -69,7 +67,7 @@ impl View {
         if !self.live {
             return Ok(());
         }
-        let (columns, rows) = terminal_size().unwrap_or((WIDTH, 24));
+        let (columns, rows) = terminal::size().unwrap_or((WIDTH, 24));
         // The cursor needs the line below; what stands above may go out of sight on a low terminal.
         let height = rows.saturating_sub(1 + self.reserved).max(rows.saturating_sub(1).min(14));
         let lines = picture.draw(&self.events, columns, height, self.color);
@@ -102,12 +100,4 @@ impl Drop for View {
             let _ = output.write_all(SHOW_CURSOR.as_bytes()).and_then(|()| output.flush());
         }
     }
-}
-
-/// Columns and rows of the terminal on standard output.
-fn terminal_size() -> Option<(usize, usize)> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one winsize, and the pointer is to one that lives until after the call.
-    let status = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (status == 0 && size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))
 }

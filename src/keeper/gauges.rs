@@ -36,7 +36,7 @@ impl Keeper {
             for state in State::ALL {
                 metrics.zone_state.with_label_values(&[region, state.label()]).set((state == kept.state).into());
             }
-            match &kept.region.zone {
+            match kept.served() {
                 Some(data) => {
                     metrics.region_serial.with_label_values(&[region]).set(data.soa.serial.0.into());
                     metrics.zone_records.with_label_values(&[region]).set(data.records as i64);
@@ -47,7 +47,7 @@ impl Keeper {
                     _ = metrics.zone_records.remove_label_values(&[region]);
                 }
             }
-            metrics.region_serial_drift.with_label_values(&[region]).set(kept.region.drift.cast_signed().into());
+            metrics.region_serial_drift.with_label_values(&[region]).set(kept.drift().cast_signed().into());
             metrics.region_ns_fallback.with_label_values(&[region]).set(kept.region.ns_fallback.into());
             status::count_conflicts(&kept.region, |kind, count| {
                 metrics.region_conflicts.with_label_values(&[region, kind]).set(count);
@@ -56,6 +56,11 @@ impl Keeper {
                 Some(damper) => metrics.region_held.with_label_values(&[region]).set(damper.held_addresses() as i64),
                 // Never there, or no longer damped.
                 None => _ = metrics.region_held.remove_label_values(&[region]),
+            }
+            match kept.pin() {
+                Some(pin) => metrics.region_pinned.with_label_values(&[region]).set(unix_seconds(pin.since)),
+                // Never there, or released.
+                None => _ = metrics.region_pinned.remove_label_values(&[region]),
             }
             for member in &kept.region.plan.members {
                 let labels = [region, &member.to_string()[..]];

@@ -7,7 +7,7 @@ use crate::publish::{Identity, Outgoing};
 use crate::source::Update;
 use crate::state::Restored;
 use crate::tsig::Keyring;
-use crate::zone::HistoryLimits;
+use crate::zone::{History, HistoryLimits};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,10 @@ pub struct Plan {
     pub history: HistoryLimits,
     /// The shortest time from one publication to the next.
     pub hold_down: Duration,
-    /// What an earlier run of the program left of zones that are not kept yet.
+    /// What an earlier run of the program left of zones that are not kept yet, and of pinned regions.
     pub restored: HashMap<Name, Restored>,
+    /// How regions came to what they were when an earlier run of the program ended.
+    pub past: HashMap<Name, History>,
     /// News of zones that are known already, published with the plan.
     pub updates: Vec<Update>,
 }
@@ -58,4 +60,6 @@ pub struct PlanChanges {
     pub removed: Vec<Name>,
     /// Regions made anew because their plan changed.
     pub rebuilt: Vec<Name>,
+    /// Those of them that are pinned, so that clients see nothing of it until they are released.
+    pub pinned: Vec<Name>,
 }

@@ -2,19 +2,21 @@
 //!
 //! A region is in one of three states by itself: it waits until every member was there once or `partial_after` has
 //! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired. While
-//! nobody has seen a region, its serial keeps no memory of the order in which members arrived.
+//! nobody has seen a region, its serial keeps no memory of the order in which members arrived. One that is pinned is in
+//! service, whatever was merged behind its pin.
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
+use super::pins::Pinned;
 use super::{Keeper, NO_PLAN, SourceZone, fingerprint, has_room};
 use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
 use crate::name::Name;
 use crate::publish::State;
 use crate::state::RegionState;
-use crate::zone::{Delta, History, Zone};
+use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a serial stays half way to its sum, at most.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
@@ -33,8 +35,16 @@ pub(super) struct KeptRegion {
     pub damper: Option<Damper>,
     /// When waiting for missing members began.
     pub waiting_since: Instant,
-    /// The way from older versions to the present one.
+    /// The way from older versions to the one that clients see.
     pub history: History,
+    /// The step of it that was given to the disk last.
+    pub saved_step: Option<Arc<Delta>>,
+    /// The way to the version that an earlier run of the program served last, until the region is served.
+    pub past: History,
+    /// What has happened since the present version was made.
+    pub causes: Vec<Cause>,
+    /// What clients see instead of what is merged.
+    pub pinned: Option<Pinned>,
     /// Tells the plan and the drains, as far as contents go; that of no plan while anything is held.
     pub fingerprint: u32,
     /// The same, whatever is held.
@@ -59,6 +69,10 @@ impl KeptRegion {
             damper: None,
             waiting_since: now,
             history: History::default(),
+            saved_step: None,
+            past: History::default(),
+            causes: Vec::new(),
+            pinned: None,
             goes_on: None,
         }
     }
@@ -66,6 +80,45 @@ impl KeptRegion {
     /// Whether it has waited for missing members for as long as it should.
     fn has_waited(&self, now: Instant) -> bool {
         now.duration_since(self.waiting_since) >= self.region.plan.partial_after
+    }
+
+    /// Notes why there may be another version.
+    fn note(&mut self, cause: Cause) {
+        if !self.causes.contains(&cause) {
+            self.causes.push(cause);
+        }
+    }
+
+    /// Begins the history with the version that clients see first, or goes on with that of an earlier run of the program if
+    /// it ended with that version.
+    fn begin_history(&mut self, limits: &HistoryLimits) {
+        self.history.clear();
+        self.history.begin(SystemTime::now());
+        let mut past = std::mem::take(&mut self.past);
+        let last = past.iter().next_back().cloned();
+        if last.as_ref().zip(self.served()).is_some_and(|(last, zone)| last.to == *zone.soa_rrset()) {
+            past.limit(limits);
+            (self.history, self.saved_step) = (past, last);
+        }
+    }
+
+    /// Adds the step from one version that clients see to the next, if a difference is worth having.
+    pub fn step(
+        &mut self,
+        before: &Zone,
+        zone: &Zone,
+        touched: Vec<Name>,
+        causes: impl Into<Arc<[Cause]>>,
+        limits: &HistoryLimits,
+    ) {
+        let now = SystemTime::now();
+        if has_room(touched.len(), zone) {
+            let delta = Arc::new(Delta::between(before, zone, touched));
+            self.history.push(HistoryStep::new(delta, now, causes), limits);
+        } else {
+            self.history.break_off(before.soa.serial, zone.soa.serial);
+            self.history.begin(now);
+        }
     }
 }
 
@@ -78,6 +131,7 @@ impl Keeper {
             if kept.goes_on.is_some_and(|at| at <= now) {
                 kept.goes_on = None;
                 kept.region.go_on();
+                kept.note(Cause::Serial);
                 changed |= self.merge_region(kept, Some(Vec::new()));
             }
             let is_touched = kept.region.plan.members.iter().any(|member| touched.contains_key(member));
@@ -124,11 +178,11 @@ impl Keeper {
         let raws: Vec<Option<Arc<Zone>>> =
             plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect();
         let mut held = self.damp(kept, &raws, &scopes, touched, now);
-        let plan = &kept.region.plan;
         kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
         if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
-            kept.plan_fingerprint = fingerprint(plan, &scopes);
+            kept.plan_fingerprint = fingerprint(&kept.region.plan, &scopes);
             kept.is_steered = true;
+            kept.note(Cause::Drain);
         }
         // Another process holds nothing: what it makes of the same versions is something else.
         let is_holding = kept.damper.as_ref().is_some_and(Damper::is_holding);
@@ -136,7 +190,17 @@ impl Keeper {
         let (mut is_any, mut names) = (false, Some(Vec::new()));
         for (index, (raw, scope)) in raws.into_iter().zip(scopes).enumerate() {
             let held = held.get_mut(index).map(std::mem::take).unwrap_or_default();
-            match kept.intakes[index].take(raw, touched.get(&plan.members[index]), scope, held) {
+            let member = kept.region.plan.members[index].clone();
+            let before = &kept.intakes[index];
+            let (is_other, moves) =
+                (before.raw().map(Arc::as_ptr) != raw.as_ref().map(Arc::as_ptr), *before.held() != held);
+            if is_other {
+                let serial = raw.as_ref().map(|raw| raw.soa.serial);
+                kept.note(Cause::Member { zone: member.clone(), serial });
+            } else if moves {
+                kept.note(Cause::Damping);
+            }
+            match kept.intakes[index].take(raw, touched.get(&member), scope, held) {
                 None => continue,
                 Some(Touched::Everything) => names = None,
                 Some(Touched::Names(touched)) => {
@@ -154,6 +218,8 @@ impl Keeper {
         kept.plan_fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
         self.set_damper(kept);
         self.take_in(kept, &HashMap::new(), now);
+        // Everything has come.
+        kept.causes = vec![Cause::Configuration];
     }
 
     /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
@@ -173,7 +239,7 @@ impl Keeper {
     }
 
     /// Makes a region's next version out of the names that changed, or of all.
-    fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
+    pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
@@ -184,20 +250,23 @@ impl Keeper {
             None => kept.region.merge_all(&members),
         };
         match outcome {
-            Outcome::Same => false,
+            Outcome::Same => {
+                kept.causes.clear();
+                false
+            }
             Outcome::Empty => {
-                kept.history.clear();
+                kept.causes.clear();
+                if kept.pinned.is_none() {
+                    kept.history.clear();
+                }
                 before.is_some()
             }
             Outcome::New { conflicts, touched } => {
-                let region = &kept.region;
-                if let (Some(before), Some(zone)) = (&before, &region.zone) {
-                    if has_room(touched.len(), zone) {
-                        kept.history.push(Arc::new(Delta::between(before, zone, touched)), &self.history);
-                    } else {
-                        kept.history.break_off(before.soa.serial, zone.soa.serial);
-                    }
+                let causes = std::mem::take(&mut kept.causes);
+                if let (Some(before), Some(zone), None) = (&before, kept.region.zone.clone(), &kept.pinned) {
+                    kept.step(before, &zone, touched, causes, &self.history);
                 }
+                let region = &kept.region;
                 if let (true, Some(zone)) = (region.is_half_way(), &region.zone) {
                     // Long enough for every secondary to see the serial in between, by NOTIFY or by its timers.
                     let pause = Duration::from_secs(u64::from(zone.soa.refresh) + u64::from(zone.soa.retry));
@@ -210,12 +279,13 @@ impl Keeper {
                     let from = before.as_ref().map_or("none".into(), |zone| zone.soa.serial.to_string());
                     tracing::info!(
                         region = %zone.origin, serial = %format_args!("{from}->{}", zone.soa.serial), records = zone.records,
-                        members, conflicts = region.conflicts.len(), ms = started.elapsed().as_millis() as u64, "region merged"
+                        members, conflicts = region.conflicts.len(), pinned = kept.pinned.is_some(),
+                        ms = started.elapsed().as_millis() as u64, "region merged"
                     );
                 }
                 log_conflicts(region, &conflicts);
                 let (name, now) = (&region.plan.origin, region.drift);
-                if kept.was_served && now != 0 && now != drift && !kept.is_steered {
+                if kept.was_served && now != 0 && now != drift && !kept.is_steered && kept.pinned.is_none() {
                     let offset = region.plan.serial_offset.wrapping_add(now);
                     tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
                          serial_offset = {offset} on all replicas aligns them again");
@@ -253,19 +323,27 @@ impl Keeper {
             let missing = kept.region.plan.members.len() - kept.region.plan.members.iter().filter(loaded).count();
             let waited = kept.has_waited(now);
             let state = match &kept.region.zone {
+                _ if kept.pinned.is_some() => State::Ok,
                 None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
                 None => State::NotReady,
                 // In service once, a region stays in service: a member added by a reload must not take it away.
                 Some(_) if kept.was_served || missing == 0 || waited => State::Ok,
                 Some(_) => State::NotReady,
             };
-            if state == State::Ok && !kept.was_served {
-                // Nobody has the versions before this one.
-                kept.history.clear();
+            if state == State::Ok && kept.state != State::Ok && (!kept.was_served || kept.history.is_empty()) {
+                // Nobody has the versions before this one, but who has those of an earlier run of the program.
+                kept.begin_history(&self.history);
                 kept.was_served = true;
             }
-            match &kept.region.zone {
-                Some(zone) if state == State::Ok => {
+            let pinned = kept.pin().map(|pin| pin.serial);
+            match (&kept.region.zone, pinned) {
+                (_, Some(serial)) => {
+                    // Another process makes other contents of the same members until the pin is released.
+                    let state = RegionState { drift: 0, last: serial, fingerprint: NO_PLAN };
+                    kept.region.set_unseen(Some(serial));
+                    self.seen_serials.insert(name.clone(), state);
+                }
+                (Some(zone), None) if state == State::Ok => {
                     let (drift, fingerprint) = (kept.region.drift, kept.fingerprint);
                     let state = RegionState { drift, last: zone.soa.serial, fingerprint };
                     self.seen_serials.insert(name.clone(), state);
@@ -279,7 +357,7 @@ impl Keeper {
                 _ => {}
             }
             if state != kept.state {
-                if state == State::Ok && missing > 0 {
+                if state == State::Ok && missing > 0 && kept.pinned.is_none() {
                     let members = kept.region.plan.members.iter();
                     let without: Vec<_> = members.filter(|member| !loaded(member)).collect();
                     tracing::warn!(region = %name, ?without, "region is served without members that never were transferred");

@@ -1,7 +1,7 @@
 //! What the keeper tells operators: zones, regions, members, conflicts.
 
 use super::{Keeper, SourceZone};
-use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Region, RegionPlan};
+use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Pin, Region, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::publish::State;
@@ -57,12 +57,15 @@ pub struct RegionStatus {
     pub region: Name,
     pub state: State,
     pub serial: Option<Serial>,
+    /// 0 while the region is pinned: its serial has nothing to do with those of its members then.
     pub drift: u32,
     pub records: u64,
     pub names: usize,
     pub ns_fallback: bool,
     /// Addresses that members have withdrawn and that services keep for a while.
     pub held_addresses: usize,
+    /// What is served instead of what the members have.
+    pub pinned: Option<PinStatus>,
     /// Names of its NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     pub members: Vec<MemberStatus>,
@@ -70,6 +73,22 @@ pub struct RegionStatus {
     pub conflict_names: usize,
     /// The first of them in order, with what was dropped.
     pub conflicts: BTreeMap<String, Vec<Conflict>>,
+}
+
+/// The earlier version whose contents a region has.
+#[derive(Clone, Debug, Serialize)]
+pub struct PinStatus {
+    pub to: Serial,
+    /// Unix time.
+    pub since: i64,
+    pub reason: Option<String>,
+}
+
+impl PinStatus {
+    /// Tells of a pin.
+    pub fn new(pin: &Pin) -> PinStatus {
+        PinStatus { to: pin.to, since: unix_seconds(pin.since), reason: pin.reason.clone() }
+    }
 }
 
 /// A member of a region.
@@ -113,12 +132,13 @@ impl Keeper {
             .map(|(name, kept)| RegionStatus {
                 region: name.clone(),
                 state: kept.state,
-                serial: kept.region.zone.as_ref().map(|zone| zone.soa.serial),
-                drift: kept.region.drift,
-                records: kept.region.zone.as_ref().map_or(0, |zone| zone.records),
-                names: kept.region.zone.as_ref().map_or(0, |zone| zone.names()),
+                serial: kept.served().map(|zone| zone.soa.serial),
+                drift: kept.drift(),
+                records: kept.served().map_or(0, |zone| zone.records),
+                names: kept.served().map_or(0, |zone| zone.names()),
                 ns_fallback: kept.region.ns_fallback,
                 held_addresses: kept.damper.as_ref().map_or(0, Damper::held_addresses),
+                pinned: kept.pin().map(PinStatus::new),
                 servers_without_address: kept.region.servers_without_address.clone(),
                 members: self.member_statuses(&kept.region.plan, now),
                 conflict_names: kept.region.conflicts.len(),

@@ -9,7 +9,7 @@ use super::{Keeper, has_room, wall_time};
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::state::Store;
-use crate::zone::{Delta, Zone, parallel};
+use crate::zone::{Cause, Delta, HistoryStep, Zone, parallel};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -70,10 +70,14 @@ impl Keeper {
         for (step, delta) in steps.iter().zip(deltas) {
             let Some(source) = self.sources.get_mut(&step.zone) else { continue };
             match (delta, step.before) {
-                (Some(delta), _) => source.history.push(delta, &self.history),
+                (Some(delta), _) => {
+                    source.history.push(HistoryStep::new(delta, step.refreshed, [Cause::Source]), &self.history);
+                    continue;
+                }
                 (None, Some(before)) => source.history.break_off(before, step.new.soa.serial),
                 (None, None) => source.history.clear(),
             }
+            source.history.begin(step.refreshed);
         }
         done
     }

@@ -6,9 +6,10 @@
 //! Cost: O(zones + members of all regions) reference counts, for each that asks.
 
 use super::{Keeper, MemberStatus, ZoneStatus};
-use crate::merge::{Damper, Drain, RegionPlan, TracedMember};
+use crate::merge::{Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::name::Name;
 use crate::publish::Published;
+use crate::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,9 @@ pub struct RegionView {
     pub members: Vec<MemberView>,
     /// What services keep for a while.
     pub damper: Option<Damper>,
+    /// What was merged: what is published unless the region is pinned.
+    pub merged: Option<Arc<Zone>>,
+    pub pin: Option<Pin>,
 }
 
 /// A member of a region.
@@ -54,10 +58,9 @@ impl Keeper {
                 MemberView { status, traced: TracedMember { zone, taken, drained } }
             };
             let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();
-            (
-                name.clone(),
-                RegionView { plan: plan.clone(), drift: kept.region.drift, members, damper: kept.damper.clone() },
-            )
+            let (plan, drift, damper) = (plan.clone(), kept.drift(), kept.damper.clone());
+            let (merged, pin) = (kept.region.zone.clone(), kept.pin().cloned());
+            (name.clone(), RegionView { plan, drift, members, damper, merged, pin })
         };
         View {
             published: self.publisher.load(),

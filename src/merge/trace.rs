@@ -96,7 +96,7 @@ pub struct Contribution {
 
 impl Contribution {
     /// The RDATA as it is or would be in the region.
-    fn there(&self) -> &[u8] {
+    pub fn there(&self) -> &[u8] {
         self.moved.as_ref().unwrap_or(&self.rdata)
     }
 

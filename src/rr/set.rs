@@ -167,11 +167,18 @@ impl<'a> Set<'a> {
         std::iter::from_fn(move || (!rest.is_empty()).then(|| take_sized(&mut rest)))
     }
 
+    /// The RDATA of the record, if there is one only.
+    #[inline]
+    pub fn single(self) -> Option<&'a [u8]> {
+        let mut body = self.body;
+        (self.count == 1).then(|| take_sized(&mut body))
+    }
+
     /// Iterates over the RDATA from one record on, around the end. Other than the first only where all have one size, as
     /// addresses do.
     pub fn rdatas_from(self, first: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let stride = if self.has_one_size() { self.body.len() / self.count as usize } else { 0 };
-        let (before, after) = self.body.split_at(stride * (first % self.count) as usize);
+        let around = |first: u32| self.body.len() / self.count as usize * (first % self.count) as usize;
+        let (before, after) = self.body.split_at(if self.has_one_size() { around(first) } else { 0 });
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
     }
 
@@ -182,6 +189,9 @@ impl<'a> Set<'a> {
 
     /// Octets of all RDATA.
     pub fn rdata_bytes(self) -> usize {
+        if let Some(rdata) = self.single() {
+            return rdata.len();
+        }
         if self.has_one_size() {
             return self.body.len() - self.count as usize;
         }

@@ -23,7 +23,7 @@ use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State, Unknown};
 use crate::rr::{self, Set, rtype};
 use crate::serve::message::{
-    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Placed, Request, Section, Writer, rcode,
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Placed, Question, Request, Section, Writer, rcode,
 };
 use crate::zone::{Node, Zone};
 
@@ -52,13 +52,15 @@ pub fn answer(
 ) -> Option<Response> {
     let mut read = Request::default();
     let limit = read.read(request).then(|| read.limit(datagram))?;
-    Some(answer_request(published, &read, limit, rotation, out))
+    Some(answer_request(published, &read, None, limit, rotation, out))
 }
 
-/// Answers a request that has been read, in at most `limit` octets, question and OPT record apart.
-pub fn answer_request(
-    published: &Published,
+/// Answers a request that has been read, in at most `limit` octets, question and OPT record apart. `place` is where its
+/// name leads to, if that is known.
+pub fn answer_request<'p>(
+    published: &'p Published,
     request: &Request,
+    place: Option<Place<'p>>,
     limit: usize,
     rotation: u32,
     out: &mut [u8],
@@ -67,7 +69,7 @@ pub fn answer_request(
         // NOTIFY, which transports that take it have handed elsewhere.
         let mut unknown = request.clone();
         (unknown.rcode, unknown.question, unknown.edns) = (rcode::NOTIMP, None, None);
-        return answer_request(published, &unknown, limit, rotation, out);
+        return answer_request(published, &unknown, None, limit, rotation, out);
     }
     let nsid = published.identity.nsid();
     let writer = Writer::new(out, request, limit, nsid);
@@ -76,8 +78,8 @@ pub fn answer_request(
     let mut reply = Reply { published, writer, rotation, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
     let rcode = match &request.question {
         Some(question) if request.rcode == rcode::NOERROR => match question.class {
-            rr::CLASS_IN => reply.resolve(&question.name, question.rtype),
-            rr::CLASS_CH => reply.identify(&question.name, question.rtype),
+            rr::CLASS_IN => reply.resolve(question, place),
+            rr::CLASS_CH => reply.identify(question),
             _ => rcode::REFUSED,
         },
         _ => request.rcode,
@@ -85,6 +87,23 @@ pub fn answer_request(
     let truncated = reply.writer.truncated;
     let length = reply.writer.finish(request, rcode, nsid);
     Response { length, rcode, truncated }
+}
+
+/// Where a name is to be looked up.
+#[derive(Clone, Copy)]
+pub struct Place<'p> {
+    /// The zone that it is within.
+    pub served: &'p Served,
+    /// Its hash there; none if the zone has no data to answer with.
+    pub hash: Option<u64>,
+}
+
+impl<'p> Place<'p> {
+    /// The place of a name (lowercase wire form), if a zone is served here that it is within.
+    pub fn find(published: &'p Published, wire: &[u8]) -> Option<Place<'p>> {
+        let served = published.find(wire)?;
+        Some(Place { served, hash: served.answerable().map(|zone| zone.hash_of(wire)) })
+    }
 }
 
 /// A zone to be answered from.
@@ -134,13 +153,20 @@ struct Reply<'p, 'o> {
 
 impl<'p> Reply<'p, '_> {
     /// Answers a question of class IN; returns the response code.
-    fn resolve(&mut self, name: &NameBuf, qtype: u16) -> u16 {
-        let mut current = Placed { offset: HEADER_BYTES, lower: NameBuf::root() };
-        current.lower.fill_lowercase(name);
-        let Some(served) = zone_for(self.published, current.lower.as_wire(), qtype) else {
+    fn resolve(&mut self, question: &Question, place: Option<Place<'p>>) -> u16 {
+        let current = Owner { offset: HEADER_BYTES, wire: question.lower.as_wire() };
+        let Some(place) = place.or_else(|| Place::find(self.published, current.wire)) else {
             self.writer.set_extended(ExtendedError::NotAuthoritative);
             return rcode::REFUSED;
         };
+        let served = zone_above(self.published, place.served, current.wire, question.rtype).unwrap_or(place.served);
+        let rcode = self.resolve_in(served, place, current, question.rtype);
+        served.tally.count(rcode);
+        rcode
+    }
+
+    /// Resolves a question that leads to a zone.
+    fn resolve_in(&mut self, served: &'p Served, place: Place<'p>, asked: Owner<'_>, qtype: u16) -> u16 {
         // Transfers are not for everyone, and never out of this function.
         if matches!(qtype, rtype::AXFR | rtype::IXFR) {
             return rcode::REFUSED;
@@ -152,10 +178,13 @@ impl<'p> Reply<'p, '_> {
             });
             return rcode::SERVFAIL;
         };
+        // In another zone it is another.
+        let mut hash = place.hash.filter(|_| std::ptr::eq(served, place.served));
         // Where the names of the chain stand in the message.
-        let mut seen = [current.offset; MAX_ALIASES + 1];
+        let mut seen = [asked.offset; MAX_ALIASES + 1];
+        let (mut current, mut target) = (asked, None);
         loop {
-            let next = match self.step(zone, &current, qtype) {
+            let next = match self.step(zone, current, hash.take(), qtype) {
                 Step::Done(rcode) => {
                     self.add_targets();
                     return rcode;
@@ -167,19 +196,19 @@ impl<'p> Reply<'p, '_> {
                 return rcode::NOERROR;
             }
             seen[self.aliases] = next.offset;
-            current = next;
-            match zone_for(self.published, current.lower.as_wire(), qtype).and_then(Source::of) {
+            current = target.insert(next).owner();
+            match zone_for(self.published, current.wire, qtype).and_then(Source::of) {
                 Some(next_zone) => zone = next_zone,
                 None => return rcode::NOERROR,
             }
         }
     }
 
-    /// Looks one name up and writes what it gives.
-    fn step(&mut self, source: Source<'p>, current: &Placed, qtype: u16) -> Step {
+    /// Looks one name up, whose hash may be known, and writes what it gives.
+    fn step(&mut self, source: Source<'p>, current: Owner<'_>, hash: Option<u64>, qtype: u16) -> Step {
         self.writer.authoritative = true;
         let zone = source.zone;
-        match find(zone, current.lower.as_wire(), qtype) {
+        match find_hashed(zone, current.wire, hash, qtype) {
             Found::Referral(start, ns) => {
                 // RFC 1034 section 4.3.1: AA speaks for the first owner name, which behind an alias is ours.
                 self.writer.authoritative = self.aliases > 0;
@@ -196,9 +225,9 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
-    fn answer_node(&mut self, zone: &Zone, current: &Placed, node: Node<'_>, qtype: u16) -> Step {
+    fn answer_node(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Step {
         if qtype == rtype::ANY && !node.is_empty() && placeholder(node).is_none() {
-            for rrset in any_subset(current.lower.as_wire(), node) {
+            for rrset in any_subset(current.wire, node) {
                 if !self.add_answer(current, rrset) {
                     break;
                 }
@@ -217,7 +246,7 @@ impl<'p> Reply<'p, '_> {
         }
         self.aliases += 1;
         let mut target = 0;
-        if self.writer.add_rrset(Section::Answer, current.owner(), cname, 0, |at| target = at).is_err() {
+        if self.writer.add_rrset(Section::Answer, current, cname, 0, |at| target = at).is_err() {
             self.writer.truncated = true;
             return Step::Done(rcode::NOERROR);
         }
@@ -225,12 +254,12 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
-    fn add_answer(&mut self, owner: &Placed, rrset: Set<'_>) -> bool {
+    fn add_answer(&mut self, owner: Owner<'_>, rrset: Set<'_>) -> bool {
         let start = self.writer.position();
-        let added = self.writer.add_rrset(Section::Answer, owner.owner(), rrset, self.rotation, |_| ());
+        let added = self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ());
         let is_list = rrset.rtype == rtype::PTR;
         if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype))
-            && (!is_list || dnssd::lists_instances(owner.lower.as_wire()))
+            && (!is_list || dnssd::lists_instances(owner.wire))
         {
             self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list });
         }
@@ -239,7 +268,7 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
-    fn follow_dname(&mut self, zone: &'p Zone, current: &Placed, start: usize, dname: Set<'p>, qtype: u16) -> Step {
+    fn follow_dname(&mut self, zone: &'p Zone, current: Owner<'_>, start: usize, dname: Set<'p>, qtype: u16) -> Step {
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
         }
@@ -258,13 +287,14 @@ impl<'p> Reply<'p, '_> {
         }
         let Some(target) = dname.first_name(0) else { return Step::Done(rcode::SERVFAIL) };
         // The labels in front keep the case in which they stand in the message.
-        let spelled = NameBuf::read(self.writer.written(), current.offset).map_or(current.lower, |(name, _)| name);
+        let spelled = NameBuf::read(self.writer.written(), current.offset);
+        let Ok((spelled, _)) = spelled else { return Step::Done(rcode::SERVFAIL) };
         let Ok(next) = spelled.splice(start, target.as_wire()) else {
             // RFC 6672 section 2.2: too long a name.
             return Step::Done(rcode::YXDOMAIN);
         };
         let fixed = (rtype::CNAME, rr::CLASS_IN, dname.ttl);
-        match self.writer.add_record(Section::Answer, current.owner(), fixed, next.as_wire()) {
+        match self.writer.add_record(Section::Answer, current, fixed, next.as_wire()) {
             Err(_) => {
                 self.writer.truncated = true;
                 Step::Done(rcode::NOERROR)
@@ -275,7 +305,7 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Answers for a node that does not have what was asked for.
-    fn deny_data(&mut self, zone: &Zone, current: &Placed, node: Node<'_>) -> Step {
+    fn deny_data(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>) -> Step {
         if is_unreadable(node) {
             self.writer.authoritative = false;
             self.writer.set_extended(ExtendedError::InvalidData);
@@ -288,9 +318,8 @@ impl<'p> Reply<'p, '_> {
     ///
     /// A question for a service of a host that is there is no question for an unknown name: whoever gets REFUSED asks
     /// elsewhere, whoever gets no data goes on with the host's addresses (contract `binder.md` section 8).
-    fn refuse(&mut self, zone: &Zone, current: &Placed, qtype: u16) -> Step {
-        let wire = current.lower.as_wire();
-        if let Some(node) = service_host(zone, wire, qtype) {
+    fn refuse(&mut self, zone: &Zone, current: Owner<'_>, qtype: u16) -> Step {
+        if let Some(node) = service_host(zone, current.wire, qtype) {
             return self.deny_data(zone, current, node);
         }
         self.writer.authoritative = false;
@@ -298,8 +327,8 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes a negative answer's SOA (RFC 2308 section 2).
-    fn deny(&mut self, zone: &Zone, current: &Placed, rcode: u16) -> Step {
-        let origin = current.suffix(current.lower.as_wire().len() - zone.origin.as_wire().len());
+    fn deny(&mut self, zone: &Zone, current: Owner<'_>, rcode: u16) -> Step {
+        let origin = current.suffix(current.wire.len() - zone.origin.as_wire().len());
         if self.writer.add_rrset(Section::Authority, origin, zone.negative.as_set(), 0, |_| ()).is_err() {
             self.writer.truncated = true;
         }
@@ -388,20 +417,20 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Answers a question of class CH about the server itself (RFC 4892).
-    fn identify(&mut self, name: &NameBuf, qtype: u16) -> u16 {
+    fn identify(&mut self, question: &Question) -> u16 {
         let identity = &self.published.identity;
-        let text = match name.to_lowercase().as_wire() {
+        let text = match question.lower.as_wire() {
             b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => &identity.version,
             b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => &identity.name,
             _ => return rcode::REFUSED,
         };
         self.writer.authoritative = true;
-        if matches!(qtype, rtype::TXT | rtype::ANY) {
+        if matches!(question.rtype, rtype::TXT | rtype::ANY) {
             let text = &text.as_bytes()[..text.len().min(255)];
             let mut rdata = [0; 256];
             rdata[0] = text.len() as u8;
             rdata[1..=text.len()].copy_from_slice(text);
-            let owner = Owner { offset: HEADER_BYTES, wire: name.as_wire() };
+            let owner = Owner { offset: HEADER_BYTES, wire: question.name.as_wire() };
             let fixed = (rtype::TXT, rr::CLASS_CH, 0);
             let added = self.writer.add_record(Section::Answer, owner, fixed, &rdata[..=text.len()]);
             self.writer.truncated = added.is_err();
@@ -435,18 +464,20 @@ impl Targets {
     }
 }
 
-/// The zone that answers for a name (lowercase wire form): for DS at an origin the zone above, if it is here and
-/// delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+/// The zone that answers for a name (lowercase wire form).
 pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option<&'p Served> {
     let served = published.find(wire)?;
-    if qtype == rtype::DS
-        && served.origin.as_wire() == wire
-        && let Some(above) = name::parent(wire).and_then(|parent| published.find(parent))
-        && above.answerable().is_some_and(|zone| delegates(zone, wire))
-    {
-        return Some(above);
+    Some(zone_above(published, served, wire, qtype).unwrap_or(served))
+}
+
+/// The zone that answers in place of the one which a name is within: for DS at its origin the zone above, if that is here
+/// and delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+fn zone_above<'p>(published: &'p Published, served: &Served, wire: &[u8], qtype: u16) -> Option<&'p Served> {
+    if qtype != rtype::DS || served.origin.as_wire() != wire {
+        return None;
     }
-    Some(served)
+    let above = name::parent(wire).and_then(|parent| published.find(parent))?;
+    above.answerable().is_some_and(|zone| delegates(zone, wire)).then_some(above)
 }
 
 /// Whether it cannot be known what a node should have.
@@ -483,9 +514,14 @@ fn delegates(zone: &Zone, wire: &[u8]) -> bool {
 
 /// Looks a name (lowercase wire form) up in a zone that holds it.
 pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
+    find_hashed(zone, wire, None, qtype)
+}
+
+/// As [`find`], where the hash of the name in that zone may be known.
+fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> Found<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
-        && let Some(node) = zone.get(wire)
+        && let Some(node) = hash.map_or_else(|| zone.get(wire), |hash| zone.get_hashed(hash, wire))
     {
         return Found::Node(node);
     }

@@ -1,41 +1,83 @@
-//! HTTP for monitoring: `/metrics`, `/healthz` and `/readyz`, one request a connection (RFC 9110, RFC 9112).
+//! HTTP: `/metrics`, `/healthz` and `/readyz` for monitoring, and whatever a [`Site`] has; one request a connection (RFC
+//! 9110, RFC 9112), read and written by hyper.
 //!
 //! Health means that the process runs. Readiness means that clients get answers: every region, or every zone where no
 //! region is configured, has valid data.
 //!
-//! Invariants: a connection ends after one response or five seconds; beyond a number of connections new ones are
-//! closed at once. Bodies of requests are not read.
+//! Invariants: a connection ends after one response or five seconds, except streams of events, of which there are fewer
+//! than connections, so that monitoring always finds a place; a stream whose client reads nothing ends, too. Beyond a
+//! number of connections new ones are closed at once. Only GET and HEAD are served; bodies of requests are not read.
 //!
-//! Cost: a task and at most 8 KiB for each connection; a scrape is O(series).
+//! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
 
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::{Published, State};
 use crate::serve::stream::listen;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
-/// Longest request line and header fields together; scrapers send a few hundred octets.
+/// Longest request line and header fields together; scrapers and browsers send a few hundred octets. hyper's least.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Connections at the same time.
 const MAX_CONNECTIONS: usize = 64;
+/// Streams of events among them.
+const MAX_STREAMS: usize = 32;
 /// How long a connection may take from its first octet to its last.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What `/` says.
+/// How much longer the client of a stream may leave it unread.
+const STREAM_PATIENCE: u32 = 6;
+/// What `/` says where there is no site.
 const INDEX: &str = "/metrics  measurements for Prometheus\n/healthz  200 while the server runs\n\
                      /readyz   200 when every region, or every zone without regions, is served; else what is missing\n";
+/// For people.
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// What is shown beside the measurements.
+pub trait Site: Send + Sync {
+    /// What there is at a path, asked for with a query; none if there is nothing.
+    fn respond(&self, path: String, query: String) -> Answer;
+}
+
+/// What a site has, as soon as it knows.
+pub type Answer = Pin<Box<dyn Future<Output = Option<Content>> + Send>>;
+
+/// What there is at a path.
+#[derive(Debug)]
+pub enum Content {
+    /// One body, with its media type and further header fields.
+    Whole { status: u16, media_type: &'static str, fields: &'static [(&'static str, &'static str)], body: String },
+    /// Server-sent events, until either end has enough.
+    Events(mpsc::Receiver<String>),
+}
+
+/// Whether clients get answers, or else what is missing, one thing a line.
+type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What the responses are made of.
 struct Context {
     metrics: Arc<Metrics>,
-    ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    ready: Ready,
+    site: Option<Arc<dyn Site>>,
     patience: Duration,
+    streams: Arc<Semaphore>,
 }
 
 /// A listening address for monitoring. Dropping it stops accepting.
@@ -68,11 +110,13 @@ impl HttpListener {
         &mut self,
         metrics: Arc<Metrics>,
         ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        site: Option<Arc<dyn Site>>,
     ) -> io::Result<()> {
         if let Some(listener) = self.listener.take() {
             let listener = TcpListener::from_std(listener)?;
-            let context = Arc::new(Context { metrics, ready: Box::new(ready), patience: self.patience });
-            tokio::spawn(accept(listener, context, self.stop.subscribe()));
+            let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+            let context = Context { metrics, ready: Box::new(ready), site, patience: self.patience, streams };
+            tokio::spawn(accept(listener, Arc::new(context), self.stop.subscribe()));
         }
         Ok(())
     }
@@ -112,10 +156,12 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stop: watch::R
         match accepted {
             Ok((stream, _)) => {
                 if let Ok(place) = places.clone().try_acquire_owned() {
-                    let context = context.clone();
+                    let (context, mut stop) = (context.clone(), stop.clone());
                     tokio::spawn(async move {
-                        // Whatever goes wrong with a connection concerns its client alone.
-                        let _ = timeout(context.patience, serve(stream, &context)).await;
+                        tokio::select! {
+                            () = serve(stream, context) => {}
+                            _ = stop.wait_for(|stop| *stop) => {}
+                        }
                         drop(place);
                     });
                 }
@@ -130,125 +176,158 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stop: watch::R
 }
 
 /// Serves one connection.
-async fn serve(mut stream: TcpStream, context: &Context) -> io::Result<()> {
-    let mut input = Vec::new();
-    let head_bytes = loop {
-        if let Some(end) = find_head_end(&input) {
-            break Some(end);
+async fn serve(stream: TcpStream, context: Arc<Context>) {
+    let patience = context.patience;
+    let progress = Arc::new(AtomicU64::new(0));
+    let streamed = progress.clone();
+    let service = service_fn(move |request| {
+        let (context, progress) = (context.clone(), progress.clone());
+        Box::pin(async move { Ok::<_, Infallible>(respond(request, &context, &progress).await) })
+    });
+    let mut settings = http1::Builder::new();
+    settings.max_buf_size(MAX_HEAD_BYTES).keep_alive(false).header_read_timeout(None).title_case_headers(true);
+    let mut connection = settings.serve_connection(TokioIo::new(stream), service);
+    let (mut seen, mut wait) = (0, patience);
+    // Whatever goes wrong with a connection concerns its client alone.
+    while timeout(wait, poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {
+        let events = streamed.load(Ordering::Relaxed);
+        if events == seen {
+            return;
         }
-        if input.len() >= MAX_HEAD_BYTES {
-            break None;
-        }
-        if stream.read_buf(&mut input).await? == 0 {
-            return Ok(());
-        }
-    };
-    let response = match head_bytes {
-        Some(end) => respond(&input[..end], context),
-        None => Response::plain("431 Request Header Fields Too Large", "the request is too long\n"),
-    };
-    stream.write_all(&response.into_bytes()).await?;
-    stream.shutdown().await?;
-    // Closing with octets unread would reset the connection and could take the response with it (RFC 9112 section 9.6).
-    input.clear();
-    while stream.read_buf(&mut input).await? > 0 {
-        input.clear();
+        (seen, wait) = (events, patience * STREAM_PATIENCE);
     }
+    let _ = timeout(patience, close(connection.into_parts().io.into_inner())).await;
+}
+
+/// Ends a connection. Closing with octets unread would reset it and could take the response with it (RFC 9112 section
+/// 9.6).
+async fn close(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await? > 0 {}
     Ok(())
 }
 
-/// Where the empty line after the header fields ends; a lone line feed ends a line too (RFC 9112 section 2.2).
-fn find_head_end(input: &[u8]) -> Option<usize> {
-    let mut line_start = 0;
-    for (at, _) in input.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-        let line = &input[line_start..at];
-        // Empty lines before the request line are to be ignored (RFC 9112 section 2.2).
-        if line.strip_suffix(b"\r").unwrap_or(line).is_empty() && !input[..line_start].trim_ascii().is_empty() {
-            return Some(at + 1);
+//--- Responses ---
+
+/// The body of a response.
+enum Sent {
+    Whole(Option<Bytes>),
+    Stream {
+        events: mpsc::Receiver<String>,
+        /// Counts what the client has taken.
+        progress: Arc<AtomicU64>,
+        _place: OwnedSemaphorePermit,
+    },
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        task: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let data = match &mut *self {
+            Sent::Whole(body) => body.take(),
+            Sent::Stream { events, progress, .. } => {
+                let event = ready!(events.poll_recv(task));
+                progress.fetch_add(1, Ordering::Relaxed);
+                event.map(Bytes::from)
+            }
+        };
+        Poll::Ready(data.map(|data| Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Sent::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Sent::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Sent::Stream { .. } => SizeHint::default(),
         }
-        line_start = at + 1;
-    }
-    None
-}
-
-/// What is sent back.
-struct Response {
-    status: &'static str,
-    content_type: &'static str,
-    /// A further header field with its line end, or nothing.
-    field: &'static str,
-    body: String,
-    /// HEAD asks for the fields alone (RFC 9110 section 9.3.2).
-    without_body: bool,
-}
-
-impl Response {
-    /// A response for people.
-    fn plain(status: &'static str, body: impl Into<String>) -> Response {
-        let content_type = "text/plain; charset=utf-8";
-        Response { status, content_type, field: "", body: body.into(), without_body: false }
-    }
-
-    /// The response as it is sent.
-    fn into_bytes(self) -> Vec<u8> {
-        let Response { status, content_type, field, body, .. } = &self;
-        let length = body.len();
-        let mut bytes = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
-             Cache-Control: no-store\r\nConnection: close\r\n{field}\r\n"
-        )
-        .into_bytes();
-        if !self.without_body {
-            bytes.extend_from_slice(body.as_bytes());
-        }
-        bytes
     }
 }
 
-/// Answers a complete request.
-fn respond(head: &[u8], context: &Context) -> Response {
-    let malformed = || Response::plain("400 Bad Request", "the request is no HTTP/1.1\n");
-    let Ok(head) = std::str::from_utf8(head) else { return malformed() };
-    let mut lines = head.trim_start().lines();
-    let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
-    let [method, target, version] = words[..] else { return malformed() };
-    match version {
-        "HTTP/1.0" => {}
-        // A request without a host is an error (RFC 9112 section 3.2).
-        "HTTP/1.1" if lines.any(|line| line.len() >= 5 && line.as_bytes()[..5].eq_ignore_ascii_case(b"host:")) => {}
-        _ => return malformed(),
-    }
-    let path = match target.split_once("://") {
-        // The whole address, as a proxy would get it (RFC 9112 section 3.2.2).
-        Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
-        None => target,
-    };
-    let path = path.split('?').next().unwrap_or_default();
-    if !path.starts_with('/') {
-        return malformed();
-    }
-    if !matches!(path, "/" | "/metrics" | "/healthz" | "/readyz") {
-        return Response::plain("404 Not Found", INDEX);
-    }
-    if !matches!(method, "GET" | "HEAD") {
-        let refused = Response::plain("405 Method Not Allowed", "only GET and HEAD are served\n");
-        return Response { field: "Allow: GET, HEAD\r\n", ..refused };
-    }
-    let mut response = match path {
-        "/metrics" => Response {
-            content_type: "text/plain; version=0.0.4; charset=utf-8",
-            ..Response::plain("200 OK", context.metrics.render())
-        },
-        "/healthz" => Response::plain("200 OK", "ok\n"),
-        "/readyz" => match (context.ready)() {
-            Ok(()) => Response::plain("200 OK", "ok\n"),
-            Err(missing) => Response::plain("503 Service Unavailable", missing),
-        },
-        _ => Response::plain("200 OK", INDEX),
-    };
-    response.without_body = method == "HEAD";
+/// A response with one body.
+fn whole(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Sent> {
+    respond_with(status, media_type, Sent::Whole(Some(body.into())))
+}
+
+/// A response.
+fn respond_with(status: StatusCode, media_type: &'static str, body: Sent) -> Response<Sent> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    fields.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
+
+/// Answers a request.
+async fn respond(request: Request<Incoming>, context: &Context, progress: &Arc<AtomicU64>) -> Response<Sent> {
+    let path = request.uri().path();
+    // A request without a host is an error (RFC 9112 section 3.2); what is neither a path nor a whole address, too.
+    let has_host = request.version() == Version::HTTP_10 || request.headers().contains_key(HOST);
+    if !has_host || !path.starts_with('/') {
+        return whole(StatusCode::BAD_REQUEST, PLAIN, "the request is no HTTP/1.1\n");
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = whole(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD are served\n");
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match (path, &context.site) {
+        ("/metrics", _) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", context.metrics.render()),
+        ("/healthz", _) => whole(StatusCode::OK, PLAIN, "ok\n"),
+        ("/readyz", _) => match (context.ready)() {
+            Ok(()) => whole(StatusCode::OK, PLAIN, "ok\n"),
+            Err(missing) => whole(StatusCode::SERVICE_UNAVAILABLE, PLAIN, missing),
+        },
+        ("/", None) => whole(StatusCode::OK, PLAIN, INDEX),
+        (_, Some(site)) => {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            match site.respond(path.to_owned(), query).await {
+                Some(content) => send(content, request.method(), context, progress),
+                None => whole(StatusCode::NOT_FOUND, PLAIN, INDEX),
+            }
+        }
+        _ => whole(StatusCode::NOT_FOUND, PLAIN, INDEX),
+    }
+}
+
+/// Sends what a site has.
+fn send(content: Content, method: &Method, context: &Context, progress: &Arc<AtomicU64>) -> Response<Sent> {
+    match content {
+        Content::Whole { status, media_type, fields, body } => {
+            let mut response = whole(StatusCode::from_u16(status).unwrap_or_default(), media_type, body);
+            for (name, value) in fields {
+                response.headers_mut().insert(*name, HeaderValue::from_static(value));
+            }
+            response
+        }
+        Content::Events(_) if method == Method::HEAD => whole(StatusCode::OK, EVENT_STREAM, ""),
+        Content::Events(events) => match context.streams.clone().try_acquire_owned() {
+            Ok(place) => {
+                progress.fetch_add(1, Ordering::Relaxed);
+                let body = Sent::Stream { events, progress: progress.clone(), _place: place };
+                respond_with(StatusCode::OK, EVENT_STREAM, body)
+            }
+            Err(_) => {
+                let mut response = whole(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "too many pages are watching\n");
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+                response
+            }
+        },
+    }
+}
+
+/// The media type of server-sent events.
+const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
 #[cfg(test)]
 mod tests {
@@ -261,7 +340,7 @@ mod tests {
         let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         listener.patience = patience;
         let ready = move || if ready.load(Ordering::SeqCst) { Ok(()) } else { Err("a.example. expired\n".into()) };
-        listener.start(Arc::new(Metrics::new()), ready).unwrap();
+        listener.start(Arc::new(Metrics::new()), ready, None).unwrap();
         listener
     }
 
@@ -328,7 +407,7 @@ mod tests {
         }
         // Their places are free again.
         let response = exchange(address, b"GET /healthz HTTP/1.0\r\n\r\n").await;
-        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        assert!(response.starts_with("HTTP/1.0 200 "), "{response}");
         drop(listener);
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
@@ -348,6 +427,74 @@ mod tests {
         let mut response = String::new();
         held[0].read_to_string(&mut response).await.unwrap();
         assert!(response.ends_with("ok\n"));
+    }
+
+    /// A site with a page, and streams whose events are as long as the query says.
+    struct Events;
+
+    impl Site for Events {
+        fn respond(&self, path: String, query: String) -> Answer {
+            Box::pin(async move {
+                let fields: &[(&str, &str)] = &[("x-field", "value")];
+                match path.as_str() {
+                    "/page" => Some(Content::Whole { status: 418, media_type: "text/html", fields, body: query }),
+                    "/events" => {
+                        let (sender, events) = mpsc::channel(1);
+                        let event = format!("data: {}\n\n", "x".repeat(query.parse().unwrap()));
+                        tokio::spawn(async move {
+                            while sender.send(event.clone()).await.is_ok() {
+                                tokio::time::sleep(Duration::from_millis(10)).await;
+                            }
+                        });
+                        Some(Content::Events(events))
+                    }
+                    _ => None,
+                }
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_go_on_and_are_limited() {
+        let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.patience = Duration::from_millis(200);
+        let site: Arc<dyn Site> = Arc::new(Events);
+        listener.start(Arc::new(Metrics::new()), || Ok(()), Some(site)).unwrap();
+        let address = listener.address();
+        let page = exchange(address, b"GET /page?a=b HTTP/1.0\r\n\r\n").await;
+        assert!(page.starts_with("HTTP/1.0 418 ") && page.contains("\r\nX-Field: value\r\n"), "{page}");
+        assert!(page.ends_with("\r\n\r\na=b"), "{page}");
+        assert!(exchange(address, b"GET / HTTP/1.0\r\n\r\n").await.contains("/readyz"));
+        assert!(exchange(address, b"HEAD /events?1 HTTP/1.0\r\n\r\n").await.contains("text/event-stream"));
+        let open = async |length: usize| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET /events?{length} HTTP/1.1\r\nHost: x\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).await.unwrap();
+            (stream, String::from_utf8(start.to_vec()).unwrap())
+        };
+        let mut held = Vec::new();
+        for _ in 1..MAX_STREAMS {
+            held.push(open(1).await.0);
+        }
+        // The last one leaves so much unread that no more can be sent.
+        let (stuck, status) = open(1 << 20).await;
+        assert_eq!(status, "HTTP/1.1 200");
+        assert_eq!(open(1).await.1, "HTTP/1.1 503");
+        assert!(exchange(address, b"GET /metrics HTTP/1.0\r\n\r\n").await.starts_with("HTTP/1.0 200 "));
+        let started = std::time::Instant::now();
+        while open(1).await.1 != "HTTP/1.1 200" {
+            assert!(started.elapsed() < Duration::from_secs(20), "a stuck stream never ends");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(stuck);
+        // All others have gone on for longer than other connections may.
+        assert!(started.elapsed() > listener.patience);
+        for mut stream in held {
+            let mut event = [0; 256];
+            assert!(stream.read(&mut event).await.unwrap() > 0);
+        }
     }
 
     #[test]

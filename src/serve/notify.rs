@@ -11,7 +11,7 @@
 
 use crate::access::Access;
 use crate::metrics::Metrics;
-use crate::name::{Name, NameBuf};
+use crate::name::Name;
 use crate::rr::{CLASS_IN, rtype};
 use crate::serve::answer::Response;
 use crate::serve::message::{Request, Writer, rcode};
@@ -78,7 +78,7 @@ impl Reception {
         if question.rtype != rtype::SOA || question.class != CLASS_IN {
             return (rcode::NOTIMP, None);
         }
-        let lower: NameBuf = question.name.to_lowercase();
+        let lower = &question.lower;
         let announcers = self.announcers.load();
         let Some((zone, allowed)) = announcers.get_key_value(lower.as_wire()) else {
             return (rcode::NOTAUTH, None);
@@ -95,6 +95,7 @@ impl Reception {
 mod tests {
     use super::*;
     use crate::access::{Prefix, Rule};
+    use crate::name::NameBuf;
 
     fn primary(address: IpAddr) -> Access {
         Access { rules: vec![Rule { prefix: Some(Prefix::host(address)), key: None }] }

@@ -14,8 +14,8 @@ use crate::metrics::Metrics;
 use crate::name::{Name, NameBuf};
 use crate::publish::Published;
 use crate::rr::rtype;
-use crate::serve::answer::{Response, answer_request};
-use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, Placed, Request, Section, Writer, rcode};
+use crate::serve::answer::{Place, Response, answer_request};
+use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, Owner, Request, Section, Writer, rcode};
 use crate::serve::notify::Reception;
 use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
 use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
@@ -95,10 +95,22 @@ impl Responder {
         if !request.read(asked.message) {
             return Outcome::Nothing;
         }
+        self.respond_to(published, &request, None, asked, out)
+    }
+
+    /// Responds to a request that has been read, whose name may have been found already.
+    pub fn respond_to<'p>(
+        &self,
+        published: &'p Published,
+        request: &Request,
+        place: Option<Place<'p>>,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Outcome {
         if request.signed {
-            return self.respond_signed(published, &request, asked, out);
+            return self.respond_signed(published, request, asked, out);
         }
-        self.dispatch(published, &request, asked, None, out)
+        self.dispatch(published, request, place, asked, None, out)
     }
 
     /// Responds to a message with a TSIG record.
@@ -107,7 +119,7 @@ impl Responder {
         let mut message = asked.message.to_vec();
         let now = self.now();
         match open_request(&mut message, &published.keys, now) {
-            Opened::Unsigned => self.dispatch(published, request, asked, None, out),
+            Opened::Unsigned => self.dispatch(published, request, None, asked, None, out),
             Opened::Rejected(rejection) => {
                 self.metrics.tsig_rejected.with_label_values(&[rejection.error.reason()]).inc();
                 self.log_rejection(request, asked.peer, &rejection);
@@ -117,7 +129,7 @@ impl Responder {
             Opened::Signed { length, mut signer } => {
                 let asked = Asked { message: &message[..length], ..asked };
                 let Some(request) = Request::parse(asked.message) else { return Outcome::Nothing };
-                match self.dispatch(published, &request, asked, Some(&signer), out) {
+                match self.dispatch(published, &request, None, asked, Some(&signer), out) {
                     Outcome::Response(response) => sign(Some(&mut signer), response, now, out).into(),
                     Outcome::Transfer(outbound) => {
                         Outcome::Transfer(Box::new(Outbound { signer: Some(signer), ..*outbound }))
@@ -129,10 +141,11 @@ impl Responder {
     }
 
     /// Hands a request without signature to whoever deals with it.
-    fn dispatch(
+    fn dispatch<'p>(
         &self,
-        published: &Published,
+        published: &'p Published,
         request: &Request,
+        place: Option<Place<'p>>,
         asked: Asked<'_>,
         signer: Option<&Signer>,
         out: &mut [u8],
@@ -150,7 +163,7 @@ impl Responder {
         if xfr::is_transfer(request, asked.datagram) {
             return self.transfer(published, request, asked, key, limit, out);
         }
-        Outcome::Response(answer_request(published, request, limit, asked.rotation, out))
+        Outcome::Response(answer_request(published, request, place, limit, asked.rotation, out))
     }
 
     /// Begins a transfer, or says why not.
@@ -254,10 +267,9 @@ fn write_soa(request: &Request, zone: &Zone, truncated: bool, nsid: &[u8], limit
     let mut writer = Writer::new(out, request, limit, nsid);
     writer.authoritative = true;
     // The question is for the origin.
-    let owner = request.question.as_ref().map(|question| question.name.to_lowercase());
-    let added = owner.map(|lower| {
-        let owner = Placed { offset: HEADER_BYTES, lower };
-        writer.add_rrset(Section::Answer, owner.owner(), zone.soa_rrset().as_set(), 0, |_| ())
+    let added = request.question.as_ref().map(|question| {
+        let owner = Owner { offset: HEADER_BYTES, wire: question.lower.as_wire() };
+        writer.add_rrset(Section::Answer, owner, zone.soa_rrset().as_set(), 0, |_| ())
     });
     let truncated = truncated || added.is_some_and(|added| added.is_err());
     writer.truncated = truncated;

@@ -16,7 +16,7 @@ mod batch;
 
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
-use crate::serve::ahead::look_ahead;
+use crate::serve::ahead::Ahead;
 use crate::serve::respond::{Asked, Outcome, Responder};
 use arc_swap::{ArcSwap, Cache};
 use batch::Batch;
@@ -162,7 +162,7 @@ impl Worker {
 
     /// Answers until told to end.
     fn run(&self) {
-        let mut batch = Batch::new(self.wildcard);
+        let (mut batch, mut ahead) = (Batch::new(self.wildcard), Ahead::default());
         let pointer: &ArcSwap<_> = self.publisher.pointer();
         let mut cache = Cache::new(pointer);
         let mut rotation = 0u32;
@@ -187,19 +187,20 @@ impl Worker {
                 }
             };
             let published = cache.load();
-            look_ahead(published, (0..received).map(|index| batch.request(index)));
-            for index in 0..received {
+            let places = ahead.read(published, (0..received).map(|index| batch.request(index)));
+            for (index, place) in places.into_iter().enumerate().take(received) {
                 rotation = rotation.wrapping_add(1);
-                batch.exchange(index, |request, peer, out| {
-                    let asked = Asked { message: request, peer, datagram: true, rotation };
-                    let response = match self.responder.respond(published, asked, out) {
+                batch.exchange(index, |message, peer, out| {
+                    let asked = Asked { message, peer, datagram: true, rotation };
+                    let respond = |place| self.responder.respond_to(published, ahead.request(index), place, asked, out);
+                    let response = match place.map_or(Outcome::Nothing, respond) {
                         Outcome::Response(response) => Some(response),
                         // Over UDP there are no transfers.
                         Outcome::Nothing | Outcome::Transfer(_) => None,
                     };
                     match response {
                         Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),
-                        None => self.counters.count_dropped(request),
+                        None => self.counters.count_dropped(message),
                     }
                     response
                 });

@@ -34,6 +34,9 @@ use compress::{Compressor, Cursor};
 
 /// The longest message but for single records that are longer: compression pointers reach no further.
 pub const MESSAGE_BYTES: usize = 16 << 10;
+/// Names, and records of differences, that are listed at once.
+const NODES_AT_ONCE: usize = 32;
+const RECORDS_AT_ONCE: usize = 64;
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +138,7 @@ pub fn is_transfer(request: &Request, datagram: bool) -> bool {
 /// Decides what a request for a transfer gets, which `message` holds in whole.
 pub fn decide(published: &Published, request: &Request, message: &[u8], client: &Client<'_>) -> Verdict {
     let Some(question) = &request.question else { return Verdict::Refuse(Refusal::Malformed, None) };
-    let lower = question.name.to_lowercase();
+    let lower = &question.lower;
     // A zone is transferred by its own name, not by one within it.
     let served = published.find(lower.as_wire()).filter(|served| served.origin.as_wire() == lower.as_wire());
     let Some(served) = served else { return Verdict::Refuse(Refusal::NotAuthoritative, None) };
@@ -218,12 +221,11 @@ pub struct Oversized;
 impl Transfer {
     /// Composes the messages, of which there is at least one.
     pub fn messages(&self) -> Messages<'_> {
-        let records: Box<dyn Iterator<Item = Item<'_>> + Send + '_> =
+        let refill: Box<Refill<'_>> =
             if self.kind == Kind::Ixfr { Box::new(self.differences()) } else { Box::new(self.everything()) };
         Messages {
             request: &self.request,
-            records,
-            pending: None,
+            records: Records { items: Vec::new(), taken: 0, refill },
             last: None,
             origin_at: None,
             compressor: Compressor::new(),
@@ -232,25 +234,40 @@ impl Transfer {
     }
 
     /// The SOA, all other records, and the SOA again (RFC 5936 section 2.2).
-    fn everything(&self) -> impl Iterator<Item = Item<'_>> + Send {
-        let soa = || std::iter::once(self.soa(self.zone.soa_rrset()));
-        let others = self.zone.nodes().flat_map(|node| {
-            let owner = self.zone.owner_of(node);
-            let rrsets = node.rrsets().filter(|rrset| rrset.rtype != rtype::SOA);
-            rrsets.flat_map(move |rrset| items_of(owner, rrset))
-        });
-        soa().chain(others).chain(soa())
+    fn everything<'a>(&'a self) -> impl FnMut(&mut Vec<Item<'a>>) + Send + 'a {
+        let mut ends = [self.soa(self.zone.soa_rrset()); 2].into_iter();
+        let mut nodes = self.zone.nodes();
+        move |items| {
+            if ends.len() == 2 {
+                items.extend(ends.next());
+            }
+            let mut is_more = true;
+            while items.is_empty() && is_more {
+                is_more = false;
+                nodes.by_ref().take(NODES_AT_ONCE).for_each(|node| {
+                    is_more = true;
+                    let owner = self.zone.owner_of(node);
+                    let rrsets = node.rrsets().filter(|rrset| rrset.rtype != rtype::SOA);
+                    rrsets.for_each(|rrset| items.extend(items_of(owner, rrset)));
+                });
+            }
+            if items.is_empty() {
+                items.extend(ends.next());
+            }
+        }
     }
 
     /// The newest SOA, the differences between it and their own two SOA, and the newest SOA again (RFC 1995 section 4).
-    fn differences(&self) -> impl Iterator<Item = Item<'_>> + Send {
+    fn differences<'a>(&'a self) -> impl FnMut(&mut Vec<Item<'a>>) + Send + 'a {
         let soa = |rrset| std::iter::once(self.soa(rrset));
-        let parts = move |delta| {
-            let Delta { from, to, removed, added, .. }: &Delta = delta;
+        let parts = move |delta: &'a Delta| {
+            let Delta { from, to, removed, added, .. } = delta;
             soa(from).chain(removed.iter().map(Item::of)).chain(soa(to)).chain(added.iter().map(Item::of))
         };
         let newest = self.zone.soa_rrset();
-        soa(newest).chain(self.deltas.iter().map(|delta| &**delta).flat_map(parts)).chain(soa(newest))
+        let mut records =
+            soa(newest).chain(self.deltas.iter().map(|delta| &**delta).flat_map(parts)).chain(soa(newest));
+        move |items| items.extend(records.by_ref().take(RECORDS_AT_ONCE))
     }
 
     /// An SOA of the zone, with the apex as it is spelled.
@@ -259,7 +276,32 @@ impl Transfer {
     }
 }
 
+/// Appends some of the records that follow, none only behind the last.
+type Refill<'a> = dyn FnMut(&mut Vec<Item<'a>>) + Send + 'a;
+
+/// The records of a transfer. They are listed some at a time, which takes a fraction of the time of one by one.
+struct Records<'a> {
+    items: Vec<Item<'a>>,
+    /// How many of them are composed.
+    taken: usize,
+    refill: Box<Refill<'a>>,
+}
+
+impl<'a> Records<'a> {
+    /// The record that comes next.
+    #[inline]
+    fn peek(&mut self) -> Option<Item<'a>> {
+        if self.taken == self.items.len() {
+            self.items.clear();
+            self.taken = 0;
+            (self.refill)(&mut self.items);
+        }
+        self.items.get(self.taken).copied()
+    }
+}
+
 /// A record to be sent. Its owner comes in two parts, one of which may be empty.
+#[derive(Clone, Copy)]
 struct Item<'a> {
     owner: [&'a [u8]; 2],
     rtype: u16,
@@ -291,9 +333,7 @@ pub struct Sent {
 /// The messages of one transfer, composed one at a time.
 pub struct Messages<'a> {
     request: &'a Request,
-    records: Box<dyn Iterator<Item = Item<'a>> + Send + 'a>,
-    /// The record that did not fit into the message before.
-    pending: Option<Item<'a>>,
+    records: Records<'a>,
     /// The owner of the record written last, and where the message holds it.
     last: Option<([&'a [u8]; 2], usize)>,
     /// Where the message holds the origin, which most owners end in.
@@ -306,8 +346,7 @@ impl<'a> Messages<'a> {
     /// Composes the next message into `out`, with `reserve` octets left for a signature behind it. Returns its length;
     /// `None` behind the last one.
     pub fn compose(&mut self, out: &mut [u8], reserve: usize) -> Option<Result<usize, Oversized>> {
-        let mut next = self.pending.take().or_else(|| self.records.next());
-        next.as_ref()?;
+        self.records.peek()?;
         let first = self.sent.messages == 0;
         // RFC 5936 section 2.2.5: an OPT record in the first message, if the client has sent one.
         let opt = self.request.edns.filter(|_| first).map(|edns| edns.response_opt(rcode::NOERROR, 0));
@@ -323,18 +362,17 @@ impl<'a> Messages<'a> {
         let limit = MESSAGE_BYTES.saturating_sub(reserve);
         let mut records: u16 = 0;
         let mut end = cursor.position;
-        while let Some(record) = next {
+        while let Some(record) = self.records.peek() {
             let fits = self.write_record(&mut cursor, &record).is_some();
             if fits && (cursor.position <= limit || records == 0) {
                 (end, records) = (cursor.position, records + 1);
-                next = self.records.next();
+                self.records.taken += 1;
                 continue;
             }
             if records == 0 {
                 return Some(Err(Oversized));
             }
             // What it left in the compressor is forgotten with the message.
-            self.pending = Some(record);
             break;
         }
         let mut additional = 0;

@@ -33,6 +33,10 @@ pub enum Kind {
     Regions,
     /// What is taken out of regions.
     Drains,
+    /// Which regions are taken back to earlier contents.
+    Pins,
+    /// A difference to the version of a region before, with its causes.
+    Version,
 }
 
 impl Kind {
@@ -43,12 +47,15 @@ impl Kind {
             Kind::Refreshed => 2,
             Kind::Regions => 3,
             Kind::Drains => 4,
+            Kind::Pins => 5,
+            Kind::Version => 6,
         }
     }
 
     /// The kind that an octet stands for.
     fn of(code: u8) -> Option<Kind> {
-        [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains].into_iter().find(|kind| kind.code() == code)
+        let all = [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains, Kind::Pins, Kind::Version];
+        all.into_iter().find(|kind| kind.code() == code)
     }
 }
 

@@ -7,9 +7,10 @@
 
 use super::builder::Done;
 use super::ledger::Ledger;
+use super::past::Past;
 use super::regions::Regions;
 use crate::name::Name;
-use crate::zone::{Delta, Zone};
+use crate::zone::{Delta, History, Zone};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -56,10 +57,20 @@ impl Backlog {
     }
 }
 
+/// What waits for one region.
+#[derive(Default)]
+pub struct PastBacklog {
+    /// The files as they were found at start.
+    pub found: Option<Past>,
+    /// The newest history, and the number under which the first of it was handed over that is not written.
+    pub history: Option<(History, u64)>,
+}
+
 /// All that the writer takes at once.
 pub struct Work {
     pub backlogs: Vec<(Name, Backlog)>,
     pub regions: Option<(Regions, u64)>,
+    pub pasts: Vec<(Name, PastBacklog)>,
     pub done: Vec<Done>,
     /// The store is being closed.
     pub last: bool,
@@ -85,6 +96,7 @@ struct Waiting {
     backlogs: HashMap<Name, Backlog>,
     order: VecDeque<Name>,
     regions: Option<(Regions, u64)>,
+    pasts: HashMap<Name, PastBacklog>,
     done: Vec<Done>,
     last: bool,
     /// Threads that have ended: after the first, nothing is taken any more.
@@ -198,6 +210,23 @@ impl Inbox {
         });
     }
 
+    /// Hands over the files of a region's history as they were found.
+    pub fn past_found(&self, region: &Name, found: Past) {
+        self.hand_over(|waiting| waiting.pasts.entry(region.clone()).or_default().found = Some(found));
+    }
+
+    /// Hands over a region's history; a barrier waits for it if it is written soon.
+    pub fn past(&self, region: &Name, history: History, is_quick: bool) {
+        self.hand_over(|waiting| {
+            let before = waiting.pasts.get(region).and_then(|past| past.history.as_ref());
+            let number = before.map(|(_, number)| *number).unwrap_or_else(|| waiting.number());
+            if !is_quick {
+                waiting.outstanding.insert(number, Stage::Deferred);
+            }
+            waiting.pasts.entry(region.clone()).or_default().history = Some((history, number));
+        });
+    }
+
     /// Hands over what the builder has done.
     pub fn done(&self, done: Done) {
         self.hand_over(|waiting| waiting.done.push(done));
@@ -262,7 +291,8 @@ impl Inbox {
         let mut waiting = self.lock();
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let idle = waiting.order.is_empty() && waiting.regions.is_none() && waiting.done.is_empty();
+            let quiet = waiting.regions.is_none() && waiting.pasts.is_empty();
+            let idle = waiting.order.is_empty() && quiet && waiting.done.is_empty();
             if !idle || waiting.last && !busy || waiting.ended > 0 || left.is_some_and(|left| left.is_zero()) {
                 break;
             }
@@ -276,6 +306,7 @@ impl Inbox {
         Work {
             backlogs: order.into_iter().filter_map(|name| backlogs.remove_entry(&name)).collect(),
             regions: waiting.regions.take(),
+            pasts: waiting.pasts.drain().collect(),
             done: std::mem::take(&mut waiting.done),
             last: waiting.last,
             ended: waiting.ended > 0,

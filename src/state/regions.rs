@@ -1,14 +1,15 @@
-//! What regions were last published as, so that their serials never fall, and what is taken out of them.
+//! What regions were last published as, so that their serials never fall, what is taken out of them, and which of them are
+//! pinned.
 //!
-//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them; another
-//! kind of frame holds all drains. A file that has grown is written anew beside the old one and put in its place.
+//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them; other
+//! kinds of frames hold all drains and all pins. A file that has grown is written anew beside the old one and put in its place.
 //!
-//! Cost: O(regions + drains) to compare, O(regions that moved) to write.
+//! Cost: O(regions + drains + pins) to compare, O(regions that moved) to write.
 
 use super::RegionState;
 use super::disk::{self, Disk};
 use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
-use crate::merge::{Drain, DrainTarget, NamePattern};
+use crate::merge::{Drain, DrainTarget, NamePattern, Pin};
 use crate::name::{self, Name};
 use crate::serial::Serial;
 use std::collections::HashMap;
@@ -24,12 +25,17 @@ const MAX_BYTES: u64 = 64 << 10;
 pub struct Regions {
     pub states: Option<HashMap<Name, RegionState>>,
     pub drains: Option<Vec<Drain>>,
+    pub pins: Option<Vec<Pin>>,
 }
 
 impl Regions {
     /// The same, and what is not told as it was told before.
     pub fn over(self, older: Regions) -> Regions {
-        Regions { states: self.states.or(older.states), drains: self.drains.or(older.drains) }
+        Regions {
+            states: self.states.or(older.states),
+            drains: self.drains.or(older.drains),
+            pins: self.pins.or(older.pins),
+        }
     }
 }
 
@@ -38,6 +44,7 @@ impl Regions {
 pub struct RegionFile {
     states: HashMap<Name, RegionState>,
     drains: Vec<Drain>,
+    pins: Vec<Pin>,
     /// Where the next frame goes; 0 when the file must be written anew.
     end: u64,
 }
@@ -58,20 +65,27 @@ impl RegionFile {
         &self.drains
     }
 
+    /// What is written.
+    pub fn pins(&self) -> &[Pin] {
+        &self.pins
+    }
+
     /// Takes nothing that is written for granted. Returns what should be.
     pub fn distrust(&mut self) -> Regions {
         self.end = 0;
-        Regions { states: Some(self.states.clone()), drains: Some(self.drains.clone()) }
+        let (states, drains, pins) = (self.states.clone(), self.drains.clone(), self.pins.clone());
+        Regions { states: Some(states), drains: Some(drains), pins: Some(pins) }
     }
 
     /// Writes what has changed; whether anything has. Where the disk refuses it, the next call writes everything.
     pub fn save(&mut self, disk: &Disk, regions: Regions) -> io::Result<bool> {
         let states = regions.states.unwrap_or_else(|| self.states.clone());
         let drains = regions.drains.unwrap_or_else(|| self.drains.clone());
+        let pins = regions.pins.unwrap_or_else(|| self.pins.clone());
         let moved = |(name, state): &(&Name, &RegionState)| self.states.get(*name) != Some(*state);
         let moved: Vec<_> = states.iter().filter(moved).collect();
-        let new_drains = drains != self.drains;
-        if moved.is_empty() && !new_drains && self.end > 0 {
+        let (new_drains, new_pins) = (drains != self.drains, pins != self.pins);
+        if moved.is_empty() && !new_drains && !new_pins && self.end > 0 {
             return Ok(false);
         }
         let path = RegionFile::path(disk);
@@ -82,6 +96,9 @@ impl RegionFile {
             if new_drains {
                 frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
             }
+            if new_pins {
+                frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&pins, out));
+            }
             if !moved.is_empty() {
                 frame::push(&mut bytes, Kind::Regions, now, |out| write(moved, out));
             }
@@ -90,6 +107,7 @@ impl RegionFile {
         } else {
             let mut bytes = Header::before(1, 0).to_bytes();
             frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
+            frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&pins, out));
             frame::push(&mut bytes, Kind::Regions, now, |out| write(&states, out));
             let temporary = disk.root().join("regions.tmp");
             disk.ensure_folder(disk.root())?;
@@ -100,7 +118,7 @@ impl RegionFile {
             disk::sync_folder(disk.root())?;
             self.end = bytes.len() as u64;
         }
-        (self.states, self.drains) = (states, drains);
+        (self.states, self.drains, self.pins) = (states, drains, pins);
         Ok(true)
     }
 }
@@ -126,11 +144,25 @@ fn write_drains(drains: &[Drain], out: &mut Vec<u8>) {
         for time in [Some(since), until.as_ref()].into_iter().flatten() {
             out.extend_from_slice(&frame::to_millis(*time).to_be_bytes());
         }
-        if let Some(reason) = reason {
-            out.extend_from_slice(&(reason.len() as u32).to_be_bytes());
-            out.extend_from_slice(reason.as_bytes());
-        }
+        reason.iter().for_each(|reason| write_text(reason, out));
     }
+}
+
+/// Appends pins.
+fn write_pins(pins: &[Pin], out: &mut Vec<u8>) {
+    for Pin { region, to, serial, since, reason } in pins {
+        out.push(u8::from(reason.is_some()));
+        out.extend_from_slice(region.as_wire());
+        [to, serial].into_iter().for_each(|serial| out.extend_from_slice(&serial.0.to_be_bytes()));
+        out.extend_from_slice(&frame::to_millis(*since).to_be_bytes());
+        reason.iter().for_each(|reason| write_text(reason, out));
+    }
+}
+
+/// Appends a text with its length in front.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Reads one drain.
@@ -142,18 +174,28 @@ fn read_drain(fields: &mut Fields<'_>) -> Option<Drain> {
     let names = if names { Some(NamePattern::from_name(read_name(fields)?)) } else { None };
     let since = frame::from_millis(fields.u64()?);
     let until = if until { Some(frame::from_millis(fields.u64()?)) } else { None };
-    let reason = match reason {
-        true => {
-            let length = fields.u32()? as usize;
-            Some(String::from_utf8_lossy(fields.take(length)?).into_owned())
-        }
-        false => None,
-    };
+    let reason = if reason { Some(read_text(fields)?) } else { None };
     Some(Drain { target: DrainTarget { member, region, names }, since, until, reason, configured })
 }
 
+/// Reads one pin.
+fn read_pin(fields: &mut Fields<'_>) -> Option<Pin> {
+    let has_reason = fields.u8()? == 1;
+    let region = read_name(fields)?;
+    let (to, serial) = (Serial(fields.u32()?), Serial(fields.u32()?));
+    let since = frame::from_millis(fields.u64()?);
+    let reason = if has_reason { Some(read_text(fields)?) } else { None };
+    Some(Pin { region, to, serial, since, reason })
+}
+
+/// Reads a text with its length in front.
+fn read_text(fields: &mut Fields<'_>) -> Option<String> {
+    let length = fields.u32()? as usize;
+    Some(String::from_utf8_lossy(fields.take(length)?).into_owned())
+}
+
 /// Reads a name.
-fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
+pub fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
     Some(Name::from_suffix(&fields.take(name::plain_end(fields.0)?)?.to_ascii_lowercase()))
 }
 
@@ -164,9 +206,17 @@ pub fn read(bytes: &[u8]) -> Option<RegionFile> {
     let mut frames = Frames::new(bytes, HEADER_BYTES as usize);
     for frame in frames.by_ref() {
         let mut fields = Fields(frame.payload);
-        if frame.kind == Some(Kind::Drains) {
-            file.drains = std::iter::from_fn(|| read_drain(&mut fields)).collect();
-            continue;
+        match frame.kind {
+            Some(Kind::Regions) => {}
+            Some(Kind::Drains) => {
+                file.drains = std::iter::from_fn(|| read_drain(&mut fields)).collect();
+                continue;
+            }
+            Some(Kind::Pins) => {
+                file.pins = std::iter::from_fn(|| read_pin(&mut fields)).collect();
+                continue;
+            }
+            _ => continue,
         }
         let mut region = || {
             let name = read_name(&mut fields)?;
@@ -189,7 +239,7 @@ mod tests {
         let state = |(name, drift, last): &(&str, u32, u32)| {
             (Name::parse(name).unwrap(), RegionState { drift: *drift, last: Serial(*last), fingerprint: drift ^ last })
         };
-        Regions { states: Some(states.iter().map(state).collect()), drains: None }
+        Regions { states: Some(states.iter().map(state).collect()), ..Regions::default() }
     }
 
     fn drain(member: &str, region: Option<&str>, names: Option<&str>, until: Option<u64>) -> Drain {
@@ -206,7 +256,18 @@ mod tests {
     }
 
     fn drains(drains: Vec<Drain>) -> Regions {
-        Regions { states: None, drains: Some(drains) }
+        Regions { drains: Some(drains), ..Regions::default() }
+    }
+
+    fn pins(pins: &[(&str, Option<&str>)]) -> Regions {
+        let pin = |(region, reason): &(&str, Option<&str>)| Pin {
+            region: Name::parse(region).unwrap(),
+            to: Serial(7),
+            serial: Serial(8),
+            since: UNIX_EPOCH + Duration::from_secs(9),
+            reason: reason.map(str::to_owned),
+        };
+        Regions { pins: Some(pins.iter().map(pin).collect()), ..Regions::default() }
     }
 
     #[test]
@@ -220,15 +281,17 @@ mod tests {
             drains(all.to_vec()),
             states(&[("w.x", 2, 8), ("v.x", 1, 9)]),
             drains(all[1..].to_vec()),
+            pins(&[("w.x", None), ("v.x", Some("it was better"))]),
             states(&[("w.x", 2, 9), ("v.x", 0, 10)]),
             drains(Vec::new()),
+            pins(&[]),
         ];
         let (mut ends, mut saved) = (Vec::new(), Vec::new());
         for step in &steps {
             assert!(file.save(&disk, step.clone()).unwrap());
             assert!(!file.save(&disk, step.clone()).unwrap(), "nothing has changed");
             ends.push(fs::read(RegionFile::path(&disk)).unwrap().len());
-            saved.push((file.states.clone(), file.drains.clone()));
+            saved.push((file.states.clone(), file.drains.clone(), file.pins.clone()));
         }
         let bytes = fs::read(RegionFile::path(&disk)).unwrap();
         for cut in 0..=bytes.len() {
@@ -237,7 +300,7 @@ mod tests {
             assert_eq!(found.is_some(), cut >= 32);
             if whole > 0 {
                 let found = found.unwrap();
-                assert_eq!((found.states, found.drains), saved[whole - 1], "cut at {cut}");
+                assert_eq!((found.states, found.drains, found.pins), saved[whole - 1], "cut at {cut}");
                 assert_eq!(found.end, if ends.contains(&cut) { cut as u64 } else { 0 });
             }
         }
@@ -246,8 +309,9 @@ mod tests {
     #[test]
     fn what_is_not_told_stays() {
         let [older, newer] = [states(&[("w.x", 0, 7)]), drains(vec![drain("w.x", None, None, None)])];
-        let both = newer.clone().over(older.clone());
-        assert_eq!((both.states, both.drains), (older.states.clone(), newer.drains));
+        let pinned = pins(&[("w.x", None)]);
+        let all = pinned.clone().over(newer.clone()).over(older.clone());
+        assert_eq!((all.states, all.drains, all.pins), (older.states.clone(), newer.drains, pinned.pins));
         assert_eq!(states(&[]).over(older).states, states(&[]).states);
     }
 

@@ -9,7 +9,8 @@ use super::frame::{Frame, Frames, HEADER_BYTES, Header, HeaderError, Kind};
 use super::ledger::Ledger;
 use super::snapshot::{self, SnapshotError};
 use crate::name::Name;
-use crate::zone::{Delta, DeltaError, Zone};
+use crate::rr::RRset;
+use crate::zone::{Cause, Delta, DeltaError, HistoryStep, Zone};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -56,7 +57,7 @@ pub struct Replayed {
     pub zone: Zone,
     pub refreshed: SystemTime,
     /// The steps that led to the version, oldest first.
-    pub history: Vec<Arc<Delta>>,
+    pub history: Vec<HistoryStep>,
     pub ledger: Ledger,
     pub fault: Option<Fault>,
 }
@@ -81,7 +82,7 @@ impl Step {
                 Ok(Step { at, kind, time, delta: Some(Arc::new(delta)) })
             }
             Some(kind @ Kind::Refreshed) => Ok(Step { at, kind, time, delta: None }),
-            Some(Kind::Regions | Kind::Drains) | None => Err(Fault::Unknown(at)),
+            Some(Kind::Regions | Kind::Drains | Kind::Pins | Kind::Version) | None => Err(Fault::Unknown(at)),
         }
     }
 }
@@ -152,7 +153,7 @@ impl Replayed {
                     let fault = |error| Fault::Delta { at: step.at, error };
                     self.zone = delta.apply(&self.zone).map_err(fault)?;
                 }
-                self.history.push(delta);
+                self.history.push(HistoryStep::new(delta, step.time, [Cause::Source]));
             }
             self.ledger.frames.push_back((step.at, step.kind));
             self.refreshed = step.time;
@@ -168,7 +169,8 @@ impl Replayed {
             let Some(kind) = frame.kind else { continue };
             self.ledger.frames.push_back((frame.start as u64, kind));
             if kind == Kind::Delta {
-                self.history.extend(Delta::read(origin, frame.payload).ok().map(Arc::new));
+                let delta = Delta::read(origin, frame.payload).ok().map(Arc::new);
+                self.history.extend(delta.map(|delta| HistoryStep::new(delta, frame.time, [Cause::Source])));
             }
         }
         if !frames.is_whole() {
@@ -179,9 +181,14 @@ impl Replayed {
 
     /// Leaves the steps that lead to the version without a gap.
     fn connect_history(&mut self) {
-        let last = self.history.last().filter(|last| last.to == *self.zone.soa_rrset());
-        let steps = self.history.windows(2).rev().take_while(|pair| pair[0].to == pair[1].from);
-        let connected = last.map_or(0, |_| 1 + steps.count());
+        let connected = connected(&self.history, self.zone.soa_rrset());
         self.history.drain(..self.history.len() - connected);
     }
+}
+
+/// How many of the last steps lead to the version with an SOA without a gap.
+pub fn connected(steps: &[HistoryStep], soa: &RRset) -> usize {
+    let last = steps.last().filter(|last| *last.delta.to == *soa);
+    let steps = steps.windows(2).rev().take_while(|pair| pair[0].delta.to == pair[1].delta.from);
+    last.map_or(0, |_| 1 + steps.count())
 }

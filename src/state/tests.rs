@@ -116,7 +116,8 @@ fn a_zone_comes_back_with_its_history() {
     let (store, _) = open_in(folder.path());
     let restored = store.load(&zone).unwrap();
     assert_eq!((&restored.zone, restored.refreshed), (&version, at(5)));
-    let serials: Vec<_> = restored.history.iter().map(|delta| (delta.from_serial().0, delta.to_serial().0)).collect();
+    let serials: Vec<_> =
+        restored.history.iter().map(|step| (step.delta.from_serial().0, step.delta.to_serial().0)).collect();
     assert_eq!(serials, [(1, 2), (2, 3), (3, 4), (4, 5)]);
     // It goes on where it ended, without a new snapshot.
     let before = journal(folder.path());
@@ -291,7 +292,7 @@ proptest! {
             if let Some(replayed) = &found {
                 prop_assert_eq!(replayed.fault.as_ref(), None);
                 // Every step of the past can be taken back.
-                let back = |zone: Zone, delta: &Arc<Delta>| delta.invert().apply(&zone).unwrap();
+                let back = |zone: Zone, step: &HistoryStep| step.delta.invert().apply(&zone).unwrap();
                 replayed.history.iter().rev().fold(replayed.zone.clone(), back);
             }
             let found = found.map(|replayed| replayed.zone);

@@ -13,8 +13,9 @@
 use super::builder::{Build, Done, Job, temporary_path};
 use super::disk;
 use super::frame::{self, Kind};
-use super::inbox::Backlog;
+use super::inbox::{Backlog, PastBacklog};
 use super::ledger::{Ledger, journal_path};
+use super::past::Past;
 use super::regions::{RegionFile, Regions};
 use super::{Shared, StateError};
 use crate::name::Name;
@@ -160,6 +161,8 @@ pub struct Writer {
     regions: RegionFile,
     /// Regions that the disk has refused, and their number.
     refused_regions: Option<(Regions, u64)>,
+    /// The histories of regions.
+    pasts: HashMap<Name, Past>,
     /// Snapshots that are being built, and what all of them take, measured in records.
     builds: usize,
     effort: u64,
@@ -186,6 +189,7 @@ impl Writer {
             zones: HashMap::new(),
             regions,
             refused_regions: None,
+            pasts: HashMap::new(),
             builds: 0,
             effort: 0,
             unsynced: HashMap::new(),
@@ -211,7 +215,8 @@ impl Writer {
             let next_sync = self.next_sync.filter(|_| !self.syncing);
             let deadline = [next_sync, self.next_retry, self.answer_due()].into_iter().flatten().min();
             let work = self.shared.inbox.take(deadline, self.builds > 0);
-            let idle = work.backlogs.is_empty() && work.done.is_empty() && work.regions.is_none();
+            let quiet = work.regions.is_none() && work.pasts.is_empty();
+            let idle = work.backlogs.is_empty() && work.done.is_empty() && quiet;
             if work.ended || work.last && idle && self.builds == 0 {
                 break;
             }
@@ -220,6 +225,9 @@ impl Writer {
             }
             for (name, backlog) in work.backlogs {
                 self.take(name, backlog);
+            }
+            for (region, backlog) in work.pasts {
+                self.save_past(region, backlog);
             }
             for done in work.done {
                 self.heard = Instant::now();
@@ -533,6 +541,22 @@ impl Writer {
                 self.fail(None, "regions", &error);
             }
         }
+    }
+
+    /// Writes what has come to a region's history.
+    fn save_past(&mut self, region: Name, backlog: PastBacklog) {
+        let folder = self.shared.disk.zone_folder(&region);
+        let past = self.pasts.entry(region).or_default();
+        if let Some(found) = backlog.found {
+            *past = found;
+        }
+        let Some((history, number)) = backlog.history else { return };
+        if let Err(error) = past.save(&self.shared.disk, &folder, &history) {
+            // The next version brings it again; nothing that is served depends on it.
+            self.shared.count("history");
+            tracing::debug!("{}: the history cannot be kept: {error}", folder.display());
+        }
+        self.shared.inbox.settle(number);
     }
 
     //--- Medium ---

@@ -10,7 +10,7 @@ use crate::serial::Serial;
 use crate::transfer::Shared;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::ZonePlan;
-use crate::transfer::status::Activity;
+use crate::transfer::status::{Activity, TransferNote};
 use crate::zone::Anomalies;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -95,6 +95,9 @@ impl Accounts {
         let (zone, primary, kind, reason) = (self.zone(), self.primary(index), kind.label(), error.reason());
         self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
         let mut status = self.shared.status();
+        if kind != Kind::Soa.label() {
+            status.remember(failed(kind, reason));
+        }
         let status = &mut status.primaries[index];
         status.failures = status.failures.saturating_add(1);
         self.metrics.primary_failures.with_label_values(&[zone, primary]).set(status.failures.into());
@@ -113,6 +116,7 @@ impl Accounts {
         let (zone, primary, kind, reason) =
             (self.zone.as_str(), self.primaries[index].as_str(), Kind::Ixfr.label(), error.reason());
         self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
+        self.shared.status().remember(failed(kind, reason));
         let pause = pause.map_or_else(String::new, |pause| format!("; not asked for differences for {pause:?}"));
         if self.differences[index] == Some(reason) {
             debug!(%zone, %primary, kind, reason, "{error}; the whole zone is transferred{pause}");
@@ -148,9 +152,12 @@ impl Accounts {
     }
 
     /// Counts a transfer that is published.
-    pub fn note_transfer(&self, kind: Kind, bytes: u64, elapsed: Duration) {
+    pub fn note_transfer(&self, kind: Kind, records: u64, bytes: u64, elapsed: Duration) {
         self.metrics.transfer_bytes.with_label_values(&[self.zone()]).inc_by(bytes);
         self.metrics.transfer_duration.with_label_values(&[self.zone(), kind.label()]).observe(elapsed.as_secs_f64());
+        let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let note = TransferNote { records, bytes, milliseconds, ..failed(kind.label(), "ok") };
+        self.shared.status().remember(note);
     }
 
     /// Counts what a version brought: what a zone cannot hold, names that were not as the serial promised, and steps of
@@ -178,4 +185,9 @@ impl Accounts {
     pub fn note_held(&self, held: bool) {
         self.metrics.transfer_held.with_label_values(&[self.zone()]).set(i64::from(held));
     }
+}
+
+/// A transfer that brought nothing, for a reason.
+fn failed(kind: &'static str, result: &'static str) -> TransferNote {
+    TransferNote { at: unix_seconds(SystemTime::now()), kind, result, records: 0, bytes: 0, milliseconds: 0 }
 }

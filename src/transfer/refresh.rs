@@ -442,7 +442,7 @@ impl Task {
         self.differences = if kind == Kind::Ixfr { self.differences.saturating_add(traffic.bytes) } else { 0 };
         let from = from.map_or("none".to_owned(), |serial| serial.to_string());
         let elapsed = heard.elapsed();
-        self.accounts.note_transfer(kind, traffic.bytes, elapsed);
+        self.accounts.note_transfer(kind, records, traffic.bytes, elapsed);
         info!(
             zone = %self.accounts.zone(), primary = %self.accounts.primary(index), kind = kind.label(),
             serial = %format_args!("{from}->{theirs}"), records, touched, bytes = traffic.bytes,

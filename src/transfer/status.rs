@@ -2,13 +2,14 @@
 //!
 //! Invariant: written only by the zone's task, read by anyone. Times are Unix seconds, for people and for JSON.
 //!
-//! Cost: O(primaries).
+//! Cost: O(primaries), and a few transfers that are remembered.
 
 use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -53,6 +54,25 @@ impl From<&Held> for HeldStatus {
     }
 }
 
+/// Transfers that are remembered for each zone.
+const REMEMBERED: usize = 32;
+
+/// A transfer that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct TransferNote {
+    /// When it ended.
+    pub at: i64,
+    /// `axfr` or `ixfr`.
+    pub kind: &'static str,
+    /// `ok`, or why not, as the metrics label it.
+    pub result: &'static str,
+    /// Records of the zone; 0 for a failure.
+    pub records: u64,
+    /// Octets received; 0 for a failure.
+    pub bytes: u64,
+    pub milliseconds: u64,
+}
+
 /// What is known of one zone's way in.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Status {
@@ -66,6 +86,9 @@ pub struct Status {
     pub held: Option<HeldStatus>,
     /// Refreshes in a row in which every answer had a serial older than ours.
     pub older_answers: u32,
+    /// The last transfers, oldest first; too many for every overview.
+    #[serde(skip)]
+    pub transfers: VecDeque<TransferNote>,
 }
 
 impl Status {
@@ -87,7 +110,16 @@ impl Status {
             next_refresh: None,
             held: None,
             older_answers: 0,
+            transfers: VecDeque::new(),
         }
+    }
+
+    /// Remembers a transfer in place of the oldest.
+    pub fn remember(&mut self, note: TransferNote) {
+        if self.transfers.len() == REMEMBERED {
+            self.transfers.pop_front();
+        }
+        self.transfers.push_back(note);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The way from older versions of a zone to the present one, as a chain of differences.
+//! The way from older versions of a zone to the present one, as a chain of differences, each with its time and its causes.
 //!
 //! Invariants: each difference starts where the one before it ends, and the last ends at the present version; every
 //! step moves the serial forward (RFC 1982), because a secondary cannot follow any other; the oldest steps leave when
@@ -7,10 +7,14 @@
 //!
 //! Cost: cloning O(1), pushing O(log steps), searching O(steps).
 
+use crate::name::Name;
 use crate::rr::{self, rtype};
 use crate::serial::Serial;
 use crate::zone::Delta;
+use serde::Serialize;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// How much of the past is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,32 +29,85 @@ impl Default for HistoryLimits {
     }
 }
 
+//--- Step ---
+
+/// Why there is a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Cause {
+    /// The zone's source has another version.
+    Source,
+    /// A member of the region has another version, or none that counts.
+    Member { zone: Name, serial: Option<Serial> },
+    /// The configuration says something else.
+    Configuration,
+    /// Something was drained, or is no longer.
+    Drain,
+    /// Services let go of addresses that they had kept, or keep others.
+    Damping,
+    /// An operator had the region go back to the contents of an earlier version.
+    Rollback { to: Serial },
+    /// The region follows its members again.
+    Release,
+    /// The serial goes on to the sum of the members' serials.
+    Serial,
+}
+
+/// The step to one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryStep {
+    pub delta: Arc<Delta>,
+    /// When the version came; none where nobody noted it.
+    pub at: Option<SystemTime>,
+    pub causes: Arc<[Cause]>,
+}
+
+impl HistoryStep {
+    /// A step that was taken at a time.
+    pub fn new(delta: Arc<Delta>, at: SystemTime, causes: impl Into<Arc<[Cause]>>) -> HistoryStep {
+        HistoryStep { delta, at: Some(at), causes: causes.into() }
+    }
+}
+
+impl From<Arc<Delta>> for HistoryStep {
+    fn from(delta: Arc<Delta>) -> HistoryStep {
+        HistoryStep { delta, at: None, causes: Arc::default() }
+    }
+}
+
+//--- History ---
+
 /// The differences that led to the present version.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    deltas: imbl::Vector<Arc<Delta>>,
+    steps: imbl::Vector<HistoryStep>,
     bytes: usize,
+    /// When the oldest version came that is reached; none where nobody noted it.
+    begun: Option<SystemTime>,
     /// The newest serial that may have stood for other contents than it does in the chain.
     barred: Option<Serial>,
 }
 
 impl History {
     /// Adds the step to a new version.
-    pub fn push(&mut self, delta: Arc<Delta>, limits: &HistoryLimits) {
+    pub fn push(&mut self, step: impl Into<HistoryStep>, limits: &HistoryLimits) {
+        let step = step.into();
+        let delta = &step.delta;
         if delta.is_empty() {
             return;
         }
-        if self.deltas.last().is_some_and(|last| last.to != delta.from) {
+        if self.steps.last().is_some_and(|last| last.delta.to != delta.from) {
             self.clear();
         }
         if !delta.to_serial().newer_than(delta.from_serial()) {
             self.break_off(delta.from_serial(), delta.to_serial());
+            self.begun = step.at;
             return;
         }
         self.bytes += delta.len_bytes();
-        self.deltas.push_back(delta);
+        self.steps.push_back(step);
         self.limit(limits);
-        let oldest = self.deltas.front().map(|delta| delta.from_serial());
+        let oldest = self.steps.front().map(|step| step.delta.from_serial());
         self.barred = self.barred.filter(|barred| !oldest.is_some_and(|oldest| oldest.newer_than(*barred)));
     }
 
@@ -68,10 +125,16 @@ impl History {
 
     /// Lets the oldest steps go that limits do not allow.
     pub fn limit(&mut self, limits: &HistoryLimits) {
-        while self.deltas.len() > limits.versions || self.bytes > limits.bytes {
-            let Some(oldest) = self.deltas.pop_front() else { return };
-            self.bytes -= oldest.len_bytes();
+        while self.steps.len() > limits.versions || self.bytes > limits.bytes {
+            let Some(oldest) = self.steps.pop_front() else { return };
+            self.bytes -= oldest.delta.len_bytes();
+            self.begun = oldest.at;
         }
+    }
+
+    /// Begins anew with a version that came at a time.
+    pub fn begin(&mut self, at: SystemTime) {
+        *self = History { begun: Some(at), barred: self.barred, ..History::default() };
     }
 
     /// Forgets everything.
@@ -96,27 +159,56 @@ impl History {
 
     /// The steps from the newest version that is the one.
     fn since_version(&self, is_from: impl Fn(&Delta) -> bool) -> Option<Vec<Arc<Delta>>> {
-        let start = self.deltas.iter().rposition(|delta| is_from(delta))?;
-        let is_barred = |serial: Serial| self.barred.is_some_and(|barred| !serial.newer_than(barred));
-        if is_barred(self.deltas[start].from_serial()) {
+        let start = self.steps.iter().rposition(|step| is_from(&step.delta))?;
+        if self.is_barred(self.steps[start].delta.from_serial()) {
             return None;
         }
-        Some(self.deltas.iter().skip(start).cloned().collect())
+        Some(self.steps.iter().skip(start).map(|step| step.delta.clone()).collect())
+    }
+
+    /// Whether a serial may have stood for other contents than it does in the chain.
+    fn is_barred(&self, serial: Serial) -> bool {
+        self.barred.is_some_and(|barred| !serial.newer_than(barred))
+    }
+
+    /// Where the newest version with a serial is in the chain: so many steps lead to it from the oldest.
+    pub fn position(&self, serial: Serial) -> Option<usize> {
+        let first = self.steps.front()?.delta.from_serial();
+        let arrives = |step: &HistoryStep| step.delta.to_serial() == serial;
+        let place = self.steps.iter().rposition(arrives).map(|step| step + 1);
+        let place = place.or((first == serial).then_some(0))?;
+        // The present version is what is served, whatever its serial stood for.
+        (place == self.steps.len() || !self.is_barred(serial)).then_some(place)
+    }
+
+    /// The differences from one place of the chain to a later one.
+    pub fn between(&self, places: Range<usize>) -> Vec<Arc<Delta>> {
+        self.steps.iter().skip(places.start).take(places.len()).map(|step| step.delta.clone()).collect()
+    }
+
+    /// The differences, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Delta>> {
+        self.steps.iter().map(|step| &step.delta)
     }
 
     /// The steps, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Delta>> {
-        self.deltas.iter()
+    pub fn steps(&self) -> impl DoubleEndedIterator<Item = &HistoryStep> {
+        self.steps.iter()
+    }
+
+    /// When the oldest version came that is reached.
+    pub fn begun(&self) -> Option<SystemTime> {
+        self.begun
     }
 
     /// Number of steps.
     pub fn len(&self) -> usize {
-        self.deltas.len()
+        self.steps.len()
     }
 
     /// Whether there is no step.
     pub fn is_empty(&self) -> bool {
-        self.deltas.is_empty()
+        self.steps.is_empty()
     }
 
     /// Octets that the steps occupy, nearly.

@@ -32,11 +32,17 @@ impl<'a> Node<'a> {
         Node { owner, below: head >> 1, spelled, sets: take_sized(bytes) }
     }
 
+    /// The owner of the node at the beginning of bytes.
+    #[inline]
+    pub(super) fn owner_at(mut bytes: &'a [u8]) -> &'a [u8] {
+        take_number(&mut bytes);
+        take_sized(&mut bytes)
+    }
+
     /// Whether the node at the beginning of bytes is the one of this owner.
     #[inline]
-    pub(super) fn is_at(mut bytes: &[u8], owner: &[u8]) -> bool {
-        take_number(&mut bytes);
-        take_sized(&mut bytes) == owner
+    pub(super) fn is_at(bytes: &[u8], owner: &[u8]) -> bool {
+        Node::owner_at(bytes) == owner
     }
 
     /// Appends the node.

@@ -9,6 +9,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod aggregator;
+mod browser;
 mod client;
 mod dname;
 mod folder;
@@ -38,6 +39,7 @@ mod znodes;
 mod zookeeper;
 
 pub use aggregator::{Aggregator, Output, Settings, run_verb};
+pub use browser::{Browser, target_file};
 pub use client::{Client, Query, decode, read_frame, write_frame};
 pub use dname::Dname;
 pub use folder::{Folder, write_file};

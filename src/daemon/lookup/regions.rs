@@ -3,11 +3,12 @@
 use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
 use crate::config::{describe_drain, describe_pattern, format_duration};
-use crate::keeper::{MemberView, RegionView, View};
+use crate::daemon::status::describe_pin;
+use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::name::Name;
 use crate::publish::State;
-use crate::rr::{TypeName, rtype};
+use crate::rr::{self, TypeName, rtype};
 use std::time::Instant;
 
 /// Tells which member gave which record of a step in a region, and how the members are.
@@ -95,7 +96,7 @@ fn held_seconds(region: &RegionView, given: &Contribution) -> Option<u64> {
 
 /// A member's record that is not in the region, with the reason.
 fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contribution) -> Option<LeftOutReport> {
-    let reason = given.left_out?;
+    let Some(reason) = given.left_out else { return hidden_by_pin(view, region, given) };
     let explanation = match reason {
         LeftOut::Withdrawn => describe_withdrawal(view, region, given.member),
         LeftOut::Excluded => {
@@ -109,6 +110,20 @@ fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contributio
         LeftOut::Conflict(kind) => explain_conflict(kind).to_owned(),
     };
     Some(LeftOutReport { given: self::given(region, given), reason: reason.label(), explanation })
+}
+
+/// A member's record that would be in the region if that was not pinned.
+fn hidden_by_pin(view: &View, region: &RegionView, given: &Contribution) -> Option<LeftOutReport> {
+    let pin = region.pin.as_ref()?;
+    let name = given.owner.to_name().replace_suffix(&region.plan.members[given.member], &region.plan.origin)?.ok()?;
+    let zone = view.published.get(&region.plan.origin)?.zone.as_ref()?;
+    let set = zone.get(name.as_wire()).and_then(|node| node.get(given.rtype));
+    let is_same = |rdata: &[u8]| rr::compare(given.rtype, rdata, given.there()).is_eq();
+    if set.is_some_and(|set| set.rdatas().any(is_same)) {
+        return None;
+    }
+    let explanation = format!("the region is {}", describe_pin(&PinStatus::new(pin)));
+    Some(LeftOutReport { given: self::given(region, given), reason: "pinned", explanation })
 }
 
 /// Why nothing is taken from a member.
@@ -153,6 +168,9 @@ fn explain_conflict(kind: ConflictKind) -> &'static str {
 /// What made a record that no member gave.
 fn describe_own(region: &RegionView, code: u16) -> String {
     match (code, &region.plan.ns) {
+        (rtype::SOA, _) if region.pin.is_some() => {
+            "made here; the serial does not follow those of the members while the region is pinned".to_owned()
+        }
         (rtype::SOA, _) => {
             let serials = region.members.iter().filter(|member| member.traced.contributes());
             let serials = serials.filter_map(|member| Some(member.traced.zone.as_ref()?.soa.serial.to_string()));
@@ -161,6 +179,9 @@ fn describe_own(region: &RegionView, code: u16) -> String {
             format!("made here; serials of the members {sum}, serial_offset {offset}, drift {drift}")
         }
         (rtype::NS, NsPolicy::Listed(names)) if !names.is_empty() => "listed in \"ns\" of the region".to_owned(),
+        (_, _) if region.pin.is_some() => {
+            "of the version to which the region is pinned; no member gives it now".to_owned()
+        }
         (rtype::NS, _) => "this server alone, because the members' NS sets have nothing in common".to_owned(),
         _ => "made here".to_owned(),
     }

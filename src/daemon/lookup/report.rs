@@ -2,7 +2,7 @@
 
 use super::data_text;
 use crate::discovery::Explanation;
-use crate::keeper::ZoneStatus;
+use crate::keeper::{PinStatus, ZoneStatus};
 use crate::name::Name;
 use crate::publish::State;
 use crate::rr::{Set, TypeName};
@@ -41,6 +41,8 @@ pub struct Step {
     /// Where the records stand: the name itself, a wildcard, or a name above it.
     pub owner: Option<Name>,
     pub records: Vec<RecordReport>,
+    /// Records that the name had, as far back as the zone's history reaches.
+    pub gone: Vec<GoneReport>,
     /// Records of a region's members that are not in the region.
     pub left_out: Vec<LeftOutReport>,
     /// What the region's members disagree about beside that.
@@ -62,6 +64,7 @@ impl Step {
             zone: None,
             owner: None,
             records: Vec::new(),
+            gone: Vec::new(),
             left_out: Vec::new(),
             conflicts: Vec::new(),
             sources: Vec::new(),
@@ -145,6 +148,8 @@ pub struct ZoneReport {
     pub serial: Option<Serial>,
     /// A region's serial minus the sum of its members' serials.
     pub drift: Option<u32>,
+    /// The earlier version whose contents a region has.
+    pub pinned: Option<PinStatus>,
 }
 
 /// One record of the answer.
@@ -158,6 +163,8 @@ pub struct RecordReport {
     pub from: Vec<Given>,
     /// What made the record, where no member's records did.
     pub made: Option<String>,
+    /// Since when it is there; none where nothing is known.
+    pub seen: Option<SeenReport>,
     #[serde(skip)]
     pub code: u16,
     #[serde(skip)]
@@ -173,11 +180,39 @@ impl RecordReport {
             data: data_text(rrset.rtype, rdata),
             from: Vec::new(),
             made: None,
+            seen: None,
             code: rrset.rtype,
             rdata: rdata.to_vec(),
         };
         rrset.rdatas().map(record).collect()
     }
+}
+
+/// The version with which a record came.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct SeenReport {
+    pub serial: Serial,
+    /// Unix time at which the version came.
+    pub at: Option<i64>,
+    /// Whether it came before: this version is the oldest one that is known.
+    pub before: bool,
+}
+
+/// A record that is there no more.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct GoneReport {
+    #[serde(rename = "type")]
+    pub rtype: String,
+    pub ttl: u32,
+    pub data: String,
+    /// Since when it was there.
+    pub seen: Option<SeenReport>,
+    /// The last version that had it.
+    pub last: Serial,
+    /// The version with which it went.
+    pub gone: Serial,
+    /// Unix time at which that came.
+    pub gone_at: Option<i64>,
 }
 
 /// A record as a member has it.

@@ -1,7 +1,11 @@
 //! An explanation for people.
 
-use super::report::{Given, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SourceReport, Step, TreeReport};
-use crate::daemon::status::format_seconds;
+use super::report::{
+    Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
+    TreeReport,
+};
+use crate::daemon::history::moment;
+use crate::daemon::status::{describe_pin, format_seconds};
 use crate::serial::Serial;
 use std::fmt::Write;
 
@@ -78,8 +82,15 @@ fn write_step(text: &mut String, step: &Step) {
             zone.state.label(),
             serial(zone.serial)
         );
+        if let Some(pin) = &zone.pinned {
+            _ = writeln!(text, "  {}", describe_pin(pin));
+        }
     }
     step.records.iter().for_each(|record| write_record(text, record));
+    if !step.gone.is_empty() {
+        _ = writeln!(text, "  gone");
+        step.gone.iter().for_each(|gone| write_gone(text, gone));
+    }
     if !step.left_out.is_empty() {
         _ = writeln!(text, "  not in the region");
         step.left_out.iter().for_each(|left_out| write_left_out(text, left_out));
@@ -117,6 +128,29 @@ fn write_record(text: &mut String, record: &RecordReport) {
     if let Some(made) = &record.made {
         _ = writeln!(text, "      {made}");
     }
+    if let Some(seen) = &record.seen {
+        _ = writeln!(text, "      {}", describe_seen(seen));
+    }
+}
+
+/// Since when a record is there.
+fn describe_seen(seen: &SeenReport) -> String {
+    let before = if seen.before { " or before" } else { "" };
+    format!("since {}{before}", describe_version(seen.serial, seen.at))
+}
+
+/// A version and its time.
+fn describe_version(serial: Serial, at: Option<i64>) -> String {
+    let at = at.map_or(String::new(), |at| format!(" of {}", moment(Some(at))));
+    format!("version {serial}{at}")
+}
+
+/// Writes a record that is there no more.
+fn write_gone(text: &mut String, gone: &GoneReport) {
+    _ = writeln!(text, "    {} {} {}", gone.ttl, gone.rtype, gone.data);
+    let since = gone.seen.as_ref().map_or(String::new(), |seen| format!("{}, ", describe_seen(seen)));
+    let (last, went) = (gone.last, describe_version(gone.gone, gone.gone_at));
+    _ = writeln!(text, "      {since}last seen in version {last}, gone with {went}");
 }
 
 /// Where a record stands in a member.

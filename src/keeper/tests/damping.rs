@@ -53,6 +53,11 @@ fn a_failing_health_check_empties_no_service() {
     }
     assert_eq!(seen, [6, 4, 3, 2, 1, 0]);
     assert!(begun.elapsed() >= 14 * window);
+    let published = bench.publisher.load();
+    let causes: Vec<_> =
+        published.get(&name("w.x")).unwrap().history.steps().map(|step| step.causes.to_vec()).collect();
+    assert_eq!(causes[0], [Cause::Member { zone: name("w1.x"), serial: Some(Serial(2)) }]);
+    assert!(causes.len() > 5 && causes[1..].iter().all(|causes| *causes == [Cause::Damping]), "{causes:?}");
     shown(&bench, "aggregator_region_withdrawals_total{region=\"w.x.\",result=\"released\"} 9");
 }
 

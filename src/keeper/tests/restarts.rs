@@ -13,13 +13,31 @@ const ZONES: [&str; 3] = ["w1.x", "w2.x", "w3.x"];
 #[derive(Clone, Debug)]
 enum Event {
     /// A member has another version: how far its serial moves, and what it holds.
-    Load { member: usize, step: u32, content: u8 },
+    Load {
+        member: usize,
+        step: u32,
+        content: u8,
+    },
     /// The program ends and begins with another plan; a file may be lost meanwhile.
-    Restart { policy: u8, lost: Option<usize> },
+    Restart {
+        policy: u8,
+        lost: Option<usize>,
+    },
     /// The configuration changes while the program runs.
-    Reload { policy: u8 },
+    Reload {
+        policy: u8,
+    },
     /// An operator takes a member or one of its names out of the region, or lets it in again.
-    Drain { member: usize, names: Option<&'static str>, begins: bool },
+    Drain {
+        member: usize,
+        names: Option<&'static str>,
+        begins: bool,
+    },
+    /// An operator takes the region back to a version, counted back from the present one, or has it follow again.
+    Pin {
+        back: usize,
+    },
+    Release,
     /// The secondary of the region transfers it.
     Follow,
 }
@@ -32,6 +50,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<u8>().prop_map(|policy| Event::Reload { policy }),
         1 => (0..3usize, prop::sample::select(vec![None, Some("a")]), any::<bool>())
             .prop_map(|(member, names, begins)| Event::Drain { member, names, begins }),
+        1 => (0..4usize).prop_map(|back| Event::Pin { back }),
+        1 => Just(Event::Release),
         4 => Just(Event::Follow),
     ]
 }
@@ -67,11 +87,16 @@ impl Run {
     fn plan(&mut self, region: RegionPlan) {
         let published = self.bench.publisher.load();
         let unknown = ZONES.iter().filter(|zone| published.get(&name(zone)).is_none());
+        let unknown = unknown.chain(published.get(&name("w.x")).is_none().then_some(&"w.x"));
+        let past = match published.generation {
+            0 => HashMap::from([(name("w.x"), self.store.load_past(&name("w.x")))]),
+            _ => HashMap::new(),
+        };
         let restored = unknown.filter_map(|zone| Some((name(zone), self.store.load(&name(zone))?))).collect();
         let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
         let zones = ZONES.iter().map(|zone| (name(zone), lifetime)).collect();
         let (done, _changes) = oneshot::channel();
-        let plan = Plan { zones, regions: vec![region], restored, ..Plan::default() };
+        let plan = Plan { zones, regions: vec![region], restored, past, ..Plan::default() };
         self.bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
     }
 
@@ -83,7 +108,7 @@ impl Run {
 
     /// Everything is on disk when this returns.
     fn end(self) {
-        assert!(self.store.flush(Duration::from_secs(20)));
+        assert!(self.store.settle());
     }
 }
 
@@ -118,6 +143,18 @@ proptest! {
                 }
                 Event::Reload { policy: number } => run.plan(policy(number)),
                 Event::Drain { member, names, begins } => run.bench.drain(ZONES[member], names, begins),
+                Event::Pin { back } => {
+                    let published = run.bench.publisher.load();
+                    let serials = published.get(&name("w.x")).map(|served| pins::serials_of(served));
+                    let Some(to) = serials.unwrap_or_default().into_iter().rev().nth(back) else { continue };
+                    let (done, _) = oneshot::channel();
+                    let order = Box::new(PinOrder { region: name("w.x"), to, reason: None });
+                    run.bench.keeper.handle(Vec::new(), vec![Command::Pin(order, done)]);
+                }
+                Event::Release => {
+                    let (done, _) = oneshot::channel();
+                    run.bench.keeper.handle(Vec::new(), vec![Command::Release(name("w.x"), done)]);
+                }
                 Event::Follow => {
                     let Some((zone, history)) = run.served() else { continue };
                     let way = copy.as_ref().and_then(|copy| history.since(copy.soa_rrset().rdatas().next().unwrap()));

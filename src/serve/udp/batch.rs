@@ -13,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Requests taken at once: with 8 or more the system calls' share stops falling, and 16 keep a batch short.
+/// Requests taken at once.
 const BATCH: usize = ahead::MOST;
 /// Requests longer than this are cut off, and answered with FORMERR if that cuts a record; no sane question comes near.
 const REQUEST_BYTES: usize = 4096;

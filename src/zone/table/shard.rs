@@ -137,6 +137,14 @@ impl Shard {
         u16::from_le_bytes(*self.bytes[HEAD_BYTES + TAG_BYTES * index..].first_chunk().expect("a tag for each node"))
     }
 
+    /// The owner of a node, and where it is.
+    #[inline]
+    pub fn owner(&self, index: usize) -> (&[u8], &Arc<[u8]>, usize) {
+        let (names, wide) = self.head();
+        let (bytes, at) = self.place(names, wide, index);
+        (Node::owner_at(&bytes[at..]), bytes, at)
+    }
+
     /// A node with its bytes.
     pub fn node(&self, index: usize) -> (Node<'_>, &[u8]) {
         let (names, wide) = self.head();
@@ -162,14 +170,19 @@ pub(super) struct Entry<'a> {
     pub tag: u16,
     pub owner: &'a [u8],
     pub bytes: &'a [u8],
-    /// The source that has it, most likely.
-    pub from: usize,
+    /// The bytes of a source that hold it, and where, if that is known. Owner and bytes are of no use then.
+    pub held: Option<(&'a Arc<[u8]>, usize)>,
 }
 
 impl<'a> Entry<'a> {
     /// A node that no source is known to have.
     pub fn new(tag: u16, owner: &'a [u8], bytes: &'a [u8]) -> Entry<'a> {
-        Entry { tag, owner, bytes, from: 0 }
+        Entry { tag, owner, bytes, held: None }
+    }
+
+    /// A node that a source has.
+    pub fn held(tag: u16, bytes: &'a Arc<[u8]>, at: usize) -> Entry<'a> {
+        Entry { tag, owner: &[], bytes: &[], held: Some((bytes, at)) }
     }
 }
 
@@ -272,14 +285,26 @@ impl Freezer {
         others: &mut Vec<Arc<[u8]>>,
     ) -> Option<&'a Shard> {
         self.shared.clear();
+        let mut number = |bytes: &Arc<[u8]>| {
+            let known = others.iter().position(|other| Arc::ptr_eq(other, bytes));
+            known.unwrap_or_else(|| {
+                others.push(bytes.clone());
+                others.len() - 1
+            })
+        };
         // Sources have the nodes in the order of their last making, which is mostly the same here.
         let mut guesses = [0; 8];
         let mut whole: Option<&Shard> = None;
         let mut is_whole = true;
         for entry in entries {
+            if let Some((bytes, at)) = entry.held {
+                self.shared.push(Some((number(bytes), at)));
+                is_whole = false;
+                continue;
+            }
             let mut shared = None;
-            for source in (entry.from..beside.len()).chain(0..entry.from.min(beside.len())) {
-                let shard = match &beside[source] {
+            for (source, beside) in beside.iter().enumerate() {
+                let shard = match beside {
                     Beside::Shard(shard) => *shard,
                     Beside::Table(table) => table.shard(hash(entry.owner)),
                 };
@@ -289,12 +314,7 @@ impl Freezer {
                     *guess = index + 1;
                 }
                 if bytes[at..].starts_with(entry.bytes) {
-                    let known = others.iter().position(|other| Arc::ptr_eq(other, bytes));
-                    let other = known.unwrap_or_else(|| {
-                        others.push(bytes.clone());
-                        others.len() - 1
-                    });
-                    shared = Some((other, at));
+                    shared = Some((number(bytes), at));
                     is_whole &= whole.is_none_or(|whole| std::ptr::eq(whole, shard));
                     whole = Some(shard);
                     break;

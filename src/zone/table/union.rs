@@ -37,13 +37,14 @@ enum View<'a> {
     Far(Vec<Item<'a>>),
 }
 
-/// A node with the number of its table.
+/// Where a node is, with the number of its table. Small, because it is sorted, and most nodes are not looked at but for
+/// their owners.
 #[derive(Clone, Copy)]
 struct Item<'a> {
     hash: u64,
-    table: usize,
-    node: Node<'a>,
-    bytes: &'a [u8],
+    bytes: &'a Arc<[u8]>,
+    at: u32,
+    table: u32,
 }
 
 /// What stands for the owners that several tables have.
@@ -125,7 +126,7 @@ impl<'a> Union<'a> {
                 self.gather(index, &mut items);
                 for group in items.chunk_by(Item::is_same_owner).filter(|group| group.len() > 1) {
                     nodes.clear();
-                    nodes.extend(group.iter().map(|item| item.node));
+                    nodes.extend(group.iter().map(Item::node));
                     found.push(group[0].hash, &nodes, &unite);
                 }
             }
@@ -173,14 +174,15 @@ impl<'a> Union<'a> {
                 let mut entries = Vec::with_capacity(items.len());
                 let mut number = 0;
                 for group in items.chunk_by(Item::is_same_owner) {
-                    let Item { hash, table, node, bytes } = group[0];
-                    let mut entry = Entry { tag: hash as u16, owner: node.owner, bytes, from: table };
-                    if group.len() > 1 {
-                        entry.bytes = &united[starts[number]..starts[number + 1]];
-                        number += 1;
+                    let Item { hash, bytes, at, .. } = group[0];
+                    if group.len() == 1 {
+                        entries.push(Entry::held(hash as u16, bytes, at as usize));
+                        continue;
                     }
-                    if !entry.bytes.is_empty() {
-                        entries.push(entry);
+                    let node = &united[starts[number]..starts[number + 1]];
+                    number += 1;
+                    if !node.is_empty() {
+                        entries.push(Entry::new(hash as u16, group[0].owner(), node));
                     }
                 }
                 Beside::list(&self.sources, index, self.bits, &mut beside);
@@ -229,7 +231,7 @@ impl<'a> Union<'a> {
             }
         }
         items.sort_unstable_by(|a, b| {
-            a.hash.cmp(&b.hash).then_with(|| a.node.owner.cmp(b.node.owner)).then(a.table.cmp(&b.table))
+            a.hash.cmp(&b.hash).then_with(|| a.owner().cmp(b.owner())).then(a.table.cmp(&b.table))
         });
     }
 }
@@ -238,9 +240,20 @@ impl<'a> Item<'a> {
     /// The nodes of a shard.
     fn list(table: usize, shard: &'a Shard) -> impl Iterator<Item = Item<'a>> {
         (0..shard.names()).map(move |index| {
-            let (node, bytes) = shard.node(index);
-            Item { hash: hash(node.owner), table, node, bytes }
+            let (owner, bytes, at) = shard.owner(index);
+            // The nodes of a shard fit into 4 GiB.
+            Item { hash: hash(owner), bytes, at: at as u32, table: table as u32 }
         })
+    }
+
+    /// Its owner.
+    fn owner(&self) -> &'a [u8] {
+        Node::owner_at(&self.bytes[self.at as usize..])
+    }
+
+    /// The node.
+    fn node(&self) -> Node<'a> {
+        Node::take(&mut &self.bytes[self.at as usize..])
     }
 
     /// All nodes of a table by their hashes.
@@ -259,6 +272,6 @@ impl<'a> Item<'a> {
 
     /// Whether two nodes have one owner.
     fn is_same_owner(&self, other: &Item<'_>) -> bool {
-        self.hash == other.hash && self.node.owner == other.node.owner
+        self.hash == other.hash && self.owner() == other.owner()
     }
 }

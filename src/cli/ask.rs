@@ -1,0 +1,73 @@
+//! Orders that are asked about first: what would happen, a question, then the order.
+//!
+//! Without a terminal nobody can answer, so `--yes` is needed there; `--dry-run` ends after the preview.
+
+use super::paint::{self, Stream};
+use super::{MISUSE, fail, print_problem, print_reply, request_reply};
+use crate::control::{Reply, Request};
+use clap::Args;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Whether to ask, and whether to do anything.
+#[derive(Debug, Args)]
+pub struct Asking {
+    /// Do not ask
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+    /// Only tell what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Carries out an order after a preview. `request` makes the order, or the question what it would do; `verb` is what is
+/// asked, and `nothing` says that it was not done.
+pub fn carry_out(
+    socket: &Path,
+    asking: &Asking,
+    json: bool,
+    request: impl Fn(bool) -> Request,
+    (verb, nothing): (&str, &str),
+) -> ExitCode {
+    if !asking.yes {
+        let preview = match request_reply(socket, &request(true)) {
+            Ok(reply) => reply,
+            Err(code) => return code,
+        };
+        if asking.dry_run || !preview.ok {
+            return show(preview, json);
+        }
+        if !io::stdin().is_terminal() || json {
+            // What was found out is of use all the same.
+            let _ = io::stderr().lock().write_all(preview.text.as_bytes());
+            print_problem(&format!("{nothing}: there is nobody to ask here; write --yes or --dry-run"));
+            return ExitCode::from(MISUSE);
+        }
+        match confirm(&preview.text, verb) {
+            Ok(true) => {}
+            Ok(false) => return fail(nothing),
+            Err(error) => return fail(&format!("{nothing}: {error}")),
+        }
+    }
+    match request_reply(socket, &request(false)) {
+        Ok(reply) => show(reply, json),
+        Err(code) => code,
+    }
+}
+
+/// Prints a reply, which may hold a difference.
+fn show(mut reply: Reply, json: bool) -> ExitCode {
+    reply.text = paint::paint(&reply.text, Stream::Output).into_owned();
+    print_reply(reply, json, false)
+}
+
+/// Shows a preview and asks; only a clear yes is one.
+fn confirm(preview: &str, verb: &str) -> io::Result<bool> {
+    let mut output = io::stderr().lock();
+    write!(output, "{}{verb}? [y/N] ", paint::paint(preview, Stream::Errors))?;
+    output.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

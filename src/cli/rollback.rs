@@ -1,0 +1,45 @@
+//! `aggregator rollback`: a region back to the contents of an earlier version, and free again.
+
+use super::ask::{self, Asking};
+use crate::control::Request;
+use clap::Args;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The options of `rollback`.
+#[derive(Debug, Args)]
+pub struct RollbackOptions {
+    /// The region
+    zone: String,
+    /// The serial of the version that has the contents; "aggregator history" lists them
+    #[arg(long, value_name = "SERIAL", required_unless_present = "release", conflicts_with = "release")]
+    to: Option<u32>,
+    /// Let the region follow its members again
+    #[arg(long)]
+    release: bool,
+    /// Why, for those who see it in status, log and lookup
+    #[arg(long, value_name = "TEXT", conflicts_with = "release")]
+    reason: Option<String>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl RollbackOptions {
+    /// The order, or the question what it would do.
+    fn request(&self, preview: bool) -> Request {
+        let zone = self.zone.clone();
+        match self.to {
+            Some(to) => Request::Rollback { zone, to, reason: self.reason.clone(), preview },
+            None => Request::Release { zone, preview },
+        }
+    }
+}
+
+/// Rolls a region back, or releases it, after a preview.
+pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> ExitCode {
+    let words = match options.to {
+        Some(_) => ("roll back", "nothing is rolled back"),
+        None => ("release", "nothing is released"),
+    };
+    ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), words)
+}

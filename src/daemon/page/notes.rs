@@ -1,0 +1,118 @@
+//! What needs attention, the worst first, and one sentence about everything.
+//!
+//! Cost: O(zones + members of all regions).
+
+use super::parts::{Cell, Grade, Mark, count, short, zone_link};
+use super::rows::{drain_row, is_failing};
+use super::zone::pinned_to;
+use crate::daemon::status::{RegionReport, Report, remarks};
+use crate::name::Name;
+use crate::publish::State;
+use std::collections::HashSet;
+
+/// Something that an operator should know.
+pub struct Note {
+    pub mark: Mark,
+    /// What it is about.
+    pub about: Cell,
+    pub text: String,
+}
+
+/// One sentence about everything.
+pub fn judge(report: &Report, notes: &[Note]) -> Mark {
+    let grade = notes.iter().map(|note| note.mark.grade).max().unwrap_or(Grade::Good);
+    let failing = |grade: Grade| notes.iter().filter(|note| note.mark.grade == grade).count();
+    let dead = report.regions.iter().filter(|region| region.kept.state != State::Ok).count();
+    let text = match grade {
+        Grade::Bad if dead > 0 => format!("{dead} of {} not served", count(report.regions.len(), "region", "regions")),
+        Grade::Bad => format!("{} broken", count(failing(Grade::Bad), "thing", "things")),
+        Grade::Warn => format!("Serving; {} to look at", count(failing(Grade::Warn), "thing", "things")),
+        Grade::Told => format!("Serving; {} in force", count(failing(Grade::Told), "exception", "exceptions")),
+        Grade::Good if report.zones.is_empty() && report.regions.is_empty() => "No zones are configured".to_owned(),
+        Grade::Good => "Everything is well".to_owned(),
+    };
+    Mark::new(grade, text)
+}
+
+/// Everything that an operator should look at, the worst first.
+pub fn collect_notes(report: &Report) -> Vec<Note> {
+    let (mut notes, mut told) = (Vec::new(), HashSet::new());
+    let why = |zone: &Name| {
+        let source = report.zones.iter().find(|report| report.kept.zone == *zone).and_then(|zone| zone.source.as_ref());
+        let remarks = source.map(remarks).unwrap_or_default();
+        if remarks.is_empty() { "nothing has come from its source for too long".to_owned() } else { remarks }
+    };
+    let mut add = |grade: Grade, label: &str, about: Cell, text: String| {
+        notes.push(Note { mark: Mark::new(grade, label), about, text })
+    };
+    if let Some(error) = &report.state.error {
+        add(Grade::Bad, "state folder", Cell::text("disk"), format!("{error}; a restart would begin with older zones"));
+    }
+    for RegionReport { kept: region, .. } in &report.regions {
+        let link = || zone_link(&region.region);
+        match region.state {
+            State::Ok => {}
+            State::NotReady => add(
+                Grade::Bad,
+                "not ready",
+                link(),
+                "waits for members that were never transferred; clients get SERVFAIL".to_owned(),
+            ),
+            State::Expired => {
+                add(Grade::Bad, "expired", link(), "no member is valid any more; clients get SERVFAIL".to_owned())
+            }
+        }
+        for member in &region.members {
+            let name = short(&member.zone);
+            let why = why(&member.zone);
+            match member.state {
+                "stale" => add(Grade::Warn, "stale", link(), format!("{name} is served as it was: {why}")),
+                "missing" => add(Grade::Bad, "missing", link(), format!("{name} is not in the region: {why}")),
+                "expired" => add(Grade::Bad, "expired", link(), format!("{name} is not in the region any more: {why}")),
+                _ => continue,
+            }
+            told.insert(&member.zone);
+        }
+        if let Some(pin) = &region.pinned {
+            add(Grade::Told, "pinned", link(), pinned_to(pin));
+        }
+        if region.ns_fallback {
+            add(
+                Grade::Warn,
+                "name servers",
+                link(),
+                "the members' NS sets have nothing in common: this server is listed alone".to_owned(),
+            );
+        }
+        for server in &region.servers_without_address {
+            add(Grade::Warn, "name servers", link(), format!("{} has no address in the region", short(server)));
+        }
+        if region.held_addresses > 0 {
+            add(
+                Grade::Told,
+                "held",
+                link(),
+                format!(
+                    "{} that members have withdrawn stay for a while",
+                    count(region.held_addresses, "address", "addresses")
+                ),
+            );
+        }
+    }
+    for zone in report.zones.iter().filter(|zone| !told.contains(&zone.kept.zone)) {
+        let (name, why) = (&zone.kept.zone, why(&zone.kept.zone));
+        match (zone.kept.state, &zone.source) {
+            (State::NotReady, _) => add(Grade::Bad, "not ready", zone_link(name), why),
+            (State::Expired, _) => add(Grade::Bad, "expired", zone_link(name), why),
+            (State::Ok, Some(source)) if is_failing(source) => add(Grade::Warn, "source", zone_link(name), why),
+            (State::Ok, _) => {}
+        }
+    }
+    for drain in &report.drains {
+        let row = drain_row(drain, 0);
+        let reason = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
+        add(Grade::Told, "drained", row.link, format!("{} out of {}, by {}{reason}", row.names, row.regions, row.by));
+    }
+    notes.sort_by_key(|note| std::cmp::Reverse(note.mark.grade));
+    notes
+}

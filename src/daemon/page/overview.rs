@@ -1,0 +1,255 @@
+//! The first page: what needs attention, the regions with their members, all zones, queries, and the server itself.
+//!
+//! Cost: O(zones + members of all regions).
+
+use super::Shell;
+use super::notes::{Note, collect_notes, judge};
+use super::parts::{
+    Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, size, spark_line, when, zone_link,
+};
+use super::rows::{DrainRow, Fact, MemberRow, ZoneRow, drain_row, member_row, zone_rate, zone_row};
+use crate::daemon::rates::Queries;
+use crate::daemon::sources::SourceStatus;
+use crate::daemon::status::{RegionReport, Report, ZoneReport};
+use crate::name::Name;
+use crate::publish::State;
+use crate::serial::Serial;
+use crate::source::zookeeper::TreeStatus;
+use crate::source::zookeeper::status::Session;
+use askama::Template;
+use std::collections::HashMap;
+
+/// Zones in the table; who has more looks for one by its name.
+const LISTED_ZONES: usize = 500;
+/// The first page.
+#[derive(Template)]
+#[template(path = "overview.html")]
+pub struct Overview {
+    shell: Shell,
+    verdict: Mark,
+    notes: Vec<Note>,
+    facts: Vec<Fact>,
+    regions: Vec<RegionCard>,
+    zones: Vec<ZoneRow>,
+    hidden_zones: usize,
+    drains: Vec<DrainRow>,
+    trees: Vec<TreeRow>,
+    rcodes: Vec<RcodeRow>,
+    transports: Vec<Fact>,
+    queries: Cell,
+    server: Vec<Fact>,
+    catalog: Option<CatalogRow>,
+}
+
+/// A region.
+struct RegionCard {
+    id: String,
+    link: Cell,
+    mark: Mark,
+    serial: Cell,
+    facts: Vec<Fact>,
+    members: Vec<MemberRow>,
+}
+
+/// A tree of ZooKeeper's.
+struct TreeRow {
+    link: Cell,
+    mark: Mark,
+    path: String,
+    member: String,
+    nodes: Cell,
+    contact: Cell,
+    losses: String,
+}
+
+/// A response code.
+struct RcodeRow {
+    name: &'static str,
+    rate: String,
+    share: Cell,
+    history: Cell,
+}
+
+/// The catalog zone.
+struct CatalogRow {
+    link: Cell,
+    serial: Cell,
+    records: String,
+    secondaries: String,
+}
+
+impl Overview {
+    /// Puts the page together.
+    pub fn new(shell: Shell, report: &Report, queries: &Queries) -> Overview {
+        let now = shell.now;
+        let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
+        let notes = collect_notes(report);
+        let mut rows: Vec<(Grade, ZoneRow)> = report.zones.iter().map(|zone| zone_row(report, zone, now)).collect();
+        // Trouble comes first; else they keep their order.
+        rows.sort_by_key(|(grade, _)| std::cmp::Reverse(if *grade == Grade::Told { Grade::Good } else { *grade }));
+        let hidden_zones = rows.len().saturating_sub(LISTED_ZONES);
+        let regions = report.regions.iter().map(|region| region_card(report, region, &zones, now)).collect();
+        Overview {
+            verdict: judge(report, &notes),
+            notes,
+            facts: sum_up(report, queries, now),
+            regions,
+            zones: rows.into_iter().take(LISTED_ZONES).map(|(_, row)| row).collect(),
+            hidden_zones,
+            drains: report.drains.iter().map(|drain| drain_row(drain, now)).collect(),
+            trees: tree_rows(report, now),
+            rcodes: rcode_rows(queries),
+            transports: queries
+                .rates
+                .transports
+                .iter()
+                .map(|(name, per_second)| Fact::new(transport(name), rate(*per_second)))
+                .collect(),
+            queries: spark_line(&queries.history, &describe_rates(queries)),
+            server: server_facts(report, now),
+            catalog: report.catalog.as_ref().map(|catalog| CatalogRow {
+                link: zone_link(&catalog.zone),
+                serial: serial(catalog.serial),
+                records: number(catalog.records),
+                secondaries: count(catalog.outward.secondaries.len(), "secondary", "secondaries"),
+            }),
+            shell,
+        }
+    }
+}
+
+/// The name of a transport for people.
+fn transport(label: &str) -> &'static str {
+    match label {
+        "udp" => "UDP",
+        "tcp" => "TCP",
+        _ => "TLS",
+    }
+}
+
+/// The numbers at the top.
+fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
+    let serving = |states: &mut dyn Iterator<Item = State>| states.filter(|state| *state == State::Ok).count();
+    let regions = serving(&mut report.regions.iter().map(|region| region.kept.state));
+    let zones = serving(&mut report.zones.iter().map(|zone| zone.kept.state));
+    let records: u64 = report
+        .zones
+        .iter()
+        .map(|zone| zone.kept.records)
+        .chain(report.regions.iter().map(|region| region.kept.records))
+        .sum();
+    let of = |serving: usize, all: usize| {
+        if serving == all { serving.to_string() } else { format!("{serving}<small> of {all}</small>") }
+    };
+    let uptime = i64::try_from(report.uptime_seconds).unwrap_or(i64::MAX);
+    vec![
+        Fact::new("queries a second", rate(queries.rates.per_second)),
+        Fact::new("regions", of(regions, report.regions.len())),
+        Fact::new("zones", of(zones, report.zones.len())),
+        Fact::new("records", number(records)),
+        Fact::new("publications", number(report.generation)),
+        Fact::new("started", When::new(now - uptime, now)),
+    ]
+}
+
+/// What the chart of queries shows.
+fn describe_rates(queries: &Queries) -> String {
+    let largest = queries.history.iter().copied().fold(0.0, f64::max);
+    let minutes = (queries.history.len() as f64 * queries.interval_seconds / 60.0).ceil();
+    format!(
+        "Queries a second over {minutes} minutes: now {}, at most {}",
+        rate(queries.rates.per_second),
+        rate(largest)
+    )
+}
+
+/// Response codes with their rates.
+fn rcode_rows(queries: &Queries) -> Vec<RcodeRow> {
+    let whole: f64 = queries.rates.rcodes.values().sum();
+    let row = |(name, per_second): (&&'static str, &f64)| RcodeRow {
+        name,
+        rate: rate(*per_second),
+        share: share(*per_second, whole),
+        history: spark_line(
+            queries.rcode_history.get(name).map_or(&[], Vec::as_slice),
+            &format!("{name} a second, last minutes"),
+        ),
+    };
+    let mut codes: Vec<_> = queries.rates.rcodes.iter().collect();
+    codes.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    codes.into_iter().map(row).collect()
+}
+
+/// What is to be known of the process.
+fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
+    let state = &report.state;
+    let folder = match (&state.folder, &state.error) {
+        (None, _) => Cell::text("off: a restart begins without zones"),
+        (Some(folder), Some(error)) => {
+            let text = Escaped(error).to_string();
+            Cell(format!("{} {} {text}", Escaped(&folder.display().to_string()), Mark::new(Grade::Bad, "failing")))
+        }
+        (Some(folder), None) => Cell(format!(
+            "{} {} {}",
+            Escaped(&folder.display().to_string()),
+            Mark::new(Grade::Good, "healthy"),
+            size(state.bytes)
+        )),
+    };
+    vec![
+        Fact::text("version", report.version),
+        Fact::text("configuration", &report.config),
+        Fact { name: "state folder", value: folder },
+        Fact { name: "last written", value: when(state.last_written, now) },
+        Fact { name: "next audit", value: when(report.next_audit, now) },
+    ]
+}
+
+/// A region as a card.
+fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> RegionCard {
+    let region = &report.kept;
+    let mut facts = vec![
+        Fact::new("records", number(region.records)),
+        Fact::new("names", number(region.names as u64)),
+        Fact::new("conflicts", number(region.conflict_names as u64)),
+    ];
+    facts.push(Fact::new("queries/s", zone_rate(whole, &region.region)));
+    if region.held_addresses > 0 {
+        facts.push(Fact::new("held addresses", number(region.held_addresses as u64)));
+    }
+    if region.drift != 0 {
+        facts.push(Fact::new("drift", number(region.drift.into())));
+    }
+    if !report.outward.secondaries.is_empty() {
+        let secondaries = &report.outward.secondaries;
+        let is_current = |acknowledged: Option<Serial>| acknowledged.is_some() && acknowledged == region.serial;
+        let current = secondaries.iter().filter(|target| is_current(target.acknowledged)).count();
+        facts.push(Fact::new("secondaries told", format!("{current} of {}", secondaries.len())));
+    }
+    RegionCard {
+        id: id_of("region", &region.region),
+        link: zone_link(&region.region),
+        mark: Mark::of_state(region.state),
+        serial: serial(region.serial),
+        facts,
+        members: region.members.iter().map(|member| member_row(member, zones, now)).collect(),
+    }
+}
+
+/// Trees, each once.
+fn tree_rows(report: &Report, now: i64) -> Vec<TreeRow> {
+    let trees = report.zones.iter().filter_map(|zone| match &zone.source {
+        Some(SourceStatus::Tree(tree)) if tree.tree == zone.kept.zone => Some(&**tree),
+        _ => None,
+    });
+    let row = |tree: &TreeStatus| TreeRow {
+        link: zone_link(&tree.tree),
+        mark: Mark::new(if tree.session == Session::Live { Grade::Good } else { Grade::Warn }, tree.session.label()),
+        path: tree.path.clone(),
+        member: tree.member.clone().unwrap_or_else(|| "none yet".to_owned()),
+        nodes: tree.nodes.map_or_else(Cell::none, |nodes| Cell(number(nodes))),
+        contact: when(tree.last_contact, now),
+        losses: number(tree.losses),
+    };
+    trees.map(row).collect()
+}

@@ -1,0 +1,383 @@
+//! The small parts that pages are made of: marks, times, links, numbers and sparklines, each as HTML.
+//!
+//! Invariants: text from elsewhere is escaped; a state is told by a word and a shape, never by colour alone; a picture
+//! says in words what it shows.
+//!
+//! Cost: O(text).
+
+use crate::daemon::status::format_seconds;
+use crate::keeper::MemberStatus;
+use crate::moment::format_moment;
+use crate::name::Name;
+use crate::publish::State;
+use crate::serial::Serial;
+use askama::filters::HtmlSafe;
+use std::fmt::{self, Display, Formatter, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use url::form_urlencoded::byte_serialize;
+
+//--- Marks ---
+
+/// How much a state matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// As it should be.
+    Good,
+    /// As somebody has ordered it.
+    Told,
+    /// Worth a look.
+    Warn,
+    /// Clients notice it, or soon will.
+    Bad,
+}
+
+impl Grade {
+    /// The class of the style sheet.
+    pub fn class(self) -> &'static str {
+        match self {
+            Grade::Good => "good",
+            Grade::Told => "told",
+            Grade::Warn => "warn",
+            Grade::Bad => "bad",
+        }
+    }
+
+    /// A shape of its own for each, for those who do not see the colour.
+    fn shape(self) -> &'static str {
+        match self {
+            Grade::Good => "<circle cx='8' cy='8' r='5'/>",
+            Grade::Told => "<path d='M3 3h10v10H3zM6 5v6h1.5V5zM8.5 5v6H10V5z' fill-rule='evenodd'/>",
+            Grade::Warn => "<path d='M8 2l6.5 12h-13zM7.2 6v4h1.6V6zm0 5v1.6h1.6V11z' fill-rule='evenodd'/>",
+            Grade::Bad => {
+                "<path d='M5.2 1.5h5.6l3.7 3.7v5.6l-3.7 3.7H5.2l-3.7-3.7V5.2zm.5 3.1L4.6 5.7 6.9 8l-2.3 2.3 1.1 1.1L8 9.1l2.3 2.3 1.1-1.1L9.1 8l2.3-2.3-1.1-1.1L8 6.9z' fill-rule='evenodd'/>"
+            }
+        }
+    }
+}
+
+/// A state: a word with its shape and colour.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    pub grade: Grade,
+    pub text: String,
+}
+
+impl Mark {
+    /// A word with a grade.
+    pub fn new(grade: Grade, text: impl Into<String>) -> Mark {
+        Mark { grade, text: text.into() }
+    }
+
+    /// The state of a zone or region.
+    pub fn of_state(state: State) -> Mark {
+        let grade = if state == State::Ok { Grade::Good } else { Grade::Bad };
+        Mark::new(grade, state.label())
+    }
+
+    /// The state of a member, as [`MemberStatus::STATES`] has it.
+    pub fn of_member(member: &MemberStatus) -> Mark {
+        let grade = match member.state {
+            "ok" => Grade::Good,
+            "drained" => Grade::Told,
+            "stale" => Grade::Warn,
+            _ => Grade::Bad,
+        };
+        Mark::new(grade, member.state)
+    }
+}
+
+impl Display for Mark {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (class, shape) = (self.grade.class(), self.grade.shape());
+        write!(f, "<span class=\"mark {class}\"><svg viewBox=\"0 0 16 16\" aria-hidden=\"true\">{shape}</svg>")?;
+        write!(f, "{}</span>", Escaped(&self.text))
+    }
+}
+
+impl HtmlSafe for Mark {}
+
+/// Text that cannot be taken for markup.
+pub struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '&' => f.write_str("&amp;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                other => f.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+//--- Times ---
+
+/// A moment beside the present one, which scripts keep current.
+#[derive(Clone, Copy, Debug)]
+pub struct When {
+    /// Unix seconds.
+    at: i64,
+    now: i64,
+}
+
+impl When {
+    /// A moment, seen from another.
+    pub fn new(at: i64, now: i64) -> When {
+        When { at, now }
+    }
+
+    /// The text, as scripts write it, too.
+    fn text(self) -> String {
+        let seconds = self.at.abs_diff(self.now);
+        if self.at > self.now {
+            format!("in {}", format_seconds(seconds))
+        } else {
+            format!("{} ago", format_seconds(seconds))
+        }
+    }
+}
+
+impl Display for When {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let moment = UNIX_EPOCH + Duration::from_secs(self.at.max(0).unsigned_abs());
+        let moment = format_moment(moment);
+        let past = if self.at > self.now { "" } else { " data-ago" };
+        write!(f, "<time datetime=\"{moment}\" title=\"{moment}\"{past}>{}</time>", self.text())
+    }
+}
+
+impl HtmlSafe for When {}
+
+/// So many seconds ago, in words.
+pub fn ago_text(seconds: Option<u64>) -> String {
+    seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{} ago", format_seconds(seconds)))
+}
+
+/// A moment, or a dash.
+pub fn when(at: Option<i64>, now: i64) -> Cell {
+    at.map_or_else(Cell::none, |at| Cell(When::new(at, now).to_string()))
+}
+
+/// HTML that is finished.
+#[derive(Clone, Debug, Default)]
+pub struct Cell(pub String);
+
+impl Cell {
+    /// That there is nothing to tell.
+    pub fn none() -> Cell {
+        Cell("<span class=\"none\">–</span>".to_owned())
+    }
+
+    /// Text, escaped.
+    pub fn text(text: &str) -> Cell {
+        Cell(Escaped(text).to_string())
+    }
+}
+
+impl Display for Cell {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl HtmlSafe for Cell {}
+
+//--- Numbers, names ---
+
+/// A number with its thousands apart.
+pub fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A noun with how many there are of it.
+pub fn count(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", number(count as u64), if count == 1 { one } else { many })
+}
+
+/// A serial, or a dash.
+pub fn serial(serial: Option<Serial>) -> Cell {
+    serial.map_or_else(Cell::none, |serial| Cell(serial.to_string()))
+}
+
+/// An amount of octets, in the unit that suits it.
+pub fn size(bytes: u64) -> String {
+    let unit = (bytes.max(1).ilog2() / 10).min(3);
+    let amount = bytes as f64 / 1024f64.powi(unit.cast_signed());
+    match unit {
+        0 => format!("{bytes} B"),
+        1 => format!("{amount:.1} KiB"),
+        2 => format!("{amount:.1} MiB"),
+        _ => format!("{amount:.1} GiB"),
+    }
+}
+
+/// A rate with one decimal as long as that says something.
+pub fn rate(rate: f64) -> String {
+    if rate < 100.0 { format!("{rate:.1}") } else { number(rate.round() as u64) }
+}
+
+/// A name without the dot at its end, for reading.
+pub fn short(name: &Name) -> String {
+    let text = name.to_string();
+    text.strip_suffix('.').filter(|text| !text.is_empty() && !text.ends_with('\\')).unwrap_or(&text).to_owned()
+}
+
+/// Text as a part of an address.
+pub fn encode(text: &str) -> String {
+    byte_serialize(text.as_bytes()).collect()
+}
+
+/// The page of a zone.
+pub fn zone_href(name: &Name) -> String {
+    format!("/zone/{}", encode(&short(name)))
+}
+
+/// A link to a zone's page.
+pub fn zone_link(name: &Name) -> Cell {
+    Cell(format!("<a href=\"{}\">{}</a>", zone_href(name), Escaped(&short(name))))
+}
+
+/// What an element is known by, made of a name.
+pub fn id_of(kind: &str, name: &Name) -> String {
+    let mut id = format!("{kind}-");
+    for byte in short(name).bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' => id.push(byte.into()),
+            // Writing into a String cannot fail.
+            _ => _ = write!(id, "_{byte:02x}"),
+        }
+    }
+    id
+}
+
+/// The present, Unix seconds.
+pub fn unix_now() -> i64 {
+    crate::metrics::unix_seconds(SystemTime::now())
+}
+
+//--- Sparklines ---
+
+/// A line through values, as high as the largest.
+pub fn spark_line(values: &[f64], label: &str) -> Cell {
+    const WIDTH: f64 = 240.0;
+    const HEIGHT: f64 = 36.0;
+    let label = Escaped(label);
+    let mut svg = format!(
+        "<svg class=\"spark\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{label}\">"
+    );
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    if values.len() > 1 && largest > 0.0 {
+        let step = WIDTH / (values.len() - 1) as f64;
+        let point = |(index, value): (usize, &f64)| {
+            format!("{:.1},{:.1}", index as f64 * step, HEIGHT - 1.5 - value / largest * (HEIGHT - 4.0))
+        };
+        let points = values.iter().enumerate().map(point).collect::<Vec<_>>().join(" ");
+        // Writing into a String cannot fail.
+        _ = write!(svg, "<polygon points=\"0,{HEIGHT} {points} {WIDTH},{HEIGHT}\"/><polyline points=\"{points}\"/>");
+    } else {
+        _ = write!(svg, "<polyline points=\"0,{y} {WIDTH},{y}\"/>", y = HEIGHT - 1.5);
+    }
+    svg.push_str("</svg>");
+    Cell(svg)
+}
+
+/// A bar of a spark chart.
+pub struct Bar {
+    /// 0 to 1.
+    pub height: f64,
+    pub failed: bool,
+    pub title: String,
+}
+
+/// Bars side by side; those of failures reach to the top and are hollow.
+pub fn spark_bars(bars: &[Bar], places: usize, label: &str) -> Cell {
+    const STEP: usize = 5;
+    const HEIGHT: f64 = 20.0;
+    let mut svg = format!(
+        "<svg class=\"bars\" viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{}\"><path class=\"base\" d=\"M0 {HEIGHT}h{}\"/>",
+        places * STEP,
+        Escaped(label),
+        places * STEP
+    );
+    let start = places.saturating_sub(bars.len());
+    for (index, bar) in bars.iter().enumerate() {
+        let x = (start + index) * STEP;
+        let title = Escaped(&bar.title);
+        // Writing into a String cannot fail.
+        _ = if bar.failed {
+            write!(
+                svg,
+                "<path class=\"failed\" d=\"M{} 2v{}h2v-{}z\"><title>{title}</title></path>",
+                x + 1,
+                HEIGHT - 3.0,
+                HEIGHT - 3.0
+            )
+        } else {
+            let height = (bar.height.clamp(0.0, 1.0) * (HEIGHT - 3.0)).max(1.5);
+            write!(
+                svg,
+                "<rect x=\"{x}\" y=\"{:.1}\" width=\"3.5\" height=\"{height:.1}\"><title>{title}</title></rect>",
+                HEIGHT - height
+            )
+        };
+    }
+    svg.push_str("</svg>");
+    Cell(svg)
+}
+
+/// A share of a whole as a bar.
+pub fn share(part: f64, whole: f64) -> Cell {
+    let percent = if whole > 0.0 { (part / whole * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+    Cell(format!(
+        "<svg class=\"share\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"100\" height=\"8\" rx=\"1\"/><rect class=\"part\" width=\"{percent:.1}\" height=\"8\" rx=\"1\"/></svg><span class=\"percent\">{percent:.1}%</span>"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_read_well_and_are_escaped() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([count(1, "name", "names"), count(2, "name", "names")], ["1 name", "2 names"]);
+        assert_eq!([0, 1023, 1536, 3 << 20].map(size), ["0 B", "1023 B", "1.5 KiB", "3.0 MiB"]);
+        assert_eq!([rate(0.25), rate(1234.4)], ["0.2", "1,234"]);
+        let name = Name::parse("a/<b.example").unwrap();
+        assert_eq!(zone_href(&name), "/zone/a%2F%3Cb.example");
+        assert_eq!(id_of("zone", &name), "zone-a_2f_3cb.example");
+        assert_eq!(zone_link(&name).0, "<a href=\"/zone/a%2F%3Cb.example\">a/&lt;b.example</a>");
+        assert_eq!([short(&name), short(&Name::root())], ["a/<b.example", "."]);
+        assert!(Mark::new(Grade::Bad, "<x>").to_string().contains("&lt;x&gt;"));
+        let time = When::new(100, 165).to_string();
+        assert!(time.contains("datetime=\"1970-01-01T00:01:40Z\"") && time.contains(">1m05s ago<"), "{time}");
+        assert!(When::new(165, 100).to_string().contains(">in 1m05s<"));
+    }
+
+    #[test]
+    fn charts_stay_in_their_frame() {
+        let line = spark_line(&[0.0, 5.0, 10.0], "a \"b\"").0;
+        assert!(line.contains("0.0,34.5 120.0,18.5 240.0,2.5") && line.contains("a &quot;b&quot;"), "{line}");
+        assert!(spark_line(&[], "none").0.contains("0,34.5 240,34.5"));
+        let bars = [
+            Bar { height: 9.0, failed: false, title: "x".into() },
+            Bar { height: 0.0, failed: true, title: "y".into() },
+        ];
+        let bars = spark_bars(&bars, 4, "two").0;
+        assert!(bars.contains("<rect x=\"10\" y=\"3.0\"") && bars.contains("class=\"failed\" d=\"M16 2"), "{bars}");
+        assert!(share(1.0, 4.0).0.contains(">25.0%<") && share(1.0, 0.0).0.contains(">0.0%<"));
+    }
+}

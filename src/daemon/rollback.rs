@@ -1,0 +1,204 @@
+//! The verb `rollback`: a region back to the contents of an earlier version, and free again.
+//!
+//! What would change is told first, as a difference: to the version that the history has, or to what was merged behind the
+//! pin. Orders wait for each other, and for those about drains.
+//!
+//! Cost: O(changes between the versions), and O(names that differ) to release.
+
+use super::Daemon;
+use super::diff::{self, Changes};
+use super::drain::{view, warn_of_loss};
+use crate::control::Reply;
+use crate::keeper::{self, PinOrder, RegionView, View};
+use crate::merge::Pin;
+use crate::metrics::unix_seconds;
+use crate::name::Name;
+use crate::publish::Served;
+use crate::serial::Serial;
+use crate::state::Store;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Records that a preview lists; their number is always told.
+const LISTED_RECORDS: usize = 200;
+
+/// An order as it comes from an operator.
+pub struct RollbackOrder {
+    pub zone: String,
+    pub to: Serial,
+    pub reason: Option<String>,
+    /// Whether nothing is to be done but to tell what would be.
+    pub preview: bool,
+}
+
+/// What orders need.
+struct Ways {
+    commands: mpsc::Sender<keeper::Command>,
+    store: Option<Arc<Store>>,
+}
+
+impl Daemon {
+    /// Takes a region back to an earlier version, or tells what that would do.
+    pub(super) fn rollback(&self, order: RollbackOrder) -> impl Future<Output = Reply> + Send + use<> {
+        let (ways, orders) = (self.ways(), self.orders.clone());
+        async move {
+            let _turn = orders.lock().await;
+            ways.pin(order).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
+        }
+    }
+
+    /// Lets a region follow its members again, or tells what that would do.
+    pub(super) fn release(&self, zone: String, preview: bool) -> impl Future<Output = Reply> + Send + use<> {
+        let (ways, orders) = (self.ways(), self.orders.clone());
+        async move {
+            let _turn = orders.lock().await;
+            ways.release(&zone, preview).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
+        }
+    }
+
+    /// What orders need.
+    fn ways(&self) -> Ways {
+        Ways { commands: self.keeper.commands.clone(), store: self.store.clone() }
+    }
+}
+
+impl Ways {
+    /// Carries out an order.
+    async fn pin(&self, order: RollbackOrder) -> Result<Reply, String> {
+        let view = view(&self.commands).await?;
+        let RollbackOrder { zone, to, reason, preview } = order;
+        let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
+        let region = find_region(&view, &name)?;
+        let drains = describe_behind(region);
+        let compare = move || compare_with_version(&view, &name, to).map(|changes| (name, changes));
+        let compared = tokio::task::spawn_blocking(compare).await.map_err(|error| error.to_string())?;
+        let (name, changes) = compared?;
+        let mut text = format!("{name} back to the contents of version {to}, under a new serial, until released\n");
+        text.push_str(&drains);
+        list(&changes, &mut text);
+        let mut data = json!({ "changes": changes.to_json(), "done": false });
+        if !preview {
+            let (sender, done) = oneshot::channel();
+            let order = PinOrder { region: name.clone(), to, reason };
+            let _ = self.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
+            let pin = done.await.map_err(|_| "the server is stopping".to_owned())?;
+            let pin = pin.map_err(|error| error.to_string())?;
+            let persistent = self.settle().await;
+            data = describe_done(&pin, &changes, persistent);
+            let serial = pin.serial;
+            _ = writeln!(text, "{pin}, published as {serial}; \"aggregator rollback {zone} --release\" ends it");
+            text.push_str(warn_of_loss(persistent));
+        }
+        Ok(Reply { ok: true, text, data })
+    }
+
+    /// Carries out the order that ends another.
+    async fn release(&self, zone: &str, preview: bool) -> Result<Reply, String> {
+        let view = view(&self.commands).await?;
+        let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
+        let region = find_region(&view, &name)?;
+        let pin = region.pin.clone().ok_or_else(|| format!("region {name} is not pinned"))?;
+        let mut text = format!("{name} as its members have it, no longer {pin}\n");
+        let served = view.published.get(&name).and_then(|served| served.zone.clone());
+        let (Some(served), Some(merged)) = (served, region.merged.clone()) else {
+            text.push_str("no member has valid data: it will not be served\n");
+            return self.finish(pin, preview, None, text).await;
+        };
+        let compare = move || diff::compare_zones(&served, &merged);
+        let changes = tokio::task::spawn_blocking(compare).await.map_err(|error| error.to_string())?;
+        list(&changes, &mut text);
+        self.finish(pin, preview, Some(changes), text).await
+    }
+
+    /// Ends a pin, unless only a preview is wanted.
+    async fn finish(
+        &self,
+        pin: Pin,
+        preview: bool,
+        changes: Option<Changes>,
+        mut text: String,
+    ) -> Result<Reply, String> {
+        let changes = changes.map_or(Value::Null, |changes| changes.to_json());
+        if preview {
+            return Ok(Reply { ok: true, text, data: json!({ "changes": changes, "done": false }) });
+        }
+        let (sender, done) = oneshot::channel();
+        let _ = self.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
+        let released = done.await.map_err(|_| "the server is stopping".to_owned())?;
+        released.map_err(|error| error.to_string())?;
+        let persistent = self.settle().await;
+        text.push_str("released\n");
+        text.push_str(warn_of_loss(persistent));
+        Ok(Reply { ok: true, text, data: json!({ "changes": changes, "done": true, "persistent": persistent }) })
+    }
+
+    /// Waits until everything is on disk; false if a restart would forget some of it.
+    async fn settle(&self) -> bool {
+        let Some(store) = self.store.clone() else { return false };
+        tokio::task::spawn_blocking(move || store.settle()).await.unwrap_or(false)
+    }
+}
+
+/// The region that is meant, or why it cannot be.
+fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String> {
+    if let Some(region) = view.regions.get(name) {
+        return Ok(region);
+    }
+    if !view.zones.contains_key(name) {
+        return match view.published.get(name) {
+            Some(_) => {
+                Err(format!("{name} is the catalog, which lists what is served; only regions can be rolled back"))
+            }
+            None => Err(format!("zone {name} is not configured")),
+        };
+    }
+    let has = |region: &&RegionView| region.plan.members.contains(name);
+    let mut regions: Vec<String> =
+        view.regions.values().filter(has).map(|region| region.plan.origin.to_string()).collect();
+    regions.sort();
+    let advice = match regions.is_empty() {
+        true => String::new(),
+        false => {
+            format!("; roll back {}, or take what is wrong out of it with \"aggregator drain\"", regions.join(" and "))
+        }
+    };
+    Err(format!(
+        "{name} is what its source says, and would be so again at the next transfer: only regions can be rolled back. Put \
+         it right at the source{advice}"
+    ))
+}
+
+/// What is pinned already.
+fn describe_behind(region: &RegionView) -> String {
+    region.pin.as_ref().map(|pin| format!("it is {pin}\n")).unwrap_or_default()
+}
+
+/// What would change with an earlier version.
+fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes, String> {
+    let served: &Served = view.published.get(name).ok_or_else(|| format!("zone {name} is not configured"))?;
+    let present = served.zone.as_ref().map(|zone| zone.soa.serial);
+    diff::compare(served, present, Some(to)).map_err(|error| error.to_string())
+}
+
+/// Appends a difference, cut where it is long.
+fn list(changes: &Changes, text: &mut String) {
+    let whole = changes.describe();
+    let lines: Vec<&str> = whole.lines().collect();
+    lines.iter().take(LISTED_RECORDS).for_each(|line| _ = writeln!(text, "{line}"));
+    if let Some(more) = lines.len().checked_sub(LISTED_RECORDS).filter(|more| *more > 0) {
+        _ = writeln!(text, "and {more} more; --json has all");
+    }
+    if lines.is_empty() {
+        text.push_str("no record changes\n");
+    }
+}
+
+/// What was done, for programs.
+fn describe_done(pin: &Pin, changes: &Changes, persistent: bool) -> Value {
+    json!({
+        "changes": changes.to_json(), "done": true, "persistent": persistent, "to": pin.to, "serial": pin.serial,
+        "since": unix_seconds(pin.since), "reason": pin.reason,
+    })
+}

@@ -1,0 +1,237 @@
+//! The pins in force: regions that operators have taken back to the contents of an earlier version.
+//!
+//! Merging goes on behind a pin: [`Region`] makes versions that nobody sees, each under a serial that is newer than the
+//! one which clients have, so that the region can be released at any time. What is published stays as it is meanwhile,
+//! whatever becomes of the members: a pinned region neither waits for any nor expires with them.
+//!
+//! Invariants: contents change under a new serial only, to a pin and back (RFC 1982); both steps are steps of the history
+//! like any other. A pin whose contents are not on disk at start is over. A pin ends with its region.
+//!
+//! Cost: O(changes from the version to the present one) to pin, O(names that differ) to release.
+//!
+//! [`Region`]: crate::merge::Region
+
+use super::Keeper;
+use super::regions::KeptRegion;
+use crate::merge::Pin;
+use crate::name::Name;
+use crate::rr::{RRset, rtype};
+use crate::serial::Serial;
+use crate::state::Restored;
+use crate::zone::{Cause, Delta, Editor, RRsets, Repeated, Zone};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// An operator's order.
+#[derive(Clone, Debug)]
+pub struct PinOrder {
+    pub region: Name,
+    /// The version that has the contents.
+    pub to: Serial,
+    pub reason: Option<String>,
+}
+
+/// Why a region is not pinned, or not released.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PinError {
+    #[error("{0} is no region of the configuration")]
+    NoRegion(Name),
+    #[error("region {0} is not served, so it has no earlier version")]
+    NotServed(Name),
+    #[error("the history of region {0} does not have serial {1}; see \"aggregator history {0}\"")]
+    Unreachable(Name, Serial),
+    #[error("region {0} is not pinned")]
+    NotPinned(Name),
+}
+
+/// A pinned region's contents, and why they are what they are.
+#[derive(Clone, Debug)]
+pub(super) struct Pinned {
+    pub pin: Pin,
+    pub zone: Arc<Zone>,
+}
+
+/// All pins, as far as the disk is concerned.
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    /// Those that an earlier run of the program left, until their regions are there.
+    earlier: Vec<Pin>,
+    unsaved: bool,
+}
+
+impl Pins {
+    /// Goes on with those that an earlier run of the program left.
+    pub fn new(earlier: Vec<Pin>) -> Pins {
+        Pins { earlier, unsaved: false }
+    }
+
+    /// Whether the disk has others.
+    pub fn are_unsaved(&self) -> bool {
+        self.unsaved
+    }
+
+    /// Notes whether pins have gone with their regions.
+    pub fn note_gone(&mut self, any: bool) {
+        self.unsaved |= any;
+    }
+
+    /// Ends the pins of an earlier run whose regions are not in the configuration.
+    pub fn forget_earlier(&mut self) {
+        for pin in self.earlier.drain(..) {
+            log(&pin, "the pin ends: the configuration has no such region");
+            self.unsaved = true;
+        }
+    }
+}
+
+/// Tells what happens to a pin.
+fn log(pin: &Pin, event: &str) {
+    let Pin { region, to, serial, reason, .. } = pin;
+    let reason = reason.as_deref().unwrap_or("none given");
+    tracing::warn!(%region, %to, %serial, reason, "{event}");
+}
+
+/// A version with another serial.
+fn with_serial(zone: &Zone, serial: Serial) -> Zone {
+    let replace = |rrset: &Arc<RRset>| {
+        let rdata = rrset.rdatas().next().filter(|_| rrset.rtype == rtype::SOA);
+        let renumbered = rdata.and_then(|rdata| {
+            // The serial is the first of the five numbers at the end (RFC 1035 section 3.3.13).
+            let mut rdata = rdata.to_vec();
+            let at = rdata.len() - 20;
+            rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
+            RRset::build(rtype::SOA, rrset.ttl, vec![&rdata])
+        });
+        renumbered.map_or_else(|| rrset.clone(), Arc::new)
+    };
+    let apex: RRsets = zone.apex().to_rrsets().iter().map(replace).collect();
+    let mut editor = Editor::from_zone(zone);
+    editor.set(&zone.origin, apex, zone.apex().spelled.map(Arc::from));
+    editor.set_repeated(Repeated::default());
+    editor.finish_beside(&[zone]).expect("the apex of a version has one SOA")
+}
+
+impl KeptRegion {
+    /// What clients see: the contents to which the region is pinned, else what was merged.
+    pub fn served(&self) -> Option<&Arc<Zone>> {
+        self.pinned.as_ref().map(|pinned| &pinned.zone).or(self.region.zone.as_ref())
+    }
+
+    /// The region's pin.
+    pub fn pin(&self) -> Option<&Pin> {
+        self.pinned.as_ref().map(|pinned| &pinned.pin)
+    }
+
+    /// How far the serial that clients see is above the members' sum, if it comes of that.
+    pub fn drift(&self) -> u32 {
+        if self.pinned.is_some() { 0 } else { self.region.drift }
+    }
+
+    /// Goes on with a pin: what is merged from now on is not seen, and newer than what is.
+    pub fn hold(&mut self, pinned: Pinned) {
+        self.region.set_behind(pinned.pin.serial);
+        self.was_served = true;
+        self.pinned = Some(pinned);
+    }
+}
+
+impl Keeper {
+    /// Takes a region back to the contents of an earlier version, under a new serial.
+    pub(super) fn pin(&mut self, order: PinOrder) -> Result<Pin, PinError> {
+        let PinOrder { region: name, to, reason } = order;
+        let mut kept = self.regions.remove(&name).ok_or_else(|| PinError::NoRegion(name.clone()))?;
+        let pinned = self.pin_region(&mut kept, to, reason);
+        if let Ok(pin) = &pinned {
+            log(pin, "the region is pinned to the contents of an earlier version");
+            self.pins.unsaved = true;
+            // The next one that is seen must be newer.
+            self.merge_region(&mut kept, Some(Vec::new()));
+        }
+        self.regions.insert(name, kept);
+        pinned
+    }
+
+    /// Gives a region the contents of an earlier version.
+    fn pin_region(&self, kept: &mut KeptRegion, to: Serial, reason: Option<String>) -> Result<Pin, PinError> {
+        let origin = &kept.region.plan.origin;
+        let unreachable = || PinError::Unreachable(origin.clone(), to);
+        let present = kept.served().filter(|_| kept.was_served).ok_or_else(|| PinError::NotServed(origin.clone()))?;
+        let (mut contents, mut touched) = (present.clone(), Vec::new());
+        if present.soa.serial != to {
+            let place = kept.history.position(to).ok_or_else(unreachable)?;
+            let steps = kept.history.between(place..kept.history.len());
+            let back = Delta::concatenate(&steps).ok_or_else(unreachable)?.invert();
+            touched.extend(back.touched());
+            contents = Arc::new(back.apply(present).map_err(|_| unreachable())?);
+        }
+        let serial = present.soa.serial.advance(1);
+        let zone = Arc::new(with_serial(&contents, serial));
+        let since = SystemTime::now();
+        let present = present.clone();
+        let pin = Pin { region: origin.clone(), to, serial, since, reason };
+        kept.step(&present, &zone, touched, [Cause::Rollback { to }], &self.history);
+        if let Some(store) = &self.store {
+            store.replace(&pin.region, zone.clone(), since);
+        }
+        kept.hold(Pinned { pin: pin.clone(), zone });
+        Ok(pin)
+    }
+
+    /// Lets a region follow its members again, under a new serial.
+    pub(super) fn release(&mut self, name: &Name) -> Result<Pin, PinError> {
+        let mut kept = self.regions.remove(name).ok_or_else(|| PinError::NoRegion(name.clone()))?;
+        let released = self.release_region(&mut kept);
+        self.regions.insert(name.clone(), kept);
+        if let Some(pin) = &released {
+            log(pin, "the region follows its members again");
+            self.pins.unsaved = true;
+        }
+        released.ok_or_else(|| PinError::NotPinned(name.clone()))
+    }
+
+    /// Gives a region what was merged behind its pin.
+    fn release_region(&self, kept: &mut KeptRegion) -> Option<Pin> {
+        let Pinned { pin, zone: before } = kept.pinned.take()?;
+        kept.causes.clear();
+        match kept.region.zone.clone() {
+            Some(zone) => {
+                let touched = Editor::from_zone(&zone).differing(&before);
+                kept.step(&before, &zone, touched, [Cause::Release], &self.history);
+                if let Some(store) = &self.store {
+                    // The contents are not needed any more.
+                    let mut apex = Editor::new(zone.origin.clone());
+                    apex.set(&zone.origin, zone.apex().to_rrsets(), None);
+                    let apex = apex.finish().expect("the apex of a version has one SOA");
+                    store.replace(&pin.region, Arc::new(apex), SystemTime::now());
+                }
+            }
+            None => kept.history.clear(),
+        }
+        kept.region.set_seen();
+        Some(pin)
+    }
+
+    /// Goes on with the pin of a region from an earlier run of the program, if its contents are there.
+    pub(super) fn restore_pin(&mut self, kept: &mut KeptRegion, restored: &mut HashMap<Name, Restored>) {
+        let name = &kept.region.plan.origin;
+        let Some(place) = self.pins.earlier.iter().position(|pin| pin.region == *name) else { return };
+        let pin = self.pins.earlier.remove(place);
+        match restored.remove(name).filter(|restored| restored.zone.soa.serial == pin.serial) {
+            Some(Restored { zone, .. }) => {
+                log(&pin, "the pin goes on");
+                kept.hold(Pinned { pin, zone });
+            }
+            None => {
+                log(&pin, "the pin is over: the contents are not on disk");
+                self.pins.unsaved = true;
+            }
+        }
+    }
+
+    /// All pins, if the disk has others.
+    pub(super) fn take_unsaved_pins(&mut self) -> Option<Vec<Pin>> {
+        let pins = || self.regions.values().filter_map(|kept| kept.pin().cloned()).collect();
+        std::mem::take(&mut self.pins.unsaved).then(pins)
+    }
+}

@@ -1,0 +1,32 @@
+//! Regions that an operator has taken back to the contents of an earlier version.
+//!
+//! A pin says which version, and under which serial its contents are published until the pin is released. The contents
+//! themselves stand beside it, in the keeper and on disk.
+
+use crate::moment::format_moment;
+use crate::name::Name;
+use crate::serial::Serial;
+use std::fmt;
+use std::time::SystemTime;
+
+/// One pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    pub region: Name,
+    /// The version that has the contents.
+    pub to: Serial,
+    /// The serial under which they are published.
+    pub serial: Serial,
+    pub since: SystemTime,
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pinned to version {} since {}", self.to, format_moment(self.since))?;
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}"),
+            None => Ok(()),
+        }
+    }
+}

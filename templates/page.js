@@ -1,0 +1,114 @@
+// Keeps the page current: parts that have changed arrive as server-sent events and take the place of the old ones, element
+// by element, so that focus, selection and scrolling stay. Without this script the page is complete, as of when it was loaded.
+"use strict";
+
+const live = document.getElementById("live");
+const moment = document.getElementById("moment");
+// Of the server's clock against ours, in milliseconds.
+let offset = Date.parse(moment.dateTime) - Date.now();
+
+// As the server writes them.
+function span(seconds) {
+  const two = (number) => String(number).padStart(2, "0");
+  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m${two(seconds % 60)}s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)}h${two(Math.floor(seconds / 60) % 60)}m`;
+  return `${Math.floor(seconds / 86400)}d${two(Math.floor(seconds / 3600) % 24)}h`;
+}
+
+function grow() {
+  const now = Math.floor((Date.now() + offset) / 1000);
+  for (const time of document.querySelectorAll("time:not([data-plain])")) {
+    const at = Date.parse(time.dateTime) / 1000;
+    // Clocks differ by moments: what has been does not come again.
+    const ago = "ago" in time.dataset ? Math.max(0, now - at) : now - at;
+    const text = ago < 0 ? `in ${span(-ago)}` : `${span(ago)} ago`;
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+// Makes an element like another one without replacing what is the same.
+function become(old, wanted) {
+  if (old.nodeType !== wanted.nodeType || old.nodeName !== wanted.nodeName || (old.id || "") !== (wanted.id || "")) {
+    old.replaceWith(wanted.cloneNode(true));
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== wanted.nodeValue) old.nodeValue = wanted.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  // Its text is ours.
+  if (old.nodeName === "TIME") return;
+  const nodes = [...wanted.childNodes];
+  while (old.childNodes.length > nodes.length) old.lastChild.remove();
+  nodes.forEach((node, index) => {
+    if (index < old.childNodes.length) become(old.childNodes[index], node);
+    else old.append(node.cloneNode(true));
+  });
+}
+
+function parse(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content.firstElementChild;
+}
+
+function flash(element) {
+  element.classList.remove("fresh");
+  void element.offsetWidth;
+  element.classList.add("fresh");
+}
+
+let last = Date.now();
+
+function take(event) {
+  const news = JSON.parse(event.data);
+  last = Date.now();
+  if (news.page) become(document.getElementById("main"), parse(news.page));
+  for (const [id, html] of Object.entries(news.parts || {})) {
+    const old = document.getElementById(id);
+    const wanted = parse(html);
+    if (!old || !wanted) continue;
+    const before = old.innerText;
+    become(old, wanted);
+    if (old.nodeName === "TR" && old.innerText !== before) flash(old);
+  }
+  show("on", "Live, as of");
+  moment.dateTime = new Date(last + offset).toISOString().replace(/\.\d+/, "");
+  moment.textContent = moment.dateTime;
+  document.body.dataset.generation = news.generation;
+  grow();
+}
+
+function show(state, text) {
+  live.dataset.state = state;
+  if (live.textContent !== text) live.textContent = text;
+}
+
+setInterval(grow, 1000);
+
+if (document.body.dataset.events && "EventSource" in window) {
+  let source;
+  const open = () => {
+    if (source) source.close();
+    source = new EventSource(`/events?of=${encodeURIComponent(document.body.dataset.events)}`);
+    source.onmessage = take;
+    source.onerror = () => show("lost", "Connection lost; as of");
+  };
+  open();
+  // The browser gives up for ever when it is refused once.
+  setInterval(() => {
+    if (Date.now() - last > 15000) {
+      show("lost", "Connection lost; as of");
+      if (!document.hidden && source.readyState === EventSource.CLOSED) open();
+    }
+  }, 5000);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) source.close();
+    else open();
+  });
+  window.addEventListener("pagehide", () => source.close());
+  window.addEventListener("pageshow", (event) => event.persisted && open());
+}

@@ -1,0 +1,178 @@
+//! The API against its own description: every path of it exists, and every response is as its schema says, with no field more.
+
+mod harness;
+
+use harness::{
+    Aggregator, Client, Dname, Folder, Knotd, Port, Query, Settings, ZooKeeper, repository_text, rtype, wait_until,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The description, in which objects have no fields but those that are named.
+fn description() -> Value {
+    let mut document: Value = serde_json::from_str(&repository_text("src/daemon/page/openapi.json")).expect("JSON");
+    close(&mut document["components"]);
+    document
+}
+
+/// Forbids fields that a schema does not name.
+fn close(schema: &mut Value) {
+    if let Some(object) = schema.as_object_mut() {
+        if object.contains_key("properties") && object.get("type") == Some(&json!("object")) {
+            object.insert("additionalProperties".to_owned(), json!(false));
+        }
+        object.values_mut().for_each(close);
+    }
+    if let Some(list) = schema.as_array_mut() {
+        list.iter_mut().for_each(close);
+    }
+}
+
+/// Compares a response with the schema of its path and status.
+fn assert_valid(document: &Value, path: &str, status: u16, body: &str) -> Value {
+    let value: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
+    let schema =
+        &document["paths"][path]["get"]["responses"][status.to_string()]["content"]["application/json"]["schema"];
+    assert!(schema.is_object(), "{path} is not described with status {status}: {body}");
+    let mut schema = schema.clone();
+    schema["components"] = document["components"].clone();
+    let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+    let errors: Vec<String> =
+        validator.iter_errors(&value).map(|error| format!("{} at {}", error, error.instance_path)).collect();
+    assert!(errors.is_empty(), "{path}: {errors:#?}\n{value:#}");
+    value
+}
+
+#[test]
+fn every_response_is_as_described() {
+    let folder = Folder::new();
+    let apex = |serial: u32| {
+        format!("$TTL 30\n@ IN SOA ns.x.invalid. h.x.invalid. {serial} 1 1 2592000 30\n@ IN NS ns.x.invalid.\n")
+    };
+    let one = apex(1)
+        + "clash IN CNAME www\nwww IN A 192.0.2.1\nalias IN CNAME www\nbelow.deep IN A 192.0.2.1\n*.wild IN A 192.0.2.9\nsub IN NS ns.elsewhere.\nmoved IN DNAME www\n";
+    let two = apex(2) + "clash IN A 192.0.2.2\nwww 60 IN A 192.0.2.3\n";
+    let text = |zone: &str, text: &str| (Dname::parse(zone), format!("$ORIGIN {zone}.\n{text}"));
+    let peer = Knotd::start(&folder, &[text("one.test", &one), text("two.test", &two)]);
+    let keeper = ZooKeeper::start(&folder);
+    let (address, ensemble) = (peer.address(), keeper.address());
+    let nobody = Port::reserve().release();
+    let plan = format!(
+        "[secondaries]\nnotify = [\"{nobody}\"]\ncatalog = \"catalog.test\"\n\
+         [zones]\n\"one.test\" = \"{address}\"\n\"two.test\" = \"{address}\"\n\"absent.test\" = \"{nobody}\"\n\
+         \"tree.test\" = {{ zookeeper = \"{ensemble}\" }}\n\
+         [zones.\"own.test\"]\nopenstack = [{{ type = \"identity\", url = \"https://id.own.test/v3\" }}]\n\
+         [aggregations]\n\"region.test\" = [\"one.test\", \"two.test\"]\n"
+    );
+    let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
+    let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
+    let mut client = Client::new(daemon.address());
+    wait_until("the region is there", PATIENCE, || client.serial(&Dname::parse("region.test")));
+    client.ask(&Query::new(&Dname::parse("nowhere.region.test"), rtype::A)).expect("an answer");
+    assert_eq!(daemon.verb(&["drain", "two", "--name", "www", "--for", "1h", "--yes", "--reason", "why"]).code, 0);
+
+    let document = description();
+    let get = |template: &str, path: &str| {
+        let (status, body) = daemon.http(path);
+        let value = assert_valid(&document, template, status, &body);
+        (status, value)
+    };
+    let mut seen = BTreeSet::new();
+    let mut ask = |template: &str, path: &str, wanted: u16| {
+        seen.insert(template.to_owned());
+        let (status, value) = get(template, path);
+        assert_eq!(status, wanted, "{path}: {value}");
+        value
+    };
+    let status = wait_until("everything is told", PATIENCE, || {
+        let value = ask("/api/v1/status", "/api/v1/status", 200);
+        let failing = value["zones"].as_array()?.iter().any(|zone| zone["source"]["failures"].as_u64() > Some(0));
+        let conflicts = value["regions"][0]["conflict_names"].as_u64() > Some(0);
+        let drained = !value["drains"].as_array()?.is_empty();
+        let counted = value["queries"]["total"].as_u64() > Some(0);
+        (failing && conflicts && drained && counted).then_some(value)
+    });
+    assert_eq!(status["catalog"]["zone"], "catalog.test.");
+    let history = wait_until("the drain is a version", PATIENCE, || {
+        let value = ask("/api/v1/zones/{zone}/history", "/api/v1/zones/region.test./history", 200);
+        (!value["versions"].as_array()?.is_empty()).then_some(value)
+    });
+    let version = &history["versions"][0];
+    assert_eq!(
+        ask("/api/v1/zones/{zone}/history", "/api/v1/zones/region.test/history?limit=0", 200)["versions"],
+        json!([])
+    );
+    ask("/api/v1/zones/{zone}/history", "/api/v1/zones/region.test/history?limit=many", 400);
+    ask("/api/v1/zones/{zone}/history", "/api/v1/zones/none.test/history", 404);
+    let zones = ask("/api/v1/zones", "/api/v1/zones", 200);
+    let names: Vec<&str> = zones["zones"].as_array().unwrap().iter().filter_map(|zone| zone["zone"].as_str()).collect();
+    assert_eq!(names.len(), 7, "{names:?}");
+    for name in names {
+        let detail = ask("/api/v1/zones/{zone}", &format!("/api/v1/zones/{name}"), 200);
+        assert_eq!(detail["zone"], name);
+    }
+    ask("/api/v1/zones/{zone}", "/api/v1/zones/none.test", 404);
+    ask("/api/v1/zones/{zone}", "/api/v1/zones/a..b", 400);
+    let diff = ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff", 200);
+    assert_eq!((&diff["from"], &diff["to"]), (&version["from"], &version["serial"]));
+    ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?from=77", 404);
+    ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?to=soon", 400);
+    for name in [
+        "www.region.test",
+        "clash.region.test",
+        "alias.region.test",
+        "deep.region.test",
+        "a.wild.region.test",
+        "below.sub.region.test",
+        "x.moved.region.test",
+        "none.region.test",
+        "elsewhere.invalid",
+        "absent.test",
+        "one.test",
+        "two.test",
+        "identity.own.test",
+        "tree.test",
+        "catalog.test",
+    ] {
+        let value = ask("/api/v1/lookup", &format!("/api/v1/lookup?name={name}"), 200);
+        assert!(value["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{value}");
+        ask("/api/v1/lookup", &format!("/api/v1/lookup?name={name}&type=TXT"), 200);
+    }
+    ask("/api/v1/lookup", "/api/v1/lookup", 400);
+    ask("/api/v1/lookup", "/api/v1/lookup?name=a&type=NONSENSE", 400);
+    ask("/api/v1/queries", "/api/v1/queries", 200);
+    let told = ask("/api/v1/openapi.json", "/api/v1/openapi.json", 200);
+    assert_eq!(told["openapi"], "3.1.0");
+    let described: BTreeSet<String> = document["paths"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(described, seen, "every path is asked for");
+    assert_eq!(daemon.http("/api/v1/nothing").0, 404);
+
+    // The page can be switched off, and the measurements stay.
+    let off = "[metrics]\nlisten";
+    let text = std::fs::read_to_string(daemon.configuration())
+        .unwrap()
+        .replace(off, &format!("[metrics]\npage = false\n{}", &off[10..]));
+    std::fs::write(daemon.configuration(), text).unwrap();
+    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    assert_eq!(daemon.http("/api/v1/status").0, 404);
+    assert!(daemon.http("/").1.starts_with("/metrics"));
+    assert_eq!(daemon.http("/metrics").0, 200);
+}
+
+#[test]
+fn the_description_is_whole() {
+    let document = description();
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let text = document.to_string();
+    for (name, schema) in schemas {
+        assert!(text.contains(&format!("\"#/components/schemas/{name}\"")), "{name} is used by nothing");
+        jsonschema::draft202012::meta::validate(schema).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    for reference in text.split("\"#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap_or_default();
+        assert!(schemas.contains_key(name), "{name} is missing");
+    }
+}

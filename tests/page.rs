@@ -1,0 +1,274 @@
+//! The status page in a real browser: it follows what happens, finds names, suits dark rooms, small screens, people who use
+//! keyboards or screen readers, and browsers without scripts. Pictures of it lie in `target/screenshots`.
+
+mod harness;
+
+use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Settings, read_zone, target_file, wait_until};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const REGION: &str = "us-west.example";
+const ZONES: [&str; 2] = ["us-west-1.example", "us-west-2.example"];
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A version of a datacenter's zone, with so many hosts; refreshed each second.
+fn zone(name: &str, number: u8, serial: u32, hosts: u8) -> String {
+    let mut text = format!(
+        "$ORIGIN {name}.\n$TTL 30\n@ IN SOA ns1.example. host.example. {serial} 1 1 3600 30\n@ IN NS ns1.example.\n\
+         clash IN A 192.0.{number}.200\n"
+    );
+    if number == 1 {
+        text = text.replace("clash IN A 192.0.1.200", "clash IN CNAME web");
+    }
+    for host in 1..=hosts {
+        text.push_str(&format!("web IN A 192.0.{number}.{host}\ni{host}.inst IN A 192.0.{number}.{host}\n"));
+    }
+    text
+}
+
+/// Two datacenters, their region, and somebody who looks at it.
+struct Scene {
+    peers: Vec<Option<Peer>>,
+    daemon: Aggregator,
+    browser: Browser,
+    _folder: Folder,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let folder = Folder::new();
+        let peer = |number: usize| {
+            let text = zone(ZONES[number], number as u8 + 1, 10, 3);
+            Some(Knotd::start(&folder, &[(Dname::parse(ZONES[number]), text)]))
+        };
+        let peers: Vec<Option<Peer>> = (0..2).map(peer).collect();
+        let address = |number: usize| peers[number].as_ref().map(Peer::address).expect("it has just been started");
+        let plan = format!(
+            "[zones]\n\"{}\" = \"{}\"\n\"{}\" = \"{}\"\n[aggregations.\"{REGION}\"]\nmembers = [\"{}\", \"{}\"]\n\
+             ns = [\"ns1.example\"]\n[transfer]\nrefresh_min = \"500ms\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\n\
+             retry_max = \"1s\"\n",
+            ZONES[0],
+            address(0),
+            ZONES[1],
+            address(1),
+            ZONES[0],
+            ZONES[1]
+        );
+        let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
+        wait_until("the region is there", PATIENCE, || (daemon.http("/readyz").0 == 200).then_some(()));
+        let browser = Browser::start(&folder);
+        Scene { peers, daemon, browser, _folder: folder }
+    }
+
+    /// The address of a page.
+    fn address(&self, path: &str) -> String {
+        format!("http://{}{path}", self.daemon.metrics_address())
+    }
+
+    /// Goes to a page.
+    fn open(&self, path: &str) {
+        self.browser.open(&self.address(path));
+    }
+
+    /// Goes to a page that follows what happens, and waits until it does.
+    fn open_live(&self, path: &str) {
+        self.open(path);
+        self.browser.wait_for_text("#live", |text| text.starts_with("Live"));
+    }
+
+    /// Gives a datacenter's zone another version.
+    fn change(&self, number: usize, serial: u32, hosts: u8) {
+        let records = read_zone(&zone(ZONES[number], number as u8 + 1, serial, hosts));
+        let peer = self.peers[number].as_ref().expect("its primary runs");
+        peer.replace_zone(&Dname::parse(ZONES[number]), &records);
+    }
+
+    /// Has axe look for barriers, and for anything that makes a page wider than its screen.
+    fn assert_accessible(&self, page: &str) {
+        let path = target_file("axe").join("axe.min.js");
+        let axe = std::fs::read_to_string(&path);
+        let axe = axe.unwrap_or_else(|error| panic!("{}: {error}; run make test, which fetches it", path.display()));
+        let script = "const done = arguments[arguments.length - 1];
+            axe.run(document, { resultTypes: ['violations'] }).then((found) => done(found.violations.map((violation) =>
+                `${violation.id}: ${violation.help}: ` + violation.nodes.map((node) => node.html).join(' | '))));";
+        self.browser.run(&format!("{axe}; window.axe = axe;"), json!([]));
+        let found = self.browser.run_later(script, json!([]));
+        assert_eq!(found, json!([]), "{page}");
+        self.assert_fits(page);
+    }
+
+    /// Looks for anything that makes a page wider than its screen.
+    fn assert_fits(&self, page: &str) {
+        let script = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
+            [...document.querySelectorAll('body *')].filter((element) => !element.closest('.scroll')
+                && element.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((element) => element.outerHTML.slice(0, 120));";
+        assert_eq!(self.browser.run(script, json!([])), json!([]), "{page} is wider than the screen");
+    }
+
+    /// Fails if the browser complained about anything.
+    fn assert_silent(&self) {
+        let complaints = self.browser.console();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+}
+
+#[test]
+fn the_page_follows_what_happens() {
+    let mut scene = Scene::new();
+    let browser = &scene.browser;
+    scene.open_live("/");
+    assert_eq!(browser.text("#verdict"), "Everything is well");
+    let row = format!("#region-{REGION} tbody tr:first-child").replace(".example", "\\.example");
+    assert!(browser.text(&row).contains("10"), "{}", browser.text(&row));
+    browser.photograph("overview");
+
+    // A datacenter changes; where the reader is stays as it is.
+    browser.run(
+        "window.marked = document.querySelector('#zone-rows a'); marked.focus(); window.scrollTo(0, 40);
+         window.first = document.querySelector('#zone-rows tr');",
+        json!([]),
+    );
+    scene.change(0, 11, 5);
+    let text = scene.browser.wait_for_text(&row, |text| text.contains("11"));
+    assert!(text.contains("ok"), "{text}");
+    let same = "return document.activeElement === marked && window.scrollY === 40
+        && document.querySelector('#zone-rows tr') === first && first.isConnected";
+    assert_eq!(scene.browser.run(same, json!([])), json!(true), "focus, scrolling and elements stay");
+
+    // It is taken out by an operator.
+    let drained = scene.daemon.verb(&["drain", "us-west-1", "--yes", "--reason", "new switches"]);
+    assert_eq!(drained.code, 0, "{drained:?}");
+    let notes = scene.browser.wait_for_text("#notes", |text| text.contains("drained"));
+    assert!(notes.contains("new switches"), "{notes}");
+    scene.browser.wait_for_text("#drains", |text| text.contains("us-west-1.example"));
+    scene.browser.photograph("overview-drained");
+    assert_eq!(scene.daemon.verb(&["undrain", "us-west-1"]).code, 0);
+    scene.browser.wait_for_text("#verdict", |text| text == "Everything is well");
+
+    // Its primary is gone.
+    scene.peers[1] = None;
+    scene.browser.wait_for_text("#notes", |text| text.contains("stale") && text.contains(ZONES[1]));
+    scene.browser.wait_for_text("#verdict", |text| text.contains("to look at"));
+    let row = row.replace("first-child", "last-child");
+    scene.browser.wait_for_text(&row, |text| text.contains("stale"));
+    scene.browser.photograph("overview-stale");
+    scene.assert_accessible("the overview of a stale datacenter");
+
+    // The server itself is gone, and says nothing any more.
+    scene.assert_silent();
+    scene.daemon.stop();
+    scene.browser.wait_for_text("#live", |text| text.contains("lost"));
+}
+
+#[test]
+fn names_zones_and_versions_are_found() {
+    let scene = Scene::new();
+    scene.change(0, 11, 5);
+    wait_until("the new version is served", PATIENCE, || {
+        let versions: Value =
+            serde_json::from_str(&scene.daemon.http(&format!("/api/v1/zones/{REGION}/history")).1).ok()?;
+        (versions["versions"].as_array()?.len() == 1).then_some(())
+    });
+    let browser = &scene.browser;
+    scene.open_live("/");
+    // By keyboard alone: past the link over the header, the brand, to the search box.
+    browser.press("\u{e004}\u{e004}\u{e004}");
+    browser.press("web.us-west.example");
+    browser.press("\u{e007}");
+    browser.wait_for_text("h1", |text| text == "web.us-west.example");
+    let answer = browser.text("main");
+    for wanted in ["NOERROR", "192.0.1.5", "192.0.2.3", "us-west-1.example serial 11", "web.us-west-2.example", "Since"]
+    {
+        assert!(answer.contains(wanted), "{wanted} in {answer}");
+    }
+    browser.photograph("lookup");
+    scene.assert_accessible("the lookup");
+    scene.open("/lookup?name=clash.us-west.example&type=A");
+    assert!(browser.text("main").contains("Left out"), "{}", browser.text("main"));
+    scene.assert_accessible("the lookup of a conflict");
+    scene.open("/lookup?name=nowhere.invalid");
+    assert!(browser.text("main").contains("REFUSED"));
+    scene.assert_silent();
+    // What makes no sense is said, in a page.
+    scene.open("/lookup?name=a..b");
+    assert!(browser.text("main").contains("no domain name"), "{}", browser.text("main"));
+
+    scene.open_live(&format!("/zone/{REGION}"));
+    let text = browser.text("main");
+    for wanted in ["us-west-1.example", "CONFLICTS AT 1 NAME", "clash.us-west.example", "+4"] {
+        assert!(text.contains(wanted), "{wanted} in {text}");
+    }
+    browser.photograph("zone-region");
+    scene.assert_accessible("the region");
+    browser.run("document.querySelector('#history td a').click()", json!([]));
+    let changes = browser.wait_for_text(".diff", |text| text.contains("i5.inst.us-west.example. 30 IN A 192.0.1.5"));
+    assert!(changes.contains('+') && changes.contains('−'), "{changes}");
+    browser.photograph("diff");
+    scene.assert_accessible("the difference");
+    scene.open_live(&format!("/zone/{}", ZONES[0]));
+    let text = browser.text("main");
+    for wanted in ["AXFR", "Member of us-west.example", "PRIMARIES", "TIMERS OF THE SOA"] {
+        assert!(text.contains(wanted), "{wanted} in {text}");
+    }
+    browser.photograph("zone-member");
+    scene.assert_accessible("a member");
+    // An operator has the region go back, and the page tells who wanted what.
+    scene.open_live(&format!("/zone/{REGION}"));
+    let rolled = scene.daemon.verb(&["rollback", REGION, "--to", "20", "--yes", "--reason", "wrong hosts"]);
+    assert_eq!(rolled.code, 0, "{rolled:?}");
+    browser.wait_for_text("#head", |text| text.contains("to version 20 since") && text.contains("wrong hosts"));
+    browser.wait_for_text("#history tbody", |text| text.contains("rollback to 20"));
+    browser.photograph("zone-region-pinned");
+    scene.assert_accessible("a region that is pinned");
+    // The pages of mistakes were answered with 400, which the console tells.
+    let complaints = browser.console();
+    assert!(complaints.iter().all(|line| line.contains("400")), "{complaints:#?}");
+    scene.open("/zone/none.example");
+    assert!(browser.text("main").contains("There is no zone none.example"));
+}
+
+#[test]
+fn the_page_suits_the_dark_and_small_screens() {
+    let scene = Scene::new();
+    let ground = "return getComputedStyle(document.body).backgroundColor";
+    scene.open_live("/");
+    let light = scene.browser.run(ground, json!([]));
+    scene.browser.set_dark(true);
+    assert_ne!(scene.browser.run(ground, json!([])), light);
+    scene.browser.photograph("overview-dark");
+    scene.assert_accessible("the overview in the dark");
+    scene.open_live(&format!("/zone/{REGION}"));
+    scene.browser.photograph("zone-region-dark");
+    scene.assert_accessible("the region in the dark");
+    scene.browser.set_width(360, true);
+    for dark in [true, false] {
+        scene.browser.set_dark(dark);
+        for (page, name) in
+            [("/", "overview"), ("/zone/us-west.example", "region"), ("/lookup?name=web.us-west.example", "lookup")]
+        {
+            scene.open(page);
+            let shade = if dark { "-dark" } else { "" };
+            scene.browser.photograph(&format!("phone-{name}{shade}"));
+            scene.assert_accessible(&format!("{name} on a phone"));
+        }
+    }
+    scene.assert_silent();
+}
+
+#[test]
+fn scripts_are_not_needed() {
+    let scene = Scene::new();
+    scene.browser.set_scripts(false);
+    scene.open("/");
+    let shown = scene.browser.devtools("DOM.getDocument", json!({ "depth": 0 }));
+    let root = shown["root"]["nodeId"].clone();
+    let html = scene.browser.devtools("DOM.getOuterHTML", json!({ "nodeId": root }));
+    let html = html["outerHTML"].as_str().expect("a page");
+    for wanted in ["Everything is well", "us-west-1.example", "As of", "action=\"/lookup\""] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+    assert!(!html.contains("Live, as of"), "no script has run");
+    scene.browser.photograph("overview-without-scripts");
+    scene.assert_silent();
+}
