@@ -31,6 +31,8 @@ const TRITON_PRODUCT: &str = "SmartDC";
 
 /// How long the host may take to show that it listens.
 const GREETING: Duration = Duration::from_secs(2);
+/// How long it is waited for before it is asked for again.
+const GREETING_PAUSE: Duration = Duration::from_millis(250);
 /// How long it may take to agree on a version.
 const AGREEMENT: Duration = Duration::from_secs(6);
 /// How long it may take for an answer, before the question is sent again: a host drops a damaged one without a word.
@@ -103,14 +105,15 @@ impl Client {
     /// One attempt to connect.
     fn try_connect(path: &Path, deadline: Instant) -> Result<Client, MetadataError> {
         let mut line = Line::open(path, deadline)?;
-        // An empty line ends what another program may have left half-sent, and the complaint about it is the greeting.
-        line.send("", deadline)?;
+        // The complaint about an empty line is the greeting. What firmware or another program has left half-sent makes it a
+        // line that is not empty, which gets another answer or none: then it is the next one that is.
         let patience = deadline.min(Instant::now() + GREETING);
         loop {
-            match line.receive(patience)? {
+            line.send("", deadline)?;
+            match line.receive(patience.min(Instant::now() + GREETING_PAUSE))? {
                 Some(text) if is_line(&text, "invalid command") => break,
-                Some(_) => {}
-                None => return Err(line.silent()),
+                _ if Instant::now() >= patience => return Err(line.silent()),
+                _ => {}
             }
         }
         line.send("NEGOTIATE V2", deadline)?;

@@ -45,6 +45,21 @@ fn values_come_over_sockets_and_terminals() {
 }
 
 #[test]
+fn what_firmware_left_half_sent_costs_no_second_attempt() {
+    let host = MetadataHost::new();
+    host.set("one", Some("value"));
+    let terminal = host.open_terminal();
+    // One of these the host takes for a command and answers, the other for a damaged frame.
+    for rest in ["\x1b[2J\x1b[01;01H", "V2 21 4ef30954 4ba8e8"] {
+        std::fs::write(&terminal, rest).unwrap();
+        let start = Instant::now();
+        assert_eq!(get(&terminal, "one", Duration::from_secs(20)).unwrap().as_deref(), Some("value"));
+        // After an attempt that has failed comes a pause.
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
 fn no_host_makes_anybody_wait_for_ever() {
     let folder = Folder::new();
     let host = MetadataHost::new();

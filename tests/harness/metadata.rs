@@ -135,6 +135,7 @@ impl State {
             (_, "") => vec!["invalid command".to_owned()],
             (Habit::Old, _) => vec!["FAILURE".to_owned()],
             (_, "NEGOTIATE V2") => vec!["V2_OK".to_owned()],
+            (_, line) if !line.starts_with("V2 ") => vec!["FAILURE".to_owned()],
             _ => self.answer_frame(line).unwrap_or_default(),
         }
     }

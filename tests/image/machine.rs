@@ -69,7 +69,9 @@ impl Machine {
             command.args(["-bios", "/usr/share/ovmf/OVMF.fd"]);
         }
         let format = if self.disk.extension().is_some_and(|kind| kind == "raw") { "raw" } else { "qcow2" };
-        command.arg("-drive").arg(format!("file={},format={format},if=virtio", self.disk.display()));
+        command.arg("-drive").arg(format!("file={},format={format},if=none,id=disk", self.disk.display()));
+        // Said to be the one to start from, as managers of machines do: the firmware need not wake up everything else.
+        command.args(["-device", "virtio-blk-pci,drive=disk,bootindex=0"]);
         command.arg("-netdev").arg(format!(
             "user,id=n0,hostfwd=udp:127.0.0.1:{port}-10.0.2.15:53,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:53"
         ));
