@@ -363,6 +363,13 @@ fn each_mistake_has_its_words() {
         ("[state]\nfolder = true\n", "c.toml:2:10: \"folder\" is a boolean; write the path of a folder, or false"),
         ("[state]\nfolder = \"\"\n", "c.toml:2:10: \"folder\" is not a path; write"),
         ("[state]\nfodler = \"x\"\n", "unknown key \"fodler\" in [state]; did you mean \"folder\"?"),
+        ("[probe]\nevery = \"10ms\"\n", "c.toml:2:9: \"every\" cannot be 10ms; write at least \"1s\", or \"off\""),
+        ("[probe]\nskip = [\"x.example\"]\n", "c.toml:2:9: \"skip\" names x.example., which is not looked at anyway"),
+        (
+            "[probe]\nparents = { example.com = [\"192.0.2.1\"] }\n",
+            "c.toml:2:13: \"example\" in \"parents\" is a table; write names with dots in quotes",
+        ),
+        ("[probe]\nhosts = [\"192.0.2.1\"]\n", "c.toml:2:9: \"hosts\" is a list; write a table such as"),
         ("keys = 1\n", "c.toml:1:8: \"keys\" is an integer; write a table [keys.\"NAME\"] for each key"),
         ("[keys]\n\"k.example\" = \"c2VjcmV0\"\n", "c.toml:2:15: key \"k.example\" is a string; write a table"),
         ("[keys.\"k.example\"]\n", "c.toml:1:7: key \"k.example\" has no secret; write secret_file = \"FILE\""),

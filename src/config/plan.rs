@@ -76,7 +76,7 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     }
     if let Some(every) = config.probe.every {
         let (every, zones) = (format_duration(every), config.probe.zones.len());
-        writeln!(out, "  name servers of {zones} zones and regions asked: every {every}")?;
+        writeln!(out, "  look at the name servers of {zones} zones and regions: every {every}")?;
     }
     if !config.warnings.is_empty() {
         writeln!(out, "\nwarnings")?;

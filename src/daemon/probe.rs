@@ -224,8 +224,13 @@ impl Round {
         for (server, finding) in check.findings() {
             let (server, problem) = (server.label(), finding.problem);
             metrics.ns_problems.with_label_values(&[&zone[..], &server, problem.label()]).set(1);
-            if !before.contains(&(server.clone(), problem)) {
-                tracing::warn!(zone, server, problem = problem.label(), text = finding.text, "name server has a fault");
+            if before.contains(&(server.clone(), problem)) {
+                continue;
+            }
+            let text = &finding.text;
+            match problem {
+                Problem::Unknown => tracing::info!(zone, server, text, "name server could not be looked at"),
+                _ => tracing::warn!(zone, server, problem = problem.label(), text, "name server has a fault"),
             }
         }
         // What stays is never without its series, so that alerts on it wait on.
