@@ -152,7 +152,8 @@ fn the_daemon_sees_faults_come_and_go() {
     assert!(!daemon.metrics().contains("aggregator_ns_"));
     // The daemon itself is the first server now.
     daemon.write_plan(&scene.plan(daemon.address(), "1s"));
-    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    let reload = daemon.verb(&["reload"]);
+    assert_eq!((reload.code, reload.stdout.as_str()), (0, "name servers are now looked at every 1s\n"), "{reload:?}");
     let faults = owned(scene.faults());
     wait_until("every fault is found", PATIENCE, || (look(REGION)? == faults).then_some(()));
     wait_until("the zone is well", PATIENCE, || look(ZONE)?.is_empty().then_some(()));
@@ -179,7 +180,7 @@ fn the_daemon_sees_faults_come_and_go() {
     assert!(!daemon.metrics().contains(&format!("server=\"{old}\"")), "a series without its fault");
 
     daemon.write_plan(&scene.plan(daemon.address(), "off"));
-    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    assert_eq!(daemon.verb(&["reload"]).stdout, "name servers are now looked at never\n");
     assert_eq!(look(REGION), None);
     assert!(!daemon.metrics().contains("aggregator_ns_"));
 }

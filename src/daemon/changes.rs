@@ -2,9 +2,10 @@
 //!
 //! Cost: O(configuration).
 
-use crate::config::{Config, describe_drain};
+use crate::config::{Config, describe_drain, format_duration};
 use crate::keeper::PlanChanges;
 use crate::name::Name;
+use crate::probe::ProbePlan;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ pub struct ReloadChanges {
     pub control: Option<PathBuf>,
     /// The new schedule of audits, "never" for none.
     audit: Option<String>,
+    /// How often name servers are looked at now, "never" for not at all; also when something else of the probe changed.
+    probe: Option<String>,
     /// The new log level.
     log_level: Option<String>,
     /// Certificates are read at every reload.
@@ -59,6 +62,9 @@ impl ReloadChanges {
             listeners_added: missing_from(&before, &after),
             listeners_removed: missing_from(&after, &before),
             audit: (new.audit != old.audit).then(|| new.audit.clone().unwrap_or_else(|| "never".to_owned())),
+            probe: (without_zones(new) != without_zones(old)).then(|| {
+                new.probe.every.map_or("never".to_owned(), |every| format!("every {}", format_duration(every)))
+            }),
             log_level: (new.log.level != old.log.level).then(|| new.log.level.clone()),
             certificate_read: new.listen.tls.is_some(),
             log_format: new.log.format != old.log.format,
@@ -85,6 +91,7 @@ impl ReloadChanges {
             ("no longer listening on", names(&self.listeners_removed)),
             ("control socket is now", self.control.iter().map(|path| path.display().to_string()).collect()),
             ("audits are now", self.audit.clone().unwrap_or_default()),
+            ("name servers are now looked at", self.probe.clone().unwrap_or_default()),
             ("the log level is now", self.log_level.clone().unwrap_or_default()),
             ("the certificate has been read again", happened(self.certificate_read)),
             ("the log keeps its format until the next start", happened(self.log_format)),
@@ -109,6 +116,11 @@ fn differing<V: PartialEq>(old: &HashMap<Name, V>, new: &HashMap<Name, V>, with_
     let mut names: Vec<Name> = new.keys().chain(gone).filter(is_different).cloned().collect();
     names.sort_by(Name::canonical_cmp);
     names
+}
+
+/// The probe's plan apart from its zones, which are told elsewhere.
+fn without_zones(config: &Config) -> ProbePlan {
+    ProbePlan { zones: Vec::new(), ..config.probe.clone() }
 }
 
 /// All addresses that a configuration listens on, for whatever.
