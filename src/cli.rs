@@ -13,6 +13,7 @@ mod boot;
 mod check;
 mod discover;
 mod drain;
+mod live;
 mod paint;
 mod register;
 mod rollback;
@@ -75,7 +76,7 @@ impl Arguments {
         use Verb::{Announce, Boot, Check, Demo, Discover, Register, Run, Top, Version};
         let local = matches!(
             self.verb,
-            Run | Boot(_) | Check | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
+            Run | Boot(_) | Check(_) | Demo { .. } | Register(_) | Discover { .. } | Announce(_) | Version
         );
         let without_json = matches!(self.verb, Run | Boot(_) | Demo { .. } | Announce(_) | Top);
         let without_config = matches!(self.verb, Demo { .. } | Discover { .. } | Version);
@@ -98,8 +99,8 @@ enum Verb {
     Run,
     /// Find the configuration of a new instance in file, metadata or environment, wait for one, and run the server with it
     Boot(boot::BootArguments),
-    /// Check the configuration and whether its addresses are free, and print what would run
-    Check,
+    /// Check the configuration and whether its addresses are free, and print what would run; or ask all name servers (--live)
+    Check(check::CheckOptions),
     /// Have the server read its configuration again, without dropping a query
     Reload,
     /// Show how all zones are, or one in detail
@@ -226,7 +227,7 @@ pub fn run_main(
                 Err(error) => fail(&error.to_string()),
             };
         }
-        Verb::Check => return check::check(&config_path(), arguments.json),
+        Verb::Check(ref options) => return check::check(&config_path(), options, arguments.json),
         Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify } => {
             return demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit }));
         }

@@ -1,8 +1,8 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services`, `regions` and
-//! `drains` know the sections.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services`, `regions`,
+//! `drains` and `probe` know the sections.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -20,6 +20,7 @@ mod json;
 mod keys;
 mod peers;
 mod plan;
+mod probe;
 pub(crate) mod read;
 mod regions;
 pub mod schema;
@@ -42,6 +43,7 @@ use crate::catalog::CatalogPlan;
 use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::notify::Targets;
+use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
 use crate::services::ServicesPlan;
@@ -92,6 +94,8 @@ pub struct Config {
     pub catalog: Option<CatalogPlan>,
     /// How far the differences of each zone reach back.
     pub history: HistoryLimits,
+    /// Whether name servers are looked at from outside, and how.
+    pub probe: ProbePlan,
     /// The folder that keeps zones and serials over a restart.
     pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,
@@ -204,6 +208,10 @@ impl Config {
         let zones::ZonesSection { zones, trees, services, declared: zones_at } = found;
         let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
         let drains = drains::read_drains(&mut reader, &root, &regions);
+        let transferred = zones.iter().map(|plan| plan.zone.clone());
+        let from_trees = trees.iter().map(|plan| plan.zone().clone());
+        let probed = transferred.chain(from_trees).chain(services.iter().map(|plan| plan.zone.clone())).collect();
+        let probe = probe::read_probe(&mut reader, &root, probed, &regions);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, .. } = out;
         let (keys, secret_files) = keys.finish(&mut reader);
@@ -235,6 +243,7 @@ impl Config {
             targets,
             catalog,
             history,
+            probe,
             state: server.state,
             metrics: server.metrics,
             control: server.control,

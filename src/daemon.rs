@@ -15,13 +15,14 @@ mod listeners;
 mod lookup;
 mod outward;
 mod page;
+mod probe;
 mod rates;
 mod restore;
 mod rollback;
 mod sources;
 mod status;
 
-pub use status::format_seconds;
+pub use status::{format_seconds, write_table};
 
 use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
@@ -46,6 +47,7 @@ use changes::ReloadChanges;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
 use page::{Inquiry, Page};
+use probe::Probe;
 use rates::Rates;
 use restore::{Remains, open_store, restore};
 use rollback::RollbackOrder;
@@ -99,6 +101,7 @@ pub struct Daemon {
     /// Held while an operator's order about drains is carried out.
     orders: Arc<Mutex<()>>,
     rates: Arc<Rates>,
+    probe: Probe,
     /// What the status page asks.
     inquiries: mpsc::Receiver<Inquiry>,
 }
@@ -181,7 +184,8 @@ impl Daemon {
         let control = socket.start(command_sender.clone()).map_err(start_failed)?;
         metrics.config_loaded.set(unix_seconds(SystemTime::now()));
         let started = Instant::now();
-        let daemon = Daemon {
+        let probe = Probe::new(publisher.clone(), metrics.clone());
+        let mut daemon = Daemon {
             config,
             started,
             publisher,
@@ -202,9 +206,11 @@ impl Daemon {
             changed,
             orders: Arc::default(),
             rates,
+            probe,
             inquiries,
         };
         daemon.replace_sources();
+        daemon.probe.follow(&daemon.config);
         let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
         tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, addresses = ?daemon.addresses(), "started");
         daemon.manager.ready(&daemon.summary());
@@ -345,6 +351,7 @@ impl Daemon {
         self.notify.set_announcers(announcers(&self.config));
         self.notifier.set_targets(self.config.targets.clone());
         self.replace_sources();
+        self.probe.follow(&self.config);
         if let Some(schedule) = schedule {
             self.schedule = schedule;
         }
@@ -429,6 +436,7 @@ impl Daemon {
             state: StateReport::new(self.config.state.as_deref(), store),
             catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
             queries: self.rates.read().rates,
+            name_servers: self.probe.report(only.as_ref()),
         };
         async move {
             let (sender, snapshot) = oneshot::channel();

@@ -34,10 +34,12 @@
 //! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and [`serve::refusals`] keeps
 //! floods of those who are turned away out of the log. No sockets.
 //! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
+//! [`exchange`] asks another server one question.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
 //! zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's, which mirrors
-//! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in messages.
+//! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in
+//! messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells the
@@ -60,6 +62,7 @@ pub mod demo;
 pub mod discover;
 pub mod discovery;
 pub mod dnssd;
+pub mod exchange;
 pub mod firstboot;
 pub mod keeper;
 pub mod log;
@@ -70,6 +73,7 @@ pub mod metrics;
 pub mod moment;
 pub mod name;
 pub mod notify;
+pub mod probe;
 pub mod publish;
 pub mod registrar;
 pub mod rewrite;

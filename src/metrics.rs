@@ -211,6 +211,9 @@ pub struct Metrics {
     pub region_withdrawals: IntCounterVec,
     pub region_conflicts: IntGaugeVec,
     pub region_ns_fallback: IntGaugeVec,
+    pub ns_problems: IntGaugeVec,
+    pub ns_servers: IntGaugeVec,
+    pub ns_probed: IntGaugeVec,
     pub publish_duration: Histogram,
     pub publishes: IntCounter,
     pub state_errors: IntCounterVec,
@@ -419,6 +422,22 @@ impl Metrics {
                 "1 while the region lists this server alone because its members' NS sets have nothing in common.",
                 &["region"],
             ),
+            ns_problems: make.gauges(
+                "ns_problems",
+                "1 for each fault of a name server that the zone or its parent lists: lame, unreachable, stale, ahead, foreign (it \
+                 lists other servers), no-glue, unresolved, alias, undelegated, and unknown for what could not be found out.",
+                &["zone", "server", "problem"],
+            ),
+            ns_servers: make.gauges(
+                "ns_servers",
+                "Addresses of name servers that were asked about the zone, and servers of its parent.",
+                &["zone"],
+            ),
+            ns_probed: make.gauges(
+                "ns_probed_timestamp_seconds",
+                "When the name servers of the zone were last asked, Unix time.",
+                &["zone"],
+            ),
             publish_duration: make.add(Histogram::with_opts(publications.buckets(seconds))),
             publishes: make.add(IntCounter::new("publishes_total", "Versions of the whole data published.")),
             state_errors: make.counters(
@@ -514,6 +533,7 @@ impl Metrics {
             forget_in(family, zone, |_| true);
         }
         self.forget_tree(zone);
+        self.forget_probe(zone);
         forget_in(&self.transfer_duration, zone, |_| true);
         for family in [
             &self.transfer_success,
@@ -534,6 +554,13 @@ impl Metrics {
             &self.region_conflicts,
             &self.region_ns_fallback,
         ] {
+            forget_in(family, zone, |_| true);
+        }
+    }
+
+    /// Removes the series of what was found about a zone's name servers.
+    pub fn forget_probe(&self, zone: &str) {
+        for family in [&self.ns_problems, &self.ns_servers, &self.ns_probed] {
             forget_in(family, zone, |_| true);
         }
     }

@@ -48,7 +48,7 @@ pub use repeated::Repeated;
 pub use table::{Owner, Stored, Table};
 pub use text::{TextFault, TextRecord, read_text};
 
-use crate::name::{self, Name};
+use crate::name::{self, Name, NameBuf};
 use crate::rr::{self, RRset, rtype};
 use crate::serial::Serial;
 use std::sync::Arc;
@@ -171,6 +171,12 @@ impl Zone {
     /// The node of the origin.
     pub fn apex(&self) -> Node<'_> {
         self.table.get(&[]).expect("a zone has a node at its origin")
+    }
+
+    /// The names in the NS records of the origin.
+    pub fn name_servers(&self) -> impl Iterator<Item = Name> {
+        let rdatas = self.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
+        rdatas.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name())
     }
 
     /// The SOA record set.

@@ -61,7 +61,7 @@ fn every_response_is_as_described() {
     let (address, ensemble) = (peer.address(), keeper.address());
     let nobody = Port::reserve().release();
     let plan = format!(
-        "[secondaries]\nnotify = [\"{nobody}\"]\ncatalog = \"catalog.test\"\n\
+        "[secondaries]\nnotify = [\"{nobody}\"]\ncatalog = \"catalog.test\"\n[probe]\nevery = \"1s\"\nresolver = \"{nobody}\"\n\
          [zones]\n\"one.test\" = \"{address}\"\n\"two.test\" = \"{address}\"\n\"absent.test\" = \"{nobody}\"\n\
          \"tree.test\" = {{ zookeeper = \"{ensemble}\" }}\n\
          [zones.\"own.test\"]\nopenstack = [{{ type = \"identity\", url = \"https://id.own.test/v3\" }}]\n\
@@ -93,7 +93,8 @@ fn every_response_is_as_described() {
         let conflicts = value["regions"][0]["conflict_names"].as_u64() > Some(0);
         let drained = !value["drains"].as_array()?.is_empty();
         let counted = value["queries"]["total"].as_u64() > Some(0);
-        (failing && conflicts && drained && counted).then_some(value)
+        let probed = value["name_servers"][0]["servers"].as_array().is_some_and(|servers| !servers.is_empty());
+        (failing && conflicts && drained && counted && probed).then_some(value)
     });
     assert_eq!(status["catalog"]["zone"], "catalog.test.");
     let history = wait_until("the drain is a version", PATIENCE, || {

@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 12] = [
     &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
     &["merge", "merge/*"],
     &[
+        "exchange",
         "source",
         "source/requests",
         "state",
@@ -31,7 +32,17 @@ const LAYERS: [&[&str]; 12] = [
         "notify/*",
         "state/*",
     ],
-    &["keeper", "keeper/*", "transfer", "transfer/*", "source/services", "source/zookeeper", "source/zookeeper/*"],
+    &[
+        "keeper",
+        "keeper/*",
+        "transfer",
+        "transfer/*",
+        "probe",
+        "probe/*",
+        "source/services",
+        "source/zookeeper",
+        "source/zookeeper/*",
+    ],
     &[
         "serve",
         "serve/udp",

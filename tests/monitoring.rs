@@ -108,6 +108,23 @@ fn a_datacenter_that_is_cut_off_fires_for_its_zone_and_replica() {
 }
 
 #[test]
+fn name_servers_that_do_not_have_the_region_fire_for_it_and_for_no_zone() {
+    let world = World::start(&Plan { probed: true, ..Plan::default() });
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        // The primary answers for the datacenters' zones, and refuses to for the region.
+        for server in ["ns1.example.com.", "ns2.example.com."] {
+            let labels = [("zone", REGION), ("problem", "lame"), ("instance", &instance[..])];
+            let server = format!("{server} {}", world.relays[replica][0].address());
+            world.wait_firing("CnsNameServersInconsistent", &[&labels[..], &[("server", &server)]].concat());
+        }
+    }
+    let firing = world.firing("CnsNameServersInconsistent");
+    assert!(firing.iter().all(|alert| alert.labels["zone"] == REGION), "{firing:?}");
+    world.assert_only(&["CnsNameServersInconsistent"]);
+}
+
+#[test]
 fn a_zone_near_its_end_fires_before_it_expires_and_its_region_after() {
     let world = World::start(&Plan { expire: 12, ..Plan::default() });
     (0..2).for_each(|replica| world.relays[replica][0].cut(true));

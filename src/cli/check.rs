@@ -4,16 +4,21 @@
 //! which exclude one another are found too. Where the control socket of the file answers, the server that runs with it
 //! may hold the addresses; those in use are then named in a note instead of refused.
 //!
+//! With `--live` the name servers are asked instead, in `live`.
+//!
 //! Cost: O(file); opens one or two sockets for each address.
 
+use crate::cli::live::check_live;
 use crate::cli::{FAILED, fail, print, print_json};
 use crate::config::{Config, ConfigErrors};
 use crate::control;
+use crate::name::Name;
 use crate::serve::BindError;
 use crate::serve::http::HttpListener;
 use crate::serve::stream::StreamListener;
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
+use clap::Args;
 use serde_json::json;
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -29,8 +34,19 @@ struct Findings {
     notes: Vec<String>,
 }
 
+/// How the file is looked at.
+#[derive(Debug, Args)]
+pub struct CheckOptions {
+    /// Ask the name servers of all zones and regions, and those of their parents, whether they answer alike
+    #[arg(long)]
+    live: bool,
+    /// Only those of this one
+    #[arg(long, value_name = "ZONE", requires = "live", value_parser = super::read_name)]
+    zone: Option<Name>,
+}
+
 /// Checks a file and prints the plan or what is wrong.
-pub fn check(path: &Path, as_json: bool) -> ExitCode {
+pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> ExitCode {
     let config = match Config::load(path) {
         Ok(config) => config,
         Err(errors) if as_json => {
@@ -39,6 +55,9 @@ pub fn check(path: &Path, as_json: bool) -> ExitCode {
         }
         Err(errors) => return fail(&errors.to_string()),
     };
+    if options.live {
+        return check_live(&config, options.zone.as_ref(), as_json);
+    }
     let Findings { errors, notes } = examine(&config);
     let ok = errors.is_empty();
     if as_json {

@@ -60,6 +60,13 @@ pub fn describe_plan(config: &Config) -> Value {
             "secondaries": describe_secondaries(config, &catalog.origin),
         })),
         "history": { "versions": config.history.versions, "bytes": config.history.bytes },
+        "probe": {
+            "every": config.probe.every.map(seconds),
+            "resolvers": config.probe.resolvers,
+            "stale_after": seconds(config.probe.stale_after),
+            "timeout": seconds(config.probe.timeout),
+            "zones": config.probe.zones,
+        },
         "state": config.state,
         "audit": config.audit,
         "warnings": config.warnings,

@@ -74,6 +74,10 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         Some(cron) => writeln!(out, "  full transfer of all zones: {cron} (UTC)")?,
         None => writeln!(out, "  full transfer of all zones: never")?,
     }
+    if let Some(every) = config.probe.every {
+        let (every, zones) = (format_duration(every), config.probe.zones.len());
+        writeln!(out, "  name servers of {zones} zones and regions asked: every {every}")?;
+    }
     if !config.warnings.is_empty() {
         writeln!(out, "\nwarnings")?;
     }

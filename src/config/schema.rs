@@ -52,6 +52,7 @@ pub const ROOT: Table = Table {
         key("drains", "list of tables", "", "members that are taken out of regions for a while"),
         key("transfer", "table", "", "timers and limits of all transfers"),
         key("secondaries", "table", "", "who may transfer the zones from here, and who is notified"),
+        key("probe", "table", "", "whether name servers are compared with what parents and zones say of them"),
         key("state", "table", "", "what is kept on disk"),
         key("metrics", "table", "", "the HTTP endpoint for Prometheus"),
         key("control", "table", "", "the socket for the other commands"),
@@ -345,6 +346,36 @@ pub const TARGET: Table = Table {
     ],
 };
 
+/// `[probe]`
+pub const PROBE: Table = Table {
+    path: "[probe]",
+    help: "Whether the name servers of zones and regions answer, alike, and as the parent zone lists them",
+    keys: &[
+        key(
+            "every",
+            "duration or \"off\"",
+            "",
+            "how often they are asked; default: 5m where a region has ns, else off",
+        ),
+        key("resolver", "addresses", "", "who finds addresses and parent zones; default: those of the system"),
+        key("stale_after", "duration", r#""5m""#, "how long a server may be behind, or ahead of this one"),
+        key("timeout", "duration", r#""2s""#, "for each question"),
+        key("skip", "zone names", "[]", "zones and regions that are not looked at"),
+        key(
+            "parents",
+            "table of names and addresses",
+            "",
+            "servers of parent zones; default: those that the resolver finds",
+        ),
+        key(
+            "hosts",
+            "table of names and addresses",
+            "",
+            "where name servers are, if not where the resolver finds them",
+        ),
+    ],
+};
+
 /// `[state]`
 pub const STATE: Table = Table {
     path: "[state]",
@@ -380,7 +411,7 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 21] = [
+pub const TABLES: [&Table; 22] = [
     &ROOT,
     &SERVER,
     &TLS,
@@ -398,6 +429,7 @@ pub const TABLES: [&Table; 21] = [
     &SECONDARIES,
     &RULE,
     &TARGET,
+    &PROBE,
     &STATE,
     &METRICS,
     &CONTROL,

@@ -4,6 +4,7 @@ use crate::config::format_size;
 use crate::daemon::history::moment;
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
+use crate::daemon::probe::ProbeReport;
 use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
@@ -38,6 +39,8 @@ pub struct Report {
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
     pub queries: QueryRates,
+    /// What the name servers of zones say, where they have been asked.
+    pub name_servers: Vec<ProbeReport>,
 }
 
 /// The folder that keeps zones over a restart.
@@ -136,6 +139,7 @@ pub struct About {
     pub state: StateReport,
     pub catalog: Option<CatalogReport>,
     pub queries: QueryRates,
+    pub name_servers: Vec<ProbeReport>,
 }
 
 impl Report {
@@ -171,6 +175,7 @@ impl Report {
             zones,
             catalog,
             queries: about.queries,
+            name_servers: about.name_servers,
         }
     }
 
@@ -211,13 +216,19 @@ impl Report {
             if !region.servers_without_address.is_empty() {
                 remarks.push_str(", NS without address");
             }
+            if let faults @ 1.. = self.faults_of(&region.region) {
+                _ = write!(remarks, ", {faults} faults of NS");
+            }
             let (name, state) = (region.region.to_string(), region.state.label().to_owned());
             rows.push([name, state, serial(region.serial), region.records.to_string(), "".into(), "".into(), remarks]);
         }
         for zone in &self.zones {
             let kept = &zone.kept;
             let ago = |seconds: Option<u64>| seconds.map_or("-".into(), |seconds| format_seconds(seconds) + " ago");
-            let remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
+            let mut remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
+            if let faults @ 1.. = self.faults_of(&kept.zone) {
+                _ = write!(remarks, "{}{faults} faults of NS", if remarks.is_empty() { "" } else { "; " });
+            }
             rows.push([
                 kept.zone.to_string(),
                 kept.state.label().to_owned(),
@@ -242,6 +253,11 @@ impl Report {
         self.drains.iter().filter(move |drain| drain.regions.contains(region))
     }
 
+    /// Faults of a zone's name servers.
+    fn faults_of(&self, zone: &Name) -> usize {
+        self.name_servers.iter().find(|report| report.check.zone == *zone).map_or(0, ProbeReport::faults)
+    }
+
     /// Everything about the zones and regions that are left.
     pub fn details(&self) -> String {
         let mut text = String::new();
@@ -249,6 +265,7 @@ impl Report {
         self.regions.iter().for_each(|region| write_region(&mut text, region));
         self.drains.iter().for_each(|drain| write_drain(&mut text, "  ", drain));
         self.catalog.iter().for_each(|catalog| write_catalog(&mut text, catalog));
+        self.name_servers.iter().for_each(|report| report.write(&mut text));
         text
     }
 }

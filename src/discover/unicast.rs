@@ -7,13 +7,9 @@
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
 use crate::dnssd::{self, Host, OPENSTACK, ServiceType, text};
-use crate::name::{self, Name, NameBuf};
-use hickory_client::NetError;
-use hickory_client::runtime::TokioRuntimeProvider;
-use hickory_client::tcp::TcpClientStream;
-use hickory_client::udp::UdpClientStream;
-use hickory_client::xfer::{DnsHandle, FirstAnswer};
-use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query, ResponseCode};
+use crate::exchange::{self, Role, from_library};
+use crate::name::Name;
+use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{RData, RecordType};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -53,7 +49,7 @@ pub async fn discover(
     let described = ours.or(described.first()).cloned().unwrap_or_else(|| text::write([]));
     let mut records = Vec::new();
     for service in services {
-        let target = own_name(&service.target);
+        let target = from_library(&service.target);
         // RFC 2782: the root says that the service is not available.
         if target == Name::root() {
             continue;
@@ -96,7 +92,7 @@ impl Resolver<'_> {
     async fn ask(&self, owner: &Name, rtype: RecordType) -> Result<Vec<RData>, DiscoverError> {
         let mut last = DiscoverError::NoServer;
         for server in self.servers {
-            let response = match exchange(*server, owner, rtype, self.patience).await {
+            let response = match exchange::ask(*server, owner, rtype, Role::Resolver, self.patience).await {
                 Ok(response) => response,
                 Err(error) => {
                     last = DiscoverError::Silent(server.to_string(), error.to_string());
@@ -126,33 +122,6 @@ impl Resolver<'_> {
         }
         if addresses.is_empty() { Err(DiscoverError::NoAddress(host.clone())) } else { Ok(address_hosts(addresses)) }
     }
-}
-
-/// Asks a server over UDP, and over TCP if the answer does not fit.
-async fn exchange(
-    server: SocketAddr,
-    owner: &Name,
-    rtype: RecordType,
-    patience: Duration,
-) -> Result<Message, NetError> {
-    let mut labels = hickory_proto::rr::Name::from_labels(name::labels(owner.as_wire()))?;
-    labels.set_fqdn(true);
-    let request = || DnsRequest::from_query(Query::query(labels.clone(), rtype), DnsRequestOptions::default());
-    let provider = TokioRuntimeProvider::new();
-    let over_udp = UdpClientStream::builder(server, provider.clone()).with_timeout(Some(patience)).exchange();
-    let response = over_udp.send(request()).first_answer().await?;
-    if !response.metadata.truncation {
-        return Ok(response.into());
-    }
-    let over_tcp = TcpClientStream::exchange(server, None, patience, None, provider).await?;
-    Ok(over_tcp.send(request()).first_answer().await?.into())
-}
-
-/// A name of the library in our form.
-fn own_name(theirs: &hickory_proto::rr::Name) -> Name {
-    let labels = theirs.iter().flat_map(|label| [&[label.len() as u8], label].concat());
-    let wire: Vec<u8> = labels.chain([0]).collect();
-    NameBuf::from_wire(&wire).expect("a name that was read is valid").to_name()
 }
 
 #[cfg(test)]

@@ -50,10 +50,7 @@ impl Region {
     /// The names of the region's NS set.
     fn name_servers(&mut self, members: &Members) -> Vec<Name> {
         self.ns_fallback = false;
-        let listed = |zone: &Arc<Zone>| -> Vec<Name> {
-            let rdatas = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
-            rdatas.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name()).collect()
-        };
+        let listed = |zone: &Arc<Zone>| -> Vec<Name> { zone.name_servers().collect() };
         let mut sets = members.iter().flatten().map(listed);
         let chosen: Vec<Name> = match &self.plan.ns {
             NsPolicy::Listed(names) => names.clone(),
@@ -74,11 +71,9 @@ impl Region {
 
 /// The names of a zone's NS set that lie within the zone and have no address in it.
 pub(super) fn servers_without_address(zone: &Zone) -> Vec<Name> {
-    let servers = zone.apex().get(rtype::NS).into_iter().flat_map(|ns| ns.rdatas());
-    let names = servers.filter_map(|rdata| NameBuf::from_wire(rdata).ok()).map(|name| name.to_name());
     let has_address = |name: &Name| {
         let node = zone.get(name.as_wire());
         node.is_some_and(|node| node.get(rtype::A).or(node.get(rtype::AAAA)).is_some())
     };
-    names.filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
+    zone.name_servers().filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
 }

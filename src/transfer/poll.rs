@@ -11,6 +11,7 @@
 //!
 //! Cost: one round trip; two sockets at most.
 
+use crate::exchange::to_library;
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::transfer::error::{Phase, TransferError};
@@ -38,7 +39,7 @@ const MAX_DATAGRAM_BYTES: usize = 4096;
 
 /// Asks a primary for the zone's serial.
 pub async fn poll(zone: &Name, primary: &PrimaryPlan, patience: Duration) -> Result<Serial, TransferError> {
-    let owner = hickory_name(zone);
+    let owner = to_library(zone);
     // Half the patience is for UDP: a primary that only speaks TCP still has a fair chance.
     let over_udp = async {
         match &primary.key {
@@ -61,14 +62,6 @@ pub async fn poll(zone: &Name, primary: &PrimaryPlan, patience: Duration) -> Res
         Ok(response) => read_serial(&owner, &response?),
         Err(_) => Err(TransferError::Timeout(Phase::Message)),
     }
-}
-
-/// The name in hickory's form.
-fn hickory_name(zone: &Name) -> hickory_proto::rr::Name {
-    let labels = crate::name::labels(zone.as_wire());
-    let mut name = hickory_proto::rr::Name::from_labels(labels).expect("a valid name is valid there, too");
-    name.set_fqdn(true);
-    name
 }
 
 /// The SOA question.

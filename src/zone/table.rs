@@ -259,7 +259,8 @@ fn keys() -> [u64; 3] {
     *KEYS.get_or_init(|| [0, 1, 2].map(|number: u64| RandomState::new().hash_one(number)))
 }
 
-/// The hash of an owner: products of keyed halves of 16 octets, folded.
+/// The hash of an owner: products of keyed halves of 16 octets, folded. Of owners shorter than eight octets two of different
+/// length can have the same, which costs a comparison; it is on disk, so it stays.
 #[inline]
 pub fn hash(owner: &[u8]) -> u64 {
     let [first, second, third] = keys();

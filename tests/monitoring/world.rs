@@ -12,10 +12,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(3);
 
 /// What is shorter in the copy of the rules that the tests use; each stands in the real files.
-const SHORTER: [(&str, &str); 10] = [
+const SHORTER: [(&str, &str); 11] = [
     ("for: 1m\n", "for: 1s\n"),
     ("for: 2m\n", "for: 1s\n"),
     ("for: 5m\n", "for: 1s\n"),
+    ("for: 15m\n", "for: 1s\n"),
     ("for: 30m\n", "for: 1s\n"),
     ("for: 1h\n", "for: 1s\n"),
     ("[5m]", "[10s]"),
@@ -33,11 +34,13 @@ pub struct Plan {
     pub missing: bool,
     /// Whether there are secondaries, conflicts and a primary that is dead, for series that a quiet world has not.
     pub busy: bool,
+    /// Whether name servers are looked at; the datacenters' primary is the parent, and not one of those that are listed.
+    pub probed: bool,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { expire: 2_592_000, missing: false, busy: false }
+        Plan { expire: 2_592_000, missing: false, busy: false, probed: false }
     }
 }
 
@@ -53,7 +56,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts everything and, unless something is missing from the beginning, waits until nothing fires.
+    /// Starts everything and, unless something is wrong from the beginning, waits until nothing fires.
     pub fn start(plan: &Plan) -> World {
         let folder = Folder::new();
         let zones: Vec<ZoneText> = (0..3)
@@ -77,7 +80,7 @@ impl World {
         let instances: Vec<String> = replicas.iter().map(|replica| replica.metrics_address().to_string()).collect();
         let prometheus = Prometheus::start(&folder, &prometheus_files(&instances));
         let world = World { primary, relays, replicas, prometheus, instances, _folder: folder };
-        if !plan.missing && !plan.busy {
+        if !plan.missing && !plan.busy && !plan.probed {
             world.wait_quiet();
         }
         world
@@ -194,6 +197,15 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
         let dead = dead.release();
         zones.push_str(&format!("\"dead.test\" = \"{dead}\"\n"));
         more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{dead}\"]\n");
+    }
+    if plan.probed {
+        let address = relays[0].address();
+        more.push_str(&format!(
+            "[probe]\nevery = \"1s\"\nresolver = \"{address}\"\nskip = [\"{}\", \"{}\"]\n\
+             parents = {{ \"cns.example.com\" = \"{address}\" }}\n\
+             hosts = {{ \"ns1.example.com\" = \"{address}\", \"ns2.example.com\" = \"{address}\" }}\n",
+            ZONES[1], ZONES[2],
+        ));
     }
     let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
     let text = format!(

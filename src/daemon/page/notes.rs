@@ -7,6 +7,7 @@ use super::rows::{drain_row, is_failing};
 use super::zone::pinned_to;
 use crate::daemon::status::{RegionReport, Report, remarks};
 use crate::name::Name;
+use crate::probe::Problem;
 use crate::publish::State;
 use std::collections::HashSet;
 
@@ -106,6 +107,13 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
             (State::Expired, _) => add(Grade::Bad, "expired", zone_link(name), why),
             (State::Ok, Some(source)) if is_failing(source) => add(Grade::Warn, "source", zone_link(name), why),
             (State::Ok, _) => {}
+        }
+    }
+    for report in &report.name_servers {
+        // What could not be found out is on the zone's page.
+        for (server, finding) in report.check.findings().filter(|(_, finding)| finding.problem != Problem::Unknown) {
+            let text = format!("{}: {}, {}", server.label(), finding.problem.label(), finding.text);
+            add(Grade::Warn, "name server", zone_link(&report.check.zone), text);
         }
     }
     for drain in &report.drains {

@@ -14,6 +14,7 @@ use crate::daemon::status::{
 };
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::name::Name;
+use crate::probe::{Problem, ServerCheck};
 use crate::publish::Served;
 use crate::zone::Soa;
 use askama::Template;
@@ -51,6 +52,9 @@ pub struct ZonePage {
     broken: Vec<(String, String)>,
     services: Vec<(String, String)>,
     secondaries: Vec<SecondaryRow>,
+    servers: Vec<ServerRow>,
+    /// When they were asked.
+    asked: Cell,
     queries: Vec<Fact>,
     history: Vec<VersionRow>,
     more: usize,
@@ -91,6 +95,14 @@ struct SecondaryRow {
     told: Cell,
     acknowledged: Cell,
     result: String,
+}
+
+/// A name server of a zone, or of its parent.
+struct ServerRow {
+    server: String,
+    serial: Cell,
+    mark: Mark,
+    text: String,
 }
 
 /// A version of a zone.
@@ -144,6 +156,8 @@ impl ZonePage {
             broken: Vec::new(),
             services: Vec::new(),
             secondaries: Vec::new(),
+            servers: Vec::new(),
+            asked: Cell::none(),
             queries: Vec::new(),
             history: Vec::new(),
             more: 0,
@@ -164,6 +178,10 @@ impl ZonePage {
             &catalog.outward
         };
         page.describe_ways_out(outward);
+        if let Some(report) = report.name_servers.iter().find(|report| report.check.zone == *name) {
+            page.asked = when(Some(report.asked), now);
+            page.servers = report.check.servers.iter().flat_map(server_rows).collect();
+        }
         page.queries = query_rows(report, name);
         page.list_history(list_versions(served, LISTED_VERSIONS), now);
         Some(page)
@@ -316,6 +334,17 @@ impl ZonePage {
         self.history = versions.versions.iter().map(row).collect();
         self.more = versions.more;
     }
+}
+
+/// What a name server says of itself: a row for each fault, or one.
+fn server_rows(server: &ServerCheck) -> Vec<ServerRow> {
+    let row = |mark, text| ServerRow { server: server.label(), serial: serial(server.serial), mark, text };
+    if server.findings.is_empty() {
+        return vec![row(Mark::new(Grade::Good, "ok"), String::new())];
+    }
+    let grade = |problem| if problem == Problem::Unknown { Grade::Told } else { Grade::Warn };
+    let faults = server.findings.iter();
+    faults.map(|fault| row(Mark::new(grade(fault.problem), fault.problem.label()), printable(&fault.text))).collect()
 }
 
 /// A number of records with its sign; none is no number.

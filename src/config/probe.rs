@@ -1,0 +1,113 @@
+//! The section `[probe]`: whether name servers are compared with what parents and zones say of them.
+//!
+//! Invariant: what is looked at is served here; reverse zones and the catalog, which are rarely delegated, are left out.
+//!
+//! Cost: O(zones × those that are skipped).
+
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::schema;
+use crate::config::tree::{Node, Value};
+use crate::config::units::format_duration;
+use crate::merge::{NsPolicy, RegionPlan};
+use crate::name::Name;
+use crate::probe::ProbePlan;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// RFC 1035 section 4.2.
+const DNS_PORT: u16 = 53;
+/// Unless the file says otherwise, where there is anything to compare with.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(300);
+/// The servers belong to others, too.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+
+/// Reads `[probe]`; `zones` are those that are not regions.
+pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, regions: &[RegionPlan]) -> ProbePlan {
+    // Without a list of name servers nobody has cared about the delegation so far.
+    let is_listed = regions.iter().any(|region| matches!(region.ns, NsPolicy::Listed(_)));
+    let mut plan = ProbePlan {
+        every: is_listed.then_some(DEFAULT_PERIOD),
+        resolvers: Vec::new(),
+        stale_after: Duration::from_secs(300),
+        timeout: Duration::from_secs(2),
+        parents: HashMap::new(),
+        hosts: HashMap::new(),
+        zones,
+    };
+    plan.zones.extend(regions.iter().map(|region| region.origin.clone()));
+    let Some(entry) = root.entry("probe") else { return plan };
+    let Some(fields) = Fields::new(reader, &entry.node, &schema::PROBE, schema::PROBE.path) else { return plan };
+    if let Some(every) = fields.read(reader, "every", read_period) {
+        plan.every = every;
+    }
+    if let Some(servers) = fields.read(reader, "resolver", read_servers) {
+        plan.resolvers = servers;
+    }
+    if let Some(duration) = fields.read(reader, "stale_after", Reader::positive_duration) {
+        plan.stale_after = duration;
+    }
+    if let Some(duration) = fields.read(reader, "timeout", Reader::positive_duration) {
+        plan.timeout = duration;
+    }
+    if let Some(parents) = fields.read(reader, "parents", read_addresses) {
+        plan.parents = parents;
+    }
+    if let Some(hosts) = fields.read(reader, "hosts", read_addresses) {
+        plan.hosts = hosts;
+    }
+    let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
+    let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
+    for (zone, at) in fields.read(reader, "skip", |r, key, node| r.list(key, node, wanted, named)).unwrap_or_default() {
+        let before = plan.zones.len();
+        plan.zones.retain(|other| *other != zone);
+        if plan.zones.len() == before {
+            reader.error(at, format!("\"skip\" names {zone}, which is not looked at anyway; remove it"));
+        }
+    }
+    plan
+}
+
+/// Reads how often, or `off`.
+fn read_period(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<Duration>> {
+    match &node.value {
+        Value::Text(text) if text == "off" => return Some(None),
+        Value::Boolean(false) => return Some(None),
+        _ => {}
+    }
+    let every = reader.positive_duration(key, node)?;
+    if every < SHORTEST_PERIOD {
+        let (given, least) = (format_duration(every), format_duration(SHORTEST_PERIOD));
+        reader.error(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\", or \"off\""));
+        return None;
+    }
+    Some(Some(every))
+}
+
+/// Reads one address or a list.
+fn read_servers(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Vec<SocketAddr>> {
+    let wanted = "a list of addresses such as [\"192.0.2.53\"]";
+    match &node.value {
+        Value::Text(_) => reader.address(key, node, DNS_PORT).map(|address| vec![address]),
+        _ => reader.list(key, node, wanted, |reader, key, node| reader.address(key, node, DNS_PORT)),
+    }
+}
+
+/// Reads a table of names with addresses.
+fn read_addresses(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<HashMap<Name, Vec<SocketAddr>>> {
+    let Value::Table(entries) = &node.value else {
+        return reader.wrong_type(key, node, "a table such as { \"example.com\" = [\"192.0.2.1\"] }");
+    };
+    let mut table = HashMap::new();
+    for entry in entries {
+        if matches!(entry.node.value, Value::Table(_)) {
+            let name = shorten(&entry.key);
+            reader.error(entry.key_at, format!("\"{name}\" in \"{key}\" is a table; write names with dots in quotes"));
+            continue;
+        }
+        let name = reader.parse_name(entry.key_at, &entry.key);
+        let addresses = read_servers(reader, &entry.key, &entry.node);
+        table.extend(name.zip(addresses));
+    }
+    Some(table)
+}

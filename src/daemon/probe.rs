@@ -1,0 +1,267 @@
+//! The name servers of all zones, looked at from outside again and again.
+//!
+//! One task goes from zone to zone; each zone has its own time within the period, another one on each replica, so that neither
+//! zones nor replicas come all at once.
+//!
+//! Invariants: results are only of the plan in force; a series is there while its fault is. Whether a server is behind is judged by
+//! what we had a while ago, and whether it is ahead by what it had then, so that nobody is blamed for the time that changes take.
+//!
+//! Cost: as the probe's; memory O(servers × serials within `stale_after`).
+
+use crate::config::Config;
+use crate::daemon::part_of;
+use crate::daemon::status::format_seconds;
+use crate::discover::unicast::system_servers;
+use crate::metrics::{Metrics, unix_seconds};
+use crate::name::Name;
+use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
+use crate::publish::Publisher;
+use crate::serial::Serial;
+use serde::Serialize;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::task::AbortHandle;
+
+/// What was found about the name servers of a zone, and when.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeReport {
+    #[serde(flatten)]
+    pub check: ZoneCheck,
+    /// Unix time.
+    pub asked: i64,
+}
+
+impl ProbeReport {
+    /// Writes what `status ZONE` tells.
+    pub fn write(&self, text: &mut String) {
+        let ago = (unix_seconds(SystemTime::now()) - self.asked).max(0).cast_unsigned();
+        _ = writeln!(text, "name servers of {}, asked {} ago", self.check.zone, format_seconds(ago));
+        for server in &self.check.servers {
+            let serial = server.serial.map(|serial| format!(" serial {serial},")).unwrap_or_default();
+            if server.findings.is_empty() {
+                _ = writeln!(text, "  {}:{serial} no fault", server.label());
+            }
+            for finding in &server.findings {
+                _ = writeln!(text, "  {}:{serial} {}: {}", server.label(), finding.problem.label(), finding.text);
+            }
+        }
+    }
+
+    /// How many faults there are; what could not be found out is none.
+    pub fn faults(&self) -> usize {
+        self.check.findings().filter(|(_, finding)| finding.problem != Problem::Unknown).count()
+    }
+}
+
+/// What is known, as long as its plan is in force.
+#[derive(Default)]
+struct Known {
+    /// Counts plans.
+    generation: u64,
+    zones: HashMap<Name, ProbeReport>,
+}
+
+/// The probe, which ends when this is dropped.
+pub struct Probe {
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+    known: Arc<Mutex<Known>>,
+    /// What the task follows.
+    running: Option<(ProbePlan, Name, AbortHandle)>,
+}
+
+impl Probe {
+    /// One that does nothing yet.
+    pub fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Probe {
+        Probe { publisher, metrics, known: Arc::default(), running: None }
+    }
+
+    /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio runtime.
+    pub fn follow(&mut self, config: &Config) {
+        let (plan, server) = (&config.probe, &config.server_name);
+        if self.running.as_ref().is_some_and(|(old, name, _)| (old, name) == (plan, server)) {
+            return;
+        }
+        self.end();
+        let Some(every) = plan.every else { return };
+        let of_system = if plan.resolvers.is_empty() { system_servers().unwrap_or_default() } else { Vec::new() };
+        let round = Round {
+            prober: Prober::new(plan.clone(), of_system),
+            stale_after: plan.stale_after,
+            publisher: self.publisher.clone(),
+            metrics: self.metrics.clone(),
+            known: self.known.clone(),
+            generation: self.known.lock().unwrap_or_else(PoisonError::into_inner).generation,
+            readings: HashMap::new(),
+        };
+        let start = tokio::time::Instant::now();
+        let due = plan.zones.iter().map(|zone| (start + every.mul_f64(part_of(server, zone)), zone.clone()));
+        let task = tokio::spawn(round.run(due.collect(), every));
+        self.running = Some((plan.clone(), server.clone(), task.abort_handle()));
+    }
+
+    /// What is known of all zones, or of one, in canonical order.
+    pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = known.zones.values().filter(|report| only.is_none_or(|only| *only == report.check.zone));
+        let mut reports: Vec<ProbeReport> = wanted.cloned().collect();
+        reports.sort_by(|a, b| a.check.zone.canonical_cmp(&b.check.zone));
+        reports
+    }
+
+    /// Ends the task, and forgets what it found.
+    fn end(&mut self) {
+        if let Some((_, _, task)) = self.running.take() {
+            task.abort();
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task that is just about to tell something sees that it is too late.
+        known.generation += 1;
+        known.zones.drain().for_each(|(zone, _)| self.metrics.forget_probe(&zone.to_string()));
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Serials that somebody had, as far as they matter.
+#[derive(Default)]
+struct Readings(VecDeque<(Instant, Serial)>);
+
+impl Readings {
+    /// Notes a serial, and gives the one that was there `age` ago, where that is known.
+    fn note(&mut self, now: Instant, serial: Serial, age: Duration) -> Option<Serial> {
+        self.0.push_back((now, serial));
+        let is_old = |at: Instant| now.duration_since(at) >= age;
+        while self.0.get(1).is_some_and(|(at, _)| is_old(*at)) {
+            self.0.pop_front();
+        }
+        self.0.front().filter(|(at, _)| is_old(*at)).map(|(_, serial)| *serial)
+    }
+}
+
+/// The task's own.
+struct Round {
+    prober: Arc<Prober>,
+    stale_after: Duration,
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+    known: Arc<Mutex<Known>>,
+    generation: u64,
+    /// By zone and address; without one our own.
+    readings: HashMap<Name, HashMap<Option<SocketAddr>, Readings>>,
+}
+
+impl Round {
+    /// Looks at each zone when its time has come.
+    async fn run(mut self, mut due: VecDeque<(tokio::time::Instant, Name)>, every: Duration) {
+        due.make_contiguous().sort_by_key(|(at, _)| *at);
+        // All have one period, so they keep their order.
+        while let Some((at, zone)) = due.pop_front() {
+            tokio::time::sleep_until(at).await;
+            let check = self.look(&zone).await;
+            self.tell(check);
+            // Slow servers make the period longer, and never let zones pile up.
+            due.push_back((tokio::time::Instant::now().max(at) + every, zone));
+        }
+    }
+
+    /// What the zone has here: its NS names and its serial.
+    fn served(&self, zone: &Name) -> Option<(Vec<Name>, Serial)> {
+        let published = self.publisher.load();
+        let zone = published.get(zone)?.answerable()?;
+        Some((zone.name_servers().collect(), zone.soa.serial))
+    }
+
+    /// Looks at one zone.
+    async fn look(&mut self, zone: &Name) -> ZoneCheck {
+        let (age, served) = (self.stale_after, self.served(zone));
+        // Who does not answer any more is forgotten.
+        let mut earlier = self.readings.remove(zone).unwrap_or_default();
+        let readings = self.readings.entry(zone.clone()).or_default();
+        let mut note = |address: Option<SocketAddr>, serial: Serial| {
+            let of_address = readings.entry(address).or_insert_with(|| earlier.remove(&address).unwrap_or_default());
+            of_address.note(Instant::now(), serial, age)
+        };
+        let current = served.as_ref().map(|(_, serial)| *serial);
+        let target = Target {
+            zone: zone.clone(),
+            wanted: served.map(|(names, _)| names),
+            current,
+            // A serial that the zone has gone back from is not due.
+            due: current.and_then(|serial| note(None, serial).filter(|due| !due.newer_than(serial))),
+        };
+        let mut facts = self.prober.examine(target).await;
+        for server in facts.hosts.iter_mut().flat_map(|host| &mut host.servers) {
+            if let Reply::Authority { serial, .. } = server.reply {
+                server.earlier = note(Some(server.address), serial);
+            }
+        }
+        // Asking takes time, in which something may have come here.
+        facts.current = self.served(zone).map(|(_, serial)| serial);
+        classify(&facts)
+    }
+
+    /// Makes a result known.
+    fn tell(&self, check: ZoneCheck) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.generation != self.generation {
+            return;
+        }
+        let (metrics, zone) = (&self.metrics, check.zone.to_string());
+        let asked = unix_seconds(SystemTime::now());
+        let addresses = check.servers.iter().filter(|server| server.address.is_some()).count();
+        metrics.ns_servers.with_label_values(&[&zone]).set(i64::try_from(addresses).unwrap_or(i64::MAX));
+        metrics.ns_probed.with_label_values(&[&zone]).set(asked);
+        let before = known.zones.get(&check.zone).map(|report| faults(&report.check)).unwrap_or_default();
+        let now = faults(&check);
+        for (server, finding) in check.findings() {
+            let (server, problem) = (server.label(), finding.problem);
+            metrics.ns_problems.with_label_values(&[&zone[..], &server, problem.label()]).set(1);
+            if !before.contains(&(server.clone(), problem)) {
+                tracing::warn!(zone, server, problem = problem.label(), text = finding.text, "name server has a fault");
+            }
+        }
+        // What stays is never without its series, so that alerts on it wait on.
+        for (server, problem) in before.iter().filter(|fault| !now.contains(fault)) {
+            // One that is gone already is as good as removed.
+            let _ = metrics.ns_problems.remove_label_values(&[&zone[..], server, problem.label()]);
+        }
+        if now.is_empty() && !before.is_empty() {
+            tracing::info!(zone, "name servers have no fault any more");
+        }
+        known.zones.insert(check.zone.clone(), ProbeReport { check, asked });
+    }
+}
+
+/// Every fault with its server.
+fn faults(check: &ZoneCheck) -> HashSet<(String, Problem)> {
+    check.findings().map(|(server, finding)| (server.label(), finding.problem)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_serial_counts_when_it_is_old_enough() {
+        let (start, age) = (Instant::now(), Duration::from_secs(10));
+        let mut readings = Readings::default();
+        let mut note = |seconds: u64, serial: u32| {
+            readings.note(start + Duration::from_secs(seconds), Serial(serial), age).map(|serial| serial.0)
+        };
+        assert_eq!(note(0, 1), None);
+        assert_eq!(note(5, 2), None);
+        assert_eq!(note(10, 3), Some(1));
+        assert_eq!(note(14, 4), Some(1));
+        assert_eq!(note(15, 5), Some(2));
+        assert_eq!(note(60, 6), Some(5));
+        assert_eq!(readings.0.len(), 2, "no more than is needed");
+    }
+}

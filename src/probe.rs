@@ -1,0 +1,51 @@
+//! Name servers as the rest of the world sees them: does the parent zone list those that a zone lists itself, and do all of
+//! them answer, alike and with what is current?
+//!
+//! `ask` finds the servers of a zone and asks them, `classify` judges what came back, as a pure function.
+//!
+//! Invariant: what could not be found out is said to be unknown, and is never a fault of a server.
+//!
+//! Cost: see the two files; a round is O(zones × servers) questions, of which few are under way at once.
+//!
+//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 2181 section 10.3 (no alias), 9471 (glue), 9499 (lame
+//! delegation).
+
+mod ask;
+mod classify;
+
+pub use ask::{Prober, Target};
+pub use classify::{
+    Delegation, Facts, Finding, HostFacts, Lookup, Problem, Reply, ServerCheck, ServerFacts, ZoneCheck, classify,
+};
+
+use crate::name::Name;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What is asked, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbePlan {
+    /// None switches it off; it can be done once nevertheless.
+    pub every: Option<Duration>,
+    /// Who finds addresses and parent zones; none are those of the system.
+    pub resolvers: Vec<SocketAddr>,
+    /// How long a server may be behind, or ahead of us.
+    pub stale_after: Duration,
+    /// For each question.
+    pub timeout: Duration,
+    /// Servers of parent zones, instead of those that the resolver finds.
+    pub parents: HashMap<Name, Vec<SocketAddr>>,
+    /// Addresses of name servers, instead of those that the parent and the resolver know.
+    pub hosts: HashMap<Name, Vec<SocketAddr>>,
+    /// In file order, regions last.
+    pub zones: Vec<Name>,
+}
+
+/// Names in canonical order, each once.
+fn sorted(names: impl IntoIterator<Item = Name>) -> Vec<Name> {
+    let mut names: Vec<Name> = names.into_iter().collect();
+    names.sort_by(Name::canonical_cmp);
+    names.dedup();
+    names
+}

@@ -1,0 +1,435 @@
+//! What is wrong with the name servers of a zone, as a pure function of what they and the parent's servers have said.
+//!
+//! Invariants: the same facts give the same findings in the same order; a server that said nothing because there is no way to it
+//! from here has no finding; serials count only where both are known (RFC 1982).
+//!
+//! Cost: O(servers × names).
+//!
+//! RFCs: 1034 section 4.2.2, 1982, 2181 section 10.3, 9471 section 3.
+
+use super::sorted;
+use crate::name::Name;
+use crate::serial::Serial;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+//--- What was found ---
+
+/// Everything that was found about one zone.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub zone: Name,
+    /// The NS names that the zone has here; none where that is not known, and then the first server that answers counts.
+    pub wanted: Option<Vec<Name>>,
+    /// What every server must have by now.
+    pub due: Option<Serial>,
+    /// What the zone has here now.
+    pub current: Option<Serial>,
+    /// The servers of the parent zone, or why there are none.
+    pub parents: Result<Vec<(SocketAddr, Delegation)>, String>,
+    /// Every name that the zone or its parent lists.
+    pub hosts: Vec<HostFacts>,
+}
+
+/// What a server of the parent zone said about the zone's NS records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delegation {
+    /// It refers to these, with the addresses that it gave along.
+    Servers { names: Vec<Name>, glue: HashMap<Name, Vec<IpAddr>> },
+    /// There is no such delegation.
+    Absent,
+    /// It answers for the zone itself, with these, so that what it refers others to cannot be seen.
+    Same(Vec<Name>),
+    /// No answer that is of use, and why.
+    Unknown(String),
+}
+
+/// A name server and its addresses.
+#[derive(Clone, Debug)]
+pub struct HostFacts {
+    pub name: Name,
+    pub lookup: Lookup,
+    pub servers: Vec<ServerFacts>,
+}
+
+/// What became of the search for a server's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    Found,
+    /// It has them by another name.
+    Alias(Name),
+    /// There is no such name, or no address of it.
+    Absent,
+    Failed(String),
+}
+
+/// One address of a name server.
+#[derive(Clone, Debug)]
+pub struct ServerFacts {
+    pub address: SocketAddr,
+    pub reply: Reply,
+    /// A serial that it had so long ago that we should have it, too.
+    pub earlier: Option<Serial>,
+}
+
+/// What a server said about the zone's SOA and NS records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Answers with authority.
+    Authority { serial: Serial, ns: Vec<Name> },
+    /// An answer without authority, or an error.
+    Lame(String),
+    /// Nothing.
+    Silent(String),
+    /// This machine has no way to such addresses, which says nothing about the server.
+    NoRoute,
+}
+
+//--- What is wrong ---
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Problem {
+    /// Answers, but not with authority for the zone.
+    Lame,
+    /// Does not answer.
+    Unreachable,
+    /// Has an old version for too long.
+    Stale,
+    /// Has a version for long that we do not have.
+    Ahead,
+    /// Lists other name servers than the zone does.
+    Foreign,
+    /// The delegation lists a name within the zone without its address.
+    NoGlue,
+    /// The name has no address.
+    Unresolved,
+    /// The name is an alias.
+    Alias,
+    /// The parent does not delegate the zone.
+    Undelegated,
+    /// What could not be found out.
+    Unknown,
+}
+
+impl Problem {
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Problem::Lame => "lame",
+            Problem::Unreachable => "unreachable",
+            Problem::Stale => "stale",
+            Problem::Ahead => "ahead",
+            Problem::Foreign => "foreign",
+            Problem::NoGlue => "no-glue",
+            Problem::Unresolved => "unresolved",
+            Problem::Alias => "alias",
+            Problem::Undelegated => "undelegated",
+            Problem::Unknown => "unknown",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub problem: Problem,
+    pub text: String,
+}
+
+/// What is to be said of one server, of a name without address, or of the parent zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerCheck {
+    /// None for the parent's servers.
+    pub name: Option<Name>,
+    pub address: Option<SocketAddr>,
+    pub serial: Option<Serial>,
+    pub findings: Vec<Finding>,
+}
+
+impl ServerCheck {
+    /// The server in words, which is also its metric label.
+    pub fn label(&self) -> String {
+        let name = self.name.as_ref().map_or("parent".to_owned(), Name::to_string);
+        self.address.map_or(name.clone(), |address| format!("{name} {address}"))
+    }
+}
+
+/// What is to be said of the name servers of one zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ZoneCheck {
+    pub zone: Name,
+    /// The parent's servers first.
+    pub servers: Vec<ServerCheck>,
+}
+
+impl ZoneCheck {
+    /// Everything that is wrong, with the server that it is about.
+    pub fn findings(&self) -> impl Iterator<Item = (&ServerCheck, &Finding)> {
+        self.servers.iter().flat_map(|server| server.findings.iter().map(move |finding| (server, finding)))
+    }
+}
+
+/// Judges what was found about a zone.
+pub fn classify(facts: &Facts) -> ZoneCheck {
+    let answered = facts.hosts.iter().flat_map(|host| &host.servers).find_map(|server| match &server.reply {
+        Reply::Authority { ns, .. } => Some(ns.clone()),
+        _ => None,
+    });
+    let wanted = facts.wanted.clone().or(answered).map(sorted);
+    let mut servers = judge_parents(facts, wanted.as_deref());
+    for host in &facts.hosts {
+        let findings = judge_name(host);
+        if host.servers.is_empty() || !findings.is_empty() {
+            servers.push(ServerCheck { name: Some(host.name.clone()), address: None, serial: None, findings });
+        }
+        servers.extend(host.servers.iter().map(|server| judge_server(facts, wanted.as_deref(), &host.name, server)));
+    }
+    ZoneCheck { zone: facts.zone.clone(), servers }
+}
+
+/// Judges what the parent's servers said.
+fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
+    let row = |address: Option<SocketAddr>, findings| ServerCheck { name: None, address, serial: None, findings };
+    let parents = match &facts.parents {
+        Ok(parents) => parents,
+        Err(reason) => return vec![row(None, vec![finding(Problem::Unknown, reason.clone())])],
+    };
+    // One of several that is away does not keep resolvers from finding the zone.
+    let is_known = parents.iter().any(|(_, said)| !matches!(said, Delegation::Unknown(_)));
+    let judged = parents.iter().map(|(address, said)| {
+        let findings = match said {
+            Delegation::Servers { names, glue } => {
+                let mut findings = Vec::new();
+                // RFC 1034 section 4.2.2: both sides of a cut have the same NS records.
+                findings.extend(wanted.and_then(|wanted| compare(names, wanted, "the delegation", "the zone")));
+                // RFC 9471 section 3: nobody can find the address of a name within the zone without it.
+                let without = names.iter().filter(|name| name.is_within(&facts.zone) && !glue.contains_key(*name));
+                findings.extend(without.map(|name| finding(Problem::NoGlue, format!("no address of {name} along"))));
+                findings
+            }
+            Delegation::Absent => vec![finding(Problem::Undelegated, "the parent zone has no NS records of it".into())],
+            Delegation::Unknown(reason) if !is_known => vec![finding(Problem::Unknown, reason.clone())],
+            Delegation::Unknown(_) => Vec::new(),
+            // Whoever comes by the parent gets this for an answer.
+            Delegation::Same(names) => {
+                wanted.and_then(|wanted| compare(names, wanted, "its own copy", "the zone")).into_iter().collect()
+            }
+        };
+        row(Some(*address), findings)
+    });
+    judged.collect()
+}
+
+/// Judges what became of the search for addresses.
+fn judge_name(host: &HostFacts) -> Vec<Finding> {
+    match &host.lookup {
+        Lookup::Found => Vec::new(),
+        // RFC 2181 section 10.3.
+        Lookup::Alias(target) => vec![finding(Problem::Alias, format!("it is an alias of {target}"))],
+        Lookup::Absent => vec![finding(Problem::Unresolved, "it has no address".into())],
+        Lookup::Failed(reason) => vec![finding(Problem::Unknown, format!("no address could be found: {reason}"))],
+    }
+}
+
+/// Judges what one server said.
+fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &ServerFacts) -> ServerCheck {
+    let mut findings = Vec::new();
+    let mut row_serial = None;
+    match &server.reply {
+        Reply::NoRoute => {}
+        Reply::Silent(reason) => findings.push(finding(Problem::Unreachable, reason.clone())),
+        Reply::Lame(reason) => findings.push(finding(Problem::Lame, reason.clone())),
+        Reply::Authority { serial, ns } => {
+            row_serial = Some(*serial);
+            if let Some(due) = facts.due.filter(|due| due.newer_than(*serial)) {
+                findings.push(finding(Problem::Stale, format!("serial {serial}, {due} is not new any more")));
+            }
+            let ahead = server.earlier.zip(facts.current).filter(|(earlier, current)| earlier.newer_than(*current));
+            if let Some((earlier, current)) = ahead {
+                let text = format!("it has had serial {earlier} for a while, here is {current}");
+                findings.push(finding(Problem::Ahead, text));
+            }
+            findings.extend(wanted.and_then(|wanted| compare(ns, wanted, "it", "the zone")));
+        }
+    }
+    ServerCheck { name: Some(name.clone()), address: Some(server.address), serial: row_serial, findings }
+}
+
+/// Compares two sets of name servers.
+fn compare(theirs: &[Name], wanted: &[Name], they: &str, we: &str) -> Option<Finding> {
+    let list = |names: &[Name], others: &[Name]| {
+        let only = sorted(names.iter().filter(|name| !others.contains(name)).cloned());
+        only.iter().map(Name::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let (extra, missing) = (list(theirs, wanted), list(wanted, theirs));
+    let text = match (extra.is_empty(), missing.is_empty()) {
+        (true, true) => return None,
+        (false, true) => format!("{they} lists {extra}, {we} does not"),
+        (true, false) => format!("{they} does not list {missing}, {we} does"),
+        (false, false) => format!("{they} lists {extra}, {we} lists {missing}"),
+    };
+    Some(finding(Problem::Foreign, text))
+}
+
+/// Shortens the above.
+fn finding(problem: Problem, text: String) -> Finding {
+    Finding { problem, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    fn names(text: &str) -> Vec<Name> {
+        text.split_whitespace().map(name).collect()
+    }
+
+    fn address(host: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, host], 53))
+    }
+
+    /// A delegation with glue for some.
+    fn refers(servers: &str, glue: &str) -> Delegation {
+        let glue = names(glue).into_iter().map(|name| (name, vec![address(9).ip()])).collect();
+        Delegation::Servers { names: names(servers), glue }
+    }
+
+    fn host(text: &str, lookup: Lookup, replies: &[Reply]) -> HostFacts {
+        let server = |reply: &Reply| ServerFacts { address: address(1), reply: reply.clone(), earlier: None };
+        HostFacts { name: name(text), lookup, servers: replies.iter().map(server).collect() }
+    }
+
+    fn answers(serial: u32, ns: &str) -> Reply {
+        Reply::Authority { serial: Serial(serial), ns: names(ns) }
+    }
+
+    /// A zone whose two servers and delegation are as they should be.
+    fn healthy() -> Facts {
+        let ns = "ns1.test ns2.test";
+        Facts {
+            zone: name("r.test"),
+            wanted: Some(names(ns)),
+            due: Some(Serial(7)),
+            current: Some(Serial(8)),
+            parents: Ok(vec![(address(200), refers("ns2.test ns1.test", ""))]),
+            hosts: vec![
+                host("ns1.test", Lookup::Found, &[answers(8, ns)]),
+                host("ns2.test", Lookup::Found, &[answers(7, "ns2.test ns1.test")]),
+            ],
+        }
+    }
+
+    /// All findings, with the servers that they are about.
+    fn found(facts: &Facts) -> Vec<(String, &'static str, String)> {
+        let check = classify(facts);
+        check.findings().map(|(server, one)| (server.label(), one.problem.label(), one.text.clone())).collect()
+    }
+
+    /// The only finding.
+    fn only(facts: &Facts) -> (String, &'static str, String) {
+        let found = found(facts);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn what_is_well_has_no_findings() {
+        assert_eq!(found(&healthy()), []);
+        assert_eq!(classify(&healthy()).servers.len(), 3);
+    }
+
+    #[test]
+    fn each_server_is_judged_by_what_it_says() {
+        let with = |reply: Reply| Facts { hosts: vec![host("ns1.test", Lookup::Found, &[reply])], ..healthy() };
+        let both = "ns1.test ns2.test";
+        for (reply, problem, text) in [
+            (Reply::Lame("REFUSED".into()), "lame", "REFUSED"),
+            (Reply::Silent("no answer".into()), "unreachable", "no answer"),
+            (answers(6, both), "stale", "serial 6, 7 is not new any more"),
+            // Older on the circle (RFC 1982).
+            (answers(4_294_967_290, both), "stale", "serial 4294967290, 7 is not new any more"),
+            (answers(8, "ns1.test"), "foreign", "it does not list ns2.test., the zone does"),
+            (answers(8, "ns1.test ns2.test x.test"), "foreign", "it lists x.test., the zone does not"),
+            (answers(8, "x.test ns2.test"), "foreign", "it lists x.test., the zone lists ns1.test."),
+        ] {
+            let (server, kind, said) = only(&with(reply));
+            assert_eq!((server.as_str(), kind, said.as_str()), ("ns1.test. 192.0.2.1:53", problem, text));
+        }
+        assert_eq!(found(&with(Reply::NoRoute)), []);
+        // A server may be ahead for as long as a poll takes, and then no more.
+        let mut ahead = with(answers(9, both));
+        assert_eq!(found(&ahead), []);
+        ahead.hosts[0].servers[0].earlier = Some(Serial(9));
+        assert_eq!(only(&ahead).1, "ahead");
+        ahead.current = None;
+        assert_eq!(found(&ahead), []);
+    }
+
+    #[test]
+    fn names_must_have_addresses_of_their_own() {
+        let with = |lookup: Lookup| Facts { hosts: vec![host("ns1.test", lookup, &[])], ..healthy() };
+        assert_eq!(only(&with(Lookup::Absent)), ("ns1.test.".into(), "unresolved", "it has no address".into()));
+        assert_eq!(only(&with(Lookup::Failed("SERVFAIL".into()))).1, "unknown");
+        let both = "ns1.test ns2.test";
+        let alias = host("ns1.test", Lookup::Alias(name("a.test")), &[answers(8, both)]);
+        let alias = Facts { hosts: vec![alias], ..healthy() };
+        assert_eq!(only(&alias), ("ns1.test.".into(), "alias", "it is an alias of a.test.".into()));
+    }
+
+    #[test]
+    fn the_delegation_lists_what_the_zone_does() {
+        let with = |said: &[Delegation]| {
+            let parents = said.iter().enumerate().map(|(index, said)| (address(200 + index as u8), said.clone()));
+            Facts { parents: Ok(parents.collect()), ..healthy() }
+        };
+        let parent = "parent 192.0.2.200:53".to_owned();
+        let told = |problem, text: &str| (parent.clone(), problem, text.to_owned());
+        let missing = "the delegation does not list ns2.test., the zone does";
+        assert_eq!(only(&with(&[refers("ns1.test", "")])), told("foreign", missing));
+        let other = "the delegation lists old.test., the zone lists ns1.test.";
+        assert_eq!(only(&with(&[refers("old.test ns2.test", "")])), told("foreign", other));
+        let absent = "the parent zone has no NS records of it";
+        assert_eq!(only(&with(&[Delegation::Absent])), told("undelegated", absent));
+        assert_eq!(found(&with(&[Delegation::Same(names("ns1.test ns2.test"))])), []);
+        let copy = "its own copy lists x.test., the zone lists ns1.test., ns2.test.";
+        assert_eq!(only(&with(&[Delegation::Same(names("x.test"))])), told("foreign", copy));
+        let silent = Delegation::Unknown("no answer".into());
+        assert_eq!(only(&with(std::slice::from_ref(&silent))), told("unknown", "no answer"));
+        assert_eq!(found(&with(&[silent, refers("ns1.test ns2.test", "")])), []);
+        let lost = Facts { parents: Err("no resolver".into()), ..healthy() };
+        assert_eq!(only(&lost), ("parent".into(), "unknown", "no resolver".into()));
+    }
+
+    #[test]
+    fn names_within_the_zone_need_glue() {
+        let ns = "a.r.test b.r.test";
+        let facts = Facts {
+            wanted: Some(names(ns)),
+            parents: Ok(vec![(address(200), refers(ns, "a.r.test"))]),
+            hosts: Vec::new(),
+            ..healthy()
+        };
+        assert_eq!(only(&facts).1, "no-glue");
+        assert!(only(&facts).2.contains("b.r.test."));
+    }
+
+    #[test]
+    fn without_a_set_of_ones_own_the_first_answer_counts() {
+        let hosts = vec![
+            host("ns1.test", Lookup::Found, &[Reply::Silent("no answer".into()), answers(8, "ns1.test ns2.test")]),
+            host("ns2.test", Lookup::Found, &[answers(8, "ns2.test")]),
+        ];
+        let facts = Facts { wanted: None, hosts, ..healthy() };
+        let kinds: Vec<_> = found(&facts).into_iter().map(|(_, kind, _)| kind).collect();
+        assert_eq!(kinds, ["unreachable", "foreign"]);
+        let nobody = Facts { wanted: None, hosts: Vec::new(), ..healthy() };
+        assert_eq!(found(&nobody), []);
+    }
+}
