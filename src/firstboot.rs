@@ -7,7 +7,8 @@
 //! Only root can reach the host, and the server shall not be root: as root, this process stays, as the parent of a server
 //! with one capability, or beside one that a service manager runs (`watch`). Otherwise it becomes the server.
 //!
-//! Invariants: a host that is silent, slow or wrong delays the start by [`Plan::patience`] at most, and never the server;
+//! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is on its
+//! way by a minute more, and none the server;
 //! what is not valid is told and not used. As the first process of a container this one answers TERM, INT and HUP, and
 //! collects the children of others.
 //!
@@ -16,6 +17,7 @@
 mod child;
 mod find;
 mod keep;
+mod login;
 mod network;
 
 use crate::config;
@@ -23,7 +25,7 @@ use crate::control::{self, CallError, Request};
 use crate::manager::Manager;
 use crate::metadata;
 use child::Child;
-use find::{Finding, Found, NetworkKeys, Origin, Told};
+use find::{Finding, Found, NetworkKeys, Origin, Told, Wanted};
 use keep::Keep;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,12 +59,14 @@ pub struct Plan {
     pub key: String,
     /// How often the metadata is looked at; zero for only when asked.
     pub poll: Duration,
-    /// How long one conversation with the host may take.
+    /// How long one conversation with the host may take, unless a long answer is on its way then.
     pub patience: Duration,
     /// Where systemd-networkd reads files, if the network is to be set up as well.
     pub network: Option<PathBuf>,
     /// Whether to set up the network and do nothing else.
     pub only_network: bool,
+    /// The file for the keys of those who may log in, if they are wanted.
+    pub login: Option<PathBuf>,
     /// Whether somebody else runs the server.
     pub watch: bool,
     /// Whom the server runs as when this process is root.
@@ -92,7 +96,8 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     plan.host = plan.host.or_else(|| metadata::find(Path::new("/")));
     if plan.only_network {
         if let Some(host) = &plan.host {
-            set_network(&plan, find::ask_host(host, None, true, plan.patience).network);
+            let wanted = Wanted { network: true, login: false };
+            set_network(&plan, find::ask_host(host, None, wanted, plan.patience).network);
         }
         return Ok(Outcome::Ended(ExitCode::SUCCESS));
     }
@@ -353,12 +358,14 @@ impl Boot {
     }
 }
 
-/// Asks the host, if there is one, and sets up the network as it says.
+/// Asks the host, if there is one, and sets up the network and who may log in as it says.
 async fn ask(plan: Arc<Plan>) -> Told {
     let asking = tokio::task::spawn_blocking(move || {
         let Some(host) = &plan.host else { return Told::default() };
-        let mut told = find::ask_host(host, Some(&plan.key), plan.network.is_some(), plan.patience);
+        let wanted = Wanted { network: plan.network.is_some(), login: plan.login.is_some() };
+        let mut told = find::ask_host(host, Some(&plan.key), wanted, plan.patience);
         set_network(&plan, told.network.take());
+        set_login(&plan, told.login.take());
         told
     });
     asking.await.unwrap_or_default()
@@ -388,6 +395,17 @@ fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
         }
         Ok(_) => {}
         Err(error) => say(&format!("network: {error}")),
+    }
+}
+
+/// Lets those log in whose keys the host has, where it said whether it has any.
+fn set_login(plan: &Plan, keys: Option<Option<String>>) {
+    let (Some(file), Some(keys)) = (&plan.login, keys) else { return };
+    match login::write_keys(file, keys.as_deref()) {
+        Ok(true) if keys.is_some() => say(&format!("{} in metadata may log in", login::KEY)),
+        Ok(true) => say(&format!("metadata has no {} any more; nobody may log in", login::KEY)),
+        Ok(false) => {}
+        Err(error) => say(&format!("cannot write {}: {error}", file.display())),
     }
 }
 

@@ -3,9 +3,9 @@
 //! Guests of KVM and bhyve ask over their second serial port, zones over a socket that only root can open. [`find`] says
 //! which there is, [`Client::connect`] agrees with the host on version 2 of the protocol, [`Client::get`] asks for a key.
 //!
-//! Invariants: nothing waits beyond the deadline that the caller gives, whatever the host does or omits; frames that are
-//! damaged or meant for others are skipped; a serial port is opened only on machines that are guests of Triton, or on
-//! request. Nothing is ever written into the metadata.
+//! Invariants: nothing waits beyond the deadline that the caller gives, whatever the host does or omits, unless it is in the
+//! middle of a long answer then, which gets up to a minute more; frames that are damaged or meant for others are skipped; a
+//! serial port is opened only on machines that are guests of Triton, or on request. Nothing is ever written into the metadata.
 //!
 //! Cost: a request and its answer at a time; O(value). A serial port moves about 40 KiB a second in an emulator.
 
@@ -37,6 +37,8 @@ const GREETING_PAUSE: Duration = Duration::from_millis(250);
 const AGREEMENT: Duration = Duration::from_secs(6);
 /// How long it may take for an answer, before the question is sent again: a host drops a damaged one without a word.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long after the deadline an answer that keeps coming may be whole: a MiB of value takes half of it by a serial port.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Pause before another attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -134,12 +136,13 @@ impl Client {
 
     /// The value of a key; none if the host does not have it.
     pub fn get(&mut self, key: &str, deadline: Instant) -> Result<Option<String>, MetadataError> {
+        let limit = deadline + LONGEST;
         loop {
             self.id = self.id.wrapping_add(0x9e37_79b9);
             let Some(request) = frame::encode(self.id, "GET", key) else { continue };
             self.line.send(&request, deadline)?;
             let patience = deadline.min(Instant::now() + ANSWER);
-            while let Some(line) = self.line.receive(patience)? {
+            while let Some(line) = self.line.receive_long(patience, limit)? {
                 let Some(reply) = frame::decode(&line).filter(|reply| reply.id == self.id) else { continue };
                 return match reply.code {
                     Code::Success => {

@@ -79,6 +79,25 @@ fn no_host_makes_anybody_wait_for_ever() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
+#[test]
+fn a_long_value_arrives_although_its_time_is_over() {
+    let folder = Folder::new();
+    let host = MetadataHost::new();
+    let socket = folder.path().join("socket");
+    host.listen(&socket);
+    let value = "0123456789\n".repeat(90_000);
+    host.set("long", Some(&value));
+    host.behave(Habit::Paced);
+    let (start, patience) = (Instant::now(), Duration::from_millis(500));
+    assert_eq!(get(&socket, "long", patience).unwrap().as_deref(), Some(value.as_str()));
+    assert!(start.elapsed() > patience, "{:?}: it came too fast to tell", start.elapsed());
+    // One that stops in the middle is waited for no longer than a moment.
+    host.behave(Habit::Halfway);
+    let start = Instant::now();
+    assert!(matches!(get(&socket, "long", patience), Err(MetadataError::Silent(_))));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
 //--- The whole start ---
 
 /// A datacenter, a host that knows an instance, and the instance.
@@ -207,6 +226,25 @@ fn metadata_is_waited_for_then_followed() {
     instance.wait_for_region("three.test");
     assert!(instance.log().contains("the host does not answer"), "{}", instance.log());
     assert!(instance.stop().success());
+}
+
+#[test]
+fn keys_of_those_who_may_log_in_are_written_and_taken_away() {
+    let mut instance = Instance::new();
+    let (host, keys) = (instance.path("host").display().to_string(), instance.path("login/keys"));
+    let is_there = |wanted: Option<&str>| std::fs::read_to_string(&keys).ok().as_deref() == wanted;
+    instance.host.set("root_authorized_keys", Some("ssh-ed25519 AAAA one"));
+    instance.boot(&["--host", &host, "--poll", "0s", "--login", &keys.display().to_string()], None);
+    // Whoever looks for what is wrong with the configuration must get in.
+    instance.wait_for_log("there is no configuration yet");
+    assert!(is_there(Some("ssh-ed25519 AAAA one\n")), "{}", instance.log());
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.wait_for_region("one.test");
+    instance.host.set("root_authorized_keys", Some("ssh-ed25519 AAAB two\n"));
+    assert!(instance.reload().0 && is_there(Some("ssh-ed25519 AAAB two\n")), "{}", instance.log());
+    instance.host.set("root_authorized_keys", None);
+    assert!(instance.reload().0 && is_there(None), "{}", instance.log());
+    assert!(instance.log().contains("nobody may log in"), "{}", instance.log());
 }
 
 #[test]

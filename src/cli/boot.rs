@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long `reload` waits for a look at the metadata.
-const LOOKING: Duration = Duration::from_secs(30);
+const LOOKING: Duration = Duration::from_secs(90);
 
 /// The options of a first start.
 #[derive(Debug, Args)]
@@ -35,6 +35,9 @@ pub struct BootArguments {
     /// Set up the network and end
     #[arg(long, requires = "network", conflicts_with = "watch")]
     only_network: bool,
+    /// Write the keys of metadata's `root_authorized_keys` into this file, for sshd
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
     /// Follow the configuration for a server that is run by somebody else
     #[arg(long)]
     watch: bool,
@@ -54,6 +57,7 @@ pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<Outcome, BootEr
         patience: arguments.patience,
         network: arguments.network.clone(),
         only_network: arguments.only_network,
+        login: arguments.login.clone(),
         watch: arguments.watch,
         user: arguments.user,
     })

@@ -6,6 +6,7 @@
 //! Cost: O(configuration), checked twice: once with positions that its author knows, once where it lies.
 
 use super::keep::Keep;
+use super::login;
 use crate::config::Config;
 use crate::metadata::{Client, MetadataError};
 use std::ffi::OsString;
@@ -58,6 +59,8 @@ pub struct Told {
     pub configuration: Option<Result<Option<String>, MetadataError>>,
     /// Description of the network, where that is wanted and known.
     pub network: Option<NetworkKeys>,
+    /// The keys of those who may log in, where they are wanted and the host has said whether there are any.
+    pub login: Option<Option<String>>,
 }
 
 /// What the host knows of the network, as it says it.
@@ -68,20 +71,29 @@ pub struct NetworkKeys {
     pub host_name: Option<String>,
 }
 
+/// What is asked for beside the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    pub network: bool,
+    pub login: bool,
+}
+
 /// Asks the host for everything that is wanted, in one conversation.
-pub fn ask_host(host: &Path, key: Option<&str>, with_network: bool, patience: Duration) -> Told {
+pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Duration) -> Told {
     let deadline = Instant::now() + patience;
     let mut client = match Client::connect(host, deadline) {
         Ok(client) => client,
-        Err(error) => return Told { configuration: Some(Err(error)), network: None },
+        Err(error) => return Told { configuration: Some(Err(error)), ..Told::default() },
     };
     // The network first: without it the rest is of little use.
-    let network = with_network.then(|| {
-        // What the host does not say, or not in time, is looked for again at the next conversation.
+    // What the host does not say, or not in time, is looked for again at the next conversation.
+    let network = wanted.network.then(|| {
         let mut get = |key| client.get(key, deadline).ok().flatten();
         NetworkKeys { nics: get("sdc:nics"), resolvers: get("sdc:resolvers"), host_name: get("sdc:hostname") }
     });
-    Told { configuration: key.map(|key| client.get(key, deadline)), network }
+    let login = if wanted.login { client.get(login::KEY, deadline).ok() } else { None };
+    // Last, because it may be long.
+    Told { configuration: key.map(|key| client.get(key, deadline)), network, login }
 }
 
 /// Looks everywhere, in order: `file`, the host's words, the environment, what is kept.
@@ -184,7 +196,7 @@ mod tests {
         fn find(&self, metadata: Option<Result<Option<&str>, MetadataError>>, environment: Option<&str>) -> Finding {
             let keep = Keep::open(&self.0.path().join("boot")).unwrap();
             let configuration = metadata.map(|told| told.map(|text| text.map(str::to_owned)));
-            let told = Told { configuration, network: None };
+            let told = Told { configuration, ..Told::default() };
             find(&self.file(), "aggregator-config", told, environment.map(OsString::from), &keep)
         }
 

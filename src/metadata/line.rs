@@ -1,7 +1,8 @@
 //! The line to the host: a serial port or a Unix socket, read and written with a deadline.
 //!
-//! Invariants: nothing here waits beyond its deadline; a line that the host sends is at most [`MAX_LINE_BYTES`] long in
-//! memory; a serial port is ours alone while it is open, by the advisory lock that the platform's own tools take, too.
+//! Invariants: nothing here waits beyond its deadline, or for the rest of a line that keeps coming, beyond its limit; a line
+//! that the host sends is at most [`MAX_LINE_BYTES`] long in memory; a serial port is ours alone while it is open, by the
+//! advisory lock that the platform's own tools take, too.
 //!
 //! Cost: a system call for each piece that arrives.
 
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 const MAX_LINE_BYTES: usize = 6 << 20;
 /// What a serial port may still hold is over when it is silent for this long.
 const SILENCE: Duration = Duration::from_millis(100);
+/// A line that has begun is given up when nothing more of it comes for this long.
+const STALL: Duration = Duration::from_secs(2);
 /// Pause before a lock is asked for again.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -126,6 +129,11 @@ impl Line {
 
     /// The next line, without its end; none if it is not there in time.
     pub fn receive(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, MetadataError> {
+        self.receive_long(deadline, deadline)
+    }
+
+    /// The next line, without its end; one that is on its way at the deadline may arrive until a limit.
+    pub fn receive_long(&mut self, mut deadline: Instant, limit: Instant) -> Result<Option<Vec<u8>>, MetadataError> {
         let mut searched = 0;
         loop {
             if let Some(end) = self.input[searched..].iter().position(|byte| *byte == b'\n') {
@@ -141,6 +149,7 @@ impl Line {
             if !self.fill(deadline)? {
                 return Ok(None);
             }
+            deadline = deadline.max(limit.min(Instant::now() + STALL));
         }
     }
 

@@ -23,6 +23,10 @@ pub enum Habit {
     Noisy,
     /// Sends an octet at a time.
     Slow,
+    /// Sends as fast as a serial port, or so.
+    Paced,
+    /// Sends the first half of a long answer.
+    Halfway,
 }
 
 /// What a host knows, and what it was asked.
@@ -116,8 +120,16 @@ impl MetadataHost {
             };
             for answer in answers {
                 let bytes = format!("{answer}\n").into_bytes();
-                let size = if habit == Habit::Slow { 1 } else { bytes.len() };
-                for piece in bytes.chunks(size) {
+                let size = match habit {
+                    Habit::Slow => 1,
+                    Habit::Paced | Habit::Halfway => 64 << 10,
+                    _ => bytes.len(),
+                };
+                let count = bytes.len() / if habit == Habit::Halfway && bytes.len() > size { 2 } else { 1 };
+                for piece in bytes[..count].chunks(size) {
+                    if habit == Habit::Paced && bytes.len() > size {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
                     if writer.write_all(piece).and_then(|()| writer.flush()).is_err() {
                         return;
                     }
