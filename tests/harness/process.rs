@@ -60,6 +60,11 @@ impl Process {
         None
     }
 
+    /// How the process has ended by itself, or `None` while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     /// Ends the process at once, without a chance to finish anything.
     pub fn kill(&mut self) {
         self.signal(libc::SIGKILL);

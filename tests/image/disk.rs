@@ -1,11 +1,14 @@
 //! The disk in an emulated machine: BIOS and UEFI, the host on the second serial port, and real systemd inside.
 
-use crate::harness::{Habit, Port};
+use crate::harness::{Habit, Port, wait_until};
 use crate::machine::{Firmware, Machine, NICS, PATIENCE, configuration, make_disk, wait_for_port};
-use crate::site::{KEY, Site, check_size};
+use crate::site::{KEY, Site, check_size, run, text_of};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// From the power button to a machine that is off; a host cuts the power after a minute.
+const ENDING: Duration = Duration::from_secs(40);
 /// The watcher looks at the metadata every minute.
 const POLL: Duration = Duration::from_secs(120);
 
@@ -67,6 +70,60 @@ fn uefi_with_metadata_that_comes_late_and_a_host_that_falls_silent() {
     machine.start(&site);
     machine.wait_for("two.test", PATIENCE);
     println!("figure: UEFI, power-on to first answer {:.1} s", start.elapsed().as_secs_f64());
+}
+
+/// Makes a key; its file and what metadata has of it.
+fn make_key(site: &Site, name: &str) -> (PathBuf, String) {
+    let file = site.folder.path().join(name);
+    run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", name, "-f", file.to_str().unwrap()]);
+    let public = std::fs::read_to_string(file.with_extension("pub")).unwrap();
+    (file, public)
+}
+
+#[test]
+#[ignore = "make test-image"]
+fn the_operator_logs_in_and_the_host_stops_the_machine() {
+    let mut site = Site::new();
+    site.host.set("sdc:nics", Some(NICS));
+    site.host.set(KEY, Some(&configuration(&site, "one.test")));
+    let [(key, public), (other_key, other_public)] = ["operator", "other"].map(|name| make_key(&site, name));
+    let mut machine = Machine::new(&site.folder, Firmware::Bios);
+    machine.start(&site);
+    machine.wait_for("one.test", PATIENCE);
+    assert!(!machine.log_in(&key, "true").status.success(), "nobody may log in where metadata has no keys");
+
+    // The watcher finds the key by itself, and the console says whom the operator talks to.
+    site.host.set("root_authorized_keys", Some(&public));
+    machine.wait_for_console("root_authorized_keys in metadata may log in");
+    machine.wait_for_console("SHA256:");
+    let said = wait_until("the operator logs in", PATIENCE, || {
+        let output = machine.log_in(&key, "aggregator status");
+        output.status.success().then(|| text_of(&output))
+    });
+    assert!(said.contains("one.test") && said.contains("dc3.test"), "{said}");
+    let refused = machine.log_in(&other_key, "true");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("Permission denied (publickey)."), "no other way to log in is offered: {why}");
+
+    // Orders of an operator, and another one's key.
+    site.host.set(KEY, Some(&configuration(&site, "two.test")));
+    site.host.set("root_authorized_keys", Some(&other_public));
+    let reload = machine.log_in(&key, "aggregator reload");
+    assert!(reload.status.success(), "{reload:?}");
+    machine.wait_for("two.test", PATIENCE);
+    assert!(!machine.log_in(&key, "true").status.success(), "a key that metadata has no more");
+    let units = machine.log_in(&other_key, "systemctl --failed --plain --no-legend");
+    assert!(units.status.success() && units.stdout.is_empty(), "units have failed: {units:?}");
+
+    println!("figure: BIOS, from the power button to off {:.1} s", machine.power_off(ENDING).as_secs_f64());
+    assert!(machine.is_disk_clean());
+    site.cut_datacenters();
+    machine.start(&site);
+    machine.wait_for("two.test", PATIENCE);
+    // The same machine as before, by its key.
+    wait_until("the operator logs in again", PATIENCE, || {
+        machine.log_in(&other_key, "aggregator status").status.success().then_some(())
+    });
 }
 
 /// Where the time of a start goes, as the machine tells it when it has answered: the clock of its kernel, when its first

@@ -1,12 +1,14 @@
 //! An emulated machine with a disk of ours: no acceleration, two processors, the host on the second serial port.
 //!
-//! The machine reaches the datacenters as 10.0.2.2, and its port 53 is reached through one of loopback.
+//! The machine reaches the datacenters as 10.0.2.2, and its ports 53 and 22 are reached through others of loopback.
 
-use crate::harness::{Folder, Port, Process};
-use crate::site::{Site, answers, image, images, run};
+use crate::harness::{Folder, Port, Process, wait_until};
+use crate::site::{Site, answers, image, images, run, try_run};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// A machine without acceleration, beside others on the same processors.
@@ -30,6 +32,8 @@ pub struct Machine {
     folder: PathBuf,
     firmware: Firmware,
     pub server: SocketAddr,
+    /// Where its port 22 is.
+    login: SocketAddr,
     process: Option<Process>,
 }
 
@@ -45,13 +49,14 @@ impl Machine {
 
     /// A machine that writes to a disk.
     pub fn with_disk(folder: &Folder, firmware: Firmware, disk: PathBuf) -> Machine {
-        let server = Port::reserve().release();
-        Machine { disk, folder: folder.path().to_path_buf(), firmware, server, process: None }
+        let [mut server, mut login] = [Port::reserve(), Port::reserve()];
+        let (server, login) = (server.release(), login.release());
+        Machine { disk, folder: folder.path().to_path_buf(), firmware, server, login, process: None }
     }
 
     /// Switches it on, and has the host ready at its second serial port.
     pub fn start(&mut self, site: &Site) {
-        let port = self.server.port();
+        let (port, login) = (self.server.port(), self.login.port());
         let serial = self.folder.join("ttyb.sock");
         _ = std::fs::remove_file(&serial);
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("image/emulator"));
@@ -73,15 +78,22 @@ impl Machine {
         // Said to be the one to start from, as managers of machines do: the firmware need not wake up everything else.
         command.args(["-device", "virtio-blk-pci,drive=disk,bootindex=0"]);
         command.arg("-netdev").arg(format!(
-            "user,id=n0,hostfwd=udp:127.0.0.1:{port}-10.0.2.15:53,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:53"
+            "user,id=n0,hostfwd=udp:127.0.0.1:{port}-10.0.2.15:53,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:53,\
+             hostfwd=tcp:127.0.0.1:{login}-10.0.2.15:22"
         ));
         command.args(["-device", "virtio-net-pci,netdev=n0,mac=52:54:00:12:34:56"]);
         command.arg("-chardev").arg(format!("file,id=con,path={}", self.console().display()));
         command.args(["-serial", "chardev:con"]);
         command.arg("-chardev").arg(format!("socket,id=md,path={},server=on,wait=off", serial.display()));
         command.args(["-serial", "chardev:md"]);
+        command.arg("-monitor").arg(format!("unix:{},server=on,wait=off", self.monitor().display()));
         self.process = Some(Process::start("image/emulator", &mut command, &self.folder.join("emulator.log")));
         site.host.connect(&serial);
+    }
+
+    /// Where the emulator takes orders.
+    fn monitor(&self) -> PathBuf {
+        self.folder.join("monitor.sock")
     }
 
     /// What the machine writes to its first serial port.
@@ -116,6 +128,40 @@ impl Machine {
             self.process.as_mut().unwrap().assert_running();
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Runs a command in the machine, as root by a key.
+    pub fn log_in(&self, key: &Path, command: &str) -> Output {
+        let port = self.login.port().to_string();
+        let hosts = format!("UserKnownHostsFile={}", self.folder.join("known_hosts").display());
+        let mut arguments = vec!["-i", key.to_str().unwrap(), "-p", &port];
+        // A machine that is another one all of a sudden is refused.
+        let options = ["BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=accept-new", "ConnectTimeout=20"];
+        arguments.extend(options.iter().copied().chain([hosts.as_str()]).flat_map(|option| ["-o", option]));
+        arguments.extend(["-F", "none", "root@127.0.0.1", command]);
+        try_run("ssh", &arguments)
+    }
+
+    /// Presses the power button, and waits until the machine is off; how long that took.
+    pub fn power_off(&mut self, patience: Duration) -> Duration {
+        let start = Instant::now();
+        let mut monitor = UnixStream::connect(self.monitor()).expect("the emulator's monitor");
+        monitor.write_all(b"system_powerdown\n").expect("the emulator's monitor");
+        let mut process = self.process.take().expect("a running machine");
+        let status = wait_until("the machine is off", patience, || process.ended());
+        assert!(status.success(), "{status}: {}", self.said());
+        start.elapsed()
+    }
+
+    /// Whether the disk was left in order: its file system has nothing to recover.
+    pub fn is_disk_clean(&self) -> bool {
+        let raw = self.folder.join("looked-at.raw");
+        let (disk, raw) = (self.disk.to_str().unwrap(), raw.to_str().unwrap());
+        run("qemu-img", &["convert", "-O", "raw", disk, raw]);
+        let text = String::from_utf8(run("dumpe2fs", &["-h", &format!("{raw}?offset={ROOT_OFFSET}")]).stdout);
+        let text = text.expect("text of dumpe2fs");
+        assert!(text.contains("Filesystem features:"), "{text}");
+        !text.contains("needs_recovery")
     }
 
     /// Pulls the plug.
