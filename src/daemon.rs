@@ -326,6 +326,9 @@ impl Daemon {
         let path = self.config.path.clone();
         let loaded = tokio::task::block_in_place(|| Config::load(&path));
         let mut config = loaded.map_err(|errors| errors.to_string())?;
+        let orders = self.orders.clone();
+        let _turn = orders.lock().await;
+        drain::check_drains(&self.keeper.commands, &config).await?;
         let bound = self.listeners.bind(&config).map_err(|errors| errors.join("\n"))?;
         let control =
             if config.control.socket == self.config.control.socket && control::is_answering(&config.control.socket) {
