@@ -68,7 +68,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 pub enum RunError {
     #[error("{}", .0.join("\n"))]
     Listen(Vec<String>),
-    #[error("cannot use control socket {0}: {1}; choose another in [control]")]
+    #[error("cannot use control socket {0}: {1}; choose another: [control] socket = \"PATH\"")]
     Control(PathBuf, io::Error),
     #[error("{0}")]
     State(StateError),
