@@ -246,6 +246,27 @@ fn kubernetes_objects_fit_each_other() {
     assert_eq!(admitted[1]["ports"][0]["port"].as_u64(), Some(ports["metrics"]));
 }
 
+//--- systemd ---
+
+/// The unit for a program that was built here and that of the package differ in where things are and whose they are.
+#[test]
+fn units_of_package_and_source_are_the_same() {
+    let settings = |path: &str| -> Vec<String> {
+        let text = repository_text(path);
+        let own = ["Documentation=", "ExecStart=", "ExecReload=", "User=", "Group=", "DynamicUser="];
+        let lines =
+            text.lines().filter(|line| !line.starts_with('#') && !own.iter().any(|name| line.starts_with(name)));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(settings("deploy/aggregator.service"), settings("image/debian/aggregator.service"));
+    // Words of the commands are the same, too.
+    let text = repository_text("deploy/aggregator.service");
+    let local = text.replace("/usr/local/bin", "/usr/bin").replace(" -c /etc/aggregator/config.toml", "");
+    for line in repository_text("image/debian/aggregator.service").lines().filter(|line| line.starts_with("Exec")) {
+        assert!(local.lines().any(|one| one == line), "{line}");
+    }
+}
+
 //--- Anycast and Triton ---
 
 #[test]
