@@ -23,7 +23,7 @@ pub enum Habit {
     Noisy,
     /// Sends an octet at a time.
     Slow,
-    /// Sends as fast as a serial port, or so.
+    /// Sends a long answer no faster than a serial port.
     Paced,
     /// Sends the first half of a long answer.
     Halfway,
@@ -122,13 +122,13 @@ impl MetadataHost {
                 let bytes = format!("{answer}\n").into_bytes();
                 let size = match habit {
                     Habit::Slow => 1,
-                    Habit::Paced | Habit::Halfway => 64 << 10,
+                    Habit::Paced | Habit::Halfway => 8 << 10,
                     _ => bytes.len(),
                 };
                 let count = bytes.len() / if habit == Habit::Halfway && bytes.len() > size { 2 } else { 1 };
                 for piece in bytes[..count].chunks(size) {
                     if habit == Habit::Paced && bytes.len() > size {
-                        std::thread::sleep(Duration::from_millis(100));
+                        std::thread::sleep(Duration::from_millis(200));
                     }
                     if writer.write_all(piece).and_then(|()| writer.flush()).is_err() {
                         return;
