@@ -5,6 +5,7 @@
 //!
 //! Cost: as the probe's, and [`PAUSE`] where a server is behind.
 
+use crate::cli::paint::{Look, paint};
 use crate::cli::{FAILED, fail, print, print_json};
 use crate::config::Config;
 use crate::daemon::write_table;
@@ -13,6 +14,7 @@ use crate::merge::NsPolicy;
 use crate::name::Name;
 use crate::probe::{Facts, Finding, Prober, Reply, ServerCheck, Target, ZoneCheck, classify};
 use crate::serial::Serial;
+use crate::terminal::Stream;
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +36,11 @@ pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCo
     };
     let checks = runtime.block_on(look(config, zones));
     let is_well = checks.iter().all(|check| check.findings().next().is_none());
-    let printed = if as_json { print_json(&json!({ "ok": is_well, "zones": checks })) } else { print(&table(&checks)) };
+    let printed = if as_json {
+        print_json(&json!({ "ok": is_well, "zones": checks }))
+    } else {
+        print(&paint(&table(&checks), Look::States, Stream::Output))
+    };
     if is_well { printed } else { ExitCode::from(FAILED) }
 }
 
