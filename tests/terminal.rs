@@ -83,7 +83,7 @@ async fn a_transfer_that_somebody_waits_for_has_a_bar() {
     let lines = wait_until("the outcome is told", PATIENCE, || Some(told()).filter(|lines| !lines.is_empty()));
     // The bar has gone.
     assert!(
-        lines.len() == 1 && lines[0].starts_with("z.example. serial 1 -> 2, 11 records, 10 names changed, in "),
+        lines.len() == 1 && lines[0].starts_with("z.example. serial 1 -> 2, 11 records, 11 names changed, in "),
         "{lines:?}"
     );
     assert!(has_colors(&terminal.shown()));
