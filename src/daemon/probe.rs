@@ -1,7 +1,7 @@
 //! The name servers of all zones, looked at from outside again and again.
 //!
-//! One task goes from zone to zone; each zone has its own time within the period, another one on each replica, so that neither
-//! zones nor replicas come all at once.
+//! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period, another one
+//! on each replica, so that neither zones nor replicas come all at once.
 //!
 //! Invariants: results are only of zones in the plan in force; a series is there while its fault is. Whether a server is behind is
 //! judged by what we had a while ago, and whether it is ahead by what it had then, so that nobody is blamed for the time that
@@ -25,7 +25,10 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Zones that are looked at at once; the prober has a limit of its own for questions.
+const ZONES_AT_ONCE: usize = 8;
 
 /// What was found about the name servers of a zone, and when.
 #[derive(Clone, Debug, Serialize)]
@@ -118,14 +121,14 @@ impl Probe {
             due.push_back((at, zone.clone()));
         }
         let of_system = if plan.resolvers.is_empty() { system_servers().unwrap_or_default() } else { Vec::new() };
-        let round = Round {
+        let round = Arc::new(Round {
             prober: Prober::new(plan.clone(), of_system),
             plan: plan.clone(),
             publisher: self.publisher.clone(),
             metrics: self.metrics.clone(),
             known: self.known.clone(),
             generation: known.generation,
-        };
+        });
         drop(known);
         let task = tokio::spawn(round.run(due, every));
         self.running = Some((plan.clone(), server.clone(), task.abort_handle()));
@@ -195,17 +198,39 @@ struct Round {
 
 impl Round {
     /// Looks at each zone when its time has come.
-    async fn run(self, mut due: VecDeque<(tokio::time::Instant, Name)>, every: Duration) {
+    async fn run(self: Arc<Self>, mut due: VecDeque<(tokio::time::Instant, Name)>, every: Duration) {
         due.make_contiguous().sort_by_key(|(at, _)| *at);
-        // All have one period, so they keep their order.
-        while let Some((at, zone)) = due.pop_front() {
-            tokio::time::sleep_until(at).await;
-            let check = self.look(&zone).await;
-            // Slow servers make the period longer, and never let zones pile up.
-            let next = tokio::time::Instant::now().max(at) + every;
-            self.tell(check, next);
-            due.push_back((next, zone));
+        let mut looks = JoinSet::new();
+        loop {
+            let next = due.front().map(|(at, _)| *at).filter(|_| looks.len() < ZONES_AT_ONCE);
+            tokio::select! {
+                () = tokio::time::sleep_until(next.unwrap_or_else(tokio::time::Instant::now)), if next.is_some() => {
+                    if let Some((at, zone)) = due.pop_front() {
+                        looks.spawn(self.clone().look_and_tell(zone, at, every));
+                    }
+                }
+                Some(done) = looks.join_next() => {
+                    let Ok((at, zone)) = done else { return };
+                    let place = due.partition_point(|(other, _)| *other <= at);
+                    due.insert(place, (at, zone));
+                }
+                else => return,
+            }
         }
+    }
+
+    /// Looks at one zone, and gives when it is to be looked at again.
+    async fn look_and_tell(
+        self: Arc<Self>,
+        zone: Name,
+        at: tokio::time::Instant,
+        every: Duration,
+    ) -> (tokio::time::Instant, Name) {
+        let check = self.look(&zone).await;
+        // Slow servers make the period longer, and never let zones pile up.
+        let next = tokio::time::Instant::now().max(at) + every;
+        self.tell(check, next);
+        (next, zone)
     }
 
     /// What the zone has here: its NS names, its serial, and how long others may be behind.
