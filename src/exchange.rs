@@ -84,7 +84,9 @@ async fn ask_with(
 
 /// Asks over a connection of its own.
 async fn send_over_tcp(server: SocketAddr, request: DnsRequest, patience: Duration) -> Result<Message, NetError> {
-    let over_tcp = TcpClientStream::exchange(server, None, patience, None, TokioRuntimeProvider::new()).await?;
+    // It owns the task that drives the connection, and must outlive the exchange.
+    let provider = TokioRuntimeProvider::new();
+    let over_tcp = TcpClientStream::exchange(server, None, patience, None, provider.clone()).await?;
     Ok(over_tcp.send(request).first_answer().await?.into())
 }
 

@@ -119,7 +119,8 @@ fn two_servers(serial: u32) -> String {
 fn a_server_that_stays_ahead_is_told_until_we_have_caught_up() {
     let folder = Folder::new();
     let zone = Dname::parse("dc.example.test");
-    let text = "$ORIGIN example.test.\n$TTL 60\n@ IN SOA ns0 h 1 1 1 1000 1\n@ IN NS ns0\ndc IN NS ns1\ndc IN NS ns2\n";
+    let text = "$ORIGIN example.test.\n$TTL 60\n@ IN SOA ns0 h 1 1 1 1000 1\n@ IN NS ns0\nns0 IN A 127.0.0.1\n\
+        dc IN NS ns1\ndc IN NS ns2\n";
     let parent = Named::start(&folder, &[(Dname::parse("example.test"), text.to_string())]);
     let primary = Knotd::start(&folder, &[(zone.clone(), two_servers(100))]);
     let other = Nsd::start(&folder, &[(zone.clone(), two_servers(100))]);
