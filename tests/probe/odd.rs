@@ -144,11 +144,11 @@ fn misnumbered(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Looks once with this `[probe]`, and gives the report.
-fn look(path: &Path, probe: &str) -> Value {
-    // The primary is away: what the zone should list is what its first server says.
+fn look(path: &Path, parent: SocketAddr, probe: &str) -> Value {
+    // The parent is no primary, as it says at once: what the zone should list is what its first server says.
     write_file(
         path,
-        &format!("[zones]\n\"{ZONE}\" = \"127.0.0.1:9\"\n[probe]\ntimeout = \"1s\"\nstale_after = \"1s\"\n{probe}"),
+        &format!("[zones]\n\"{ZONE}\" = \"{parent}\"\n[probe]\ntimeout = \"1s\"\nstale_after = \"1s\"\n{probe}"),
     );
     let output = run_verb(&["check", "--live", "--json"], path);
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
@@ -203,6 +203,7 @@ fn only_answers_to_what_was_asked_count() {
         let (server, parent, start) = (server.address, parent.address, Instant::now());
         let report = look(
             &folder.path().join("live.toml"),
+            parent,
             &format!(
                 "parents = {{ \"example.test\" = \"{parent}\" }}\nhosts = {{ \"ns.example.test\" = \"{server}\" }}\n"
             ),
@@ -242,7 +243,7 @@ fn parents_that_do_not_know_are_no_fault_of_the_zone() {
         let probe = format!(
             "resolver = \"{server}\"\nparents = {{ \"example.test\" = \"{parent}\" }}\nhosts = {{ \"ns.example.test\" = \"{server}\" }}\n"
         );
-        let report = look(&folder.path().join("live.toml"), &probe);
+        let report = look(&folder.path().join("live.toml"), parent, &probe);
         // Without a delegation and a primary nobody knows the server's name.
         let faults = problem.map(|problem| (format!("parent {parent}"), problem));
         assert_eq!(found(&report["zones"], ZONE), Some(owned(faults.into_iter().collect())), "{number}: {report:#}");
@@ -267,12 +268,42 @@ fn resolvers_of_old_and_half_answers_are_enough() {
     let (resolver, parent, port) = (resolver.address, parent.address, server.address.port());
     let path = folder.path().join("live.toml");
     let known = format!("resolver = \"{resolver}\"\nport = {port}\n");
-    let report = look(&path, &format!("{known}parents = {{ \"example.test\" = \"{parent}\" }}\n"));
+    let report = look(&path, parent, &format!("{known}parents = {{ \"example.test\" = \"{parent}\" }}\n"));
     assert_eq!(found(&report["zones"], ZONE), Some(owned([].into())), "{report:#}");
     assert!(report.to_string().contains(&format!("127.0.0.1:{port}\"")), "{report:#}");
     // Not even the root is known to it: a name space of others.
-    let report = look(&path, &known);
+    let report = look(&path, parent, &known);
     assert_eq!(found(&report["zones"], ZONE), Some(owned([("parent".to_string(), "unknown")].into())), "{report:#}");
+}
+
+#[test]
+fn glue_that_had_no_room_in_a_datagram_is_not_missing() {
+    let host = "ns.dc.example.test";
+    // Before RFC 9471 nothing said that there is more.
+    let parent = Scripted::start(|question| {
+        let host = "ns.dc.example.test";
+        let ns = (ZONE, rtype::NS, Dname::parse(host).0);
+        if !question.is_stream {
+            return plain(question.answer(RESPONSE, &[], &[ns]));
+        }
+        let mut whole = question.answer(RESPONSE, &[], &[ns, (host, rtype::A, vec![127, 0, 0, 1])]);
+        whole[8..12].copy_from_slice(&[0, 1, 0, 1]);
+        plain(whole)
+    });
+    let server = Scripted::start(|question| {
+        let host = "ns.dc.example.test";
+        plain(match question.rtype {
+            rtype::NS => question.answer(AUTHORITY, &[(ZONE, rtype::NS, Dname::parse(host).0)], &[]),
+            rtype::A => question.answer(AUTHORITY, &[(host, rtype::A, vec![127, 0, 0, 1])], &[]),
+            rtype::SOA => question.serve(AUTHORITY),
+            _ => question.answer(AUTHORITY, &[], &[]),
+        })
+    });
+    let (folder, parent, server) = (Folder::new(), parent.address, server.address);
+    let probe = format!("port = {}\nparents = {{ \"example.test\" = \"{parent}\" }}\n", server.port());
+    let report = look(&folder.path().join("live.toml"), parent, &probe);
+    assert_eq!(found(&report["zones"], ZONE), Some(owned([].into())), "{report:#}");
+    assert!(report.to_string().contains(&format!("\"{server}\"")) && report.to_string().contains(host), "{report:#}");
 }
 
 #[test]
