@@ -3,6 +3,7 @@
 //! A port is chosen below the range that the system hands to clients, and held for UDP and TCP until the server that
 //! shall have it is about to start.
 
+use super::process::close_for_good;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -39,7 +40,7 @@ impl Port {
 
     /// Gives the port free for the server that is started next.
     pub fn release(&mut self) -> SocketAddr {
-        self.held = None;
+        close_for_good(self.held.take());
         self.address
     }
 }
