@@ -1,7 +1,7 @@
 //! A child process that ends with its owner.
 //!
 //! A process that is being made has our open sockets for a moment, until it becomes another program. [`spawn`] and
-//! [`close_for_good`] see to it that a port which one thread gives free is not held by a child of another thread.
+//! [`without_births`] see to it that a port which one thread gives free is not held by a child of another thread.
 
 use super::wait_until;
 use std::fs::File;
@@ -25,10 +25,10 @@ pub fn run(command: &mut Command) -> std::io::Result<Output> {
     spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?.wait_with_output()
 }
 
-/// Closes sockets while no process is being made, so that nobody has them any more.
-pub fn close_for_good<T>(sockets: T) {
+/// Does something while no process is being made.
+pub fn without_births<T>(act: impl FnOnce() -> T) -> T {
     let _alone = BIRTHS.write();
-    drop(sockets);
+    act()
 }
 
 /// A running server, its process group and its log.
