@@ -125,15 +125,15 @@ fn the_page_follows_what_happens() {
 
     // A datacenter changes; where the reader is stays as it is.
     browser.run(
-        "window.marked = document.querySelector('#zone-rows a'); marked.focus(); window.scrollTo(0, 40);
-         window.first = document.querySelector('#zone-rows tr');",
+        "window.marked = document.querySelector('#rows-of-zones a'); marked.focus(); window.scrollTo(0, 40);
+         window.first = document.querySelector('#rows-of-zones tr');",
         json!([]),
     );
     scene.change(0, 11, 5);
     let text = scene.browser.wait_for_text(&row, |text| text.contains("11"));
     assert!(text.contains("ok"), "{text}");
     let same = "return document.activeElement === marked && window.scrollY === 40
-        && document.querySelector('#zone-rows tr') === first && first.isConnected";
+        && document.querySelector('#rows-of-zones tr') === first && first.isConnected";
     assert_eq!(scene.browser.run(same, json!([])), json!(true), "focus, scrolling and elements stay");
 
     // It is taken out by an operator.

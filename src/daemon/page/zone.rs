@@ -40,7 +40,7 @@ pub struct ZonePage {
     /// Of a region.
     members: Vec<MemberRow>,
     conflicts: Vec<ConflictRow>,
-    conflict_names: String,
+    conflicts_title: String,
     /// Of a zone that is a member.
     regions: Vec<Cell>,
     /// What operators have ordered.
@@ -146,7 +146,7 @@ impl ZonePage {
             timers: timer_facts(served),
             members: Vec::new(),
             conflicts: Vec::new(),
-            conflict_names: String::new(),
+            conflicts_title: String::new(),
             regions: Vec::new(),
             orders: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
             primaries: Vec::new(),
@@ -210,7 +210,7 @@ impl ZonePage {
         remarks.extend(without.map(|server| format!("name server {} has no address in the region", short(server))));
         self.remarks = remarks.join("; ");
         self.members = region.members.iter().map(|member| member_row(member, &zones, now)).collect();
-        self.conflict_names = count(region.conflict_names, "name", "names");
+        self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let rows = region
             .conflicts
             .iter()
