@@ -250,6 +250,7 @@ fn dashboard_queries() -> Vec<(String, String)> {
 fn every_panel_shows_what_a_real_scrape_has() {
     let world = World::start(&Plan { busy: true, ..Plan::default() });
     let mut serial = 1001..;
+    world.give_orders();
     let mut be_busy = || world.be_busy(serial.next().expect("serials"));
     let [rules] = &read_yaml("deploy/prometheus/rules.yml")[..] else { panic!("one document") };
     let recorded = rules["groups"][0]["rules"].as_array().expect("rules").iter();

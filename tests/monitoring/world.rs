@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub const REGION: &str = "us-west.cns.example.com.";
@@ -32,7 +33,8 @@ pub struct Plan {
     pub expire: u32,
     /// Whether the first datacenter cannot be reached.
     pub missing: bool,
-    /// Whether there are secondaries, conflicts and a primary that is dead, for series that a quiet world has not.
+    /// Whether there are secondaries, conflicts, a primary that is dead, a tree, name servers that are looked at and
+    /// damping, for series that a quiet world has not.
     pub busy: bool,
     /// Whether name servers are looked at; the datacenters' primary is the parent, and not one of those that are listed.
     pub probed: bool,
@@ -51,6 +53,8 @@ pub struct World {
     pub relays: Vec<Vec<Relay>>,
     pub replicas: Vec<Aggregator>,
     pub prometheus: Prometheus,
+    /// Of a busy world.
+    _ensemble: Option<ZooKeeper>,
     instances: Vec<String>,
     _folder: Folder,
 }
@@ -71,15 +75,17 @@ impl World {
         if plan.missing {
             relays.iter().for_each(|of_replica| of_replica[0].cut(true));
         }
+        let ensemble = plan.busy.then(|| ZooKeeper::start(&folder));
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
-                let settings = settings(plan, replica, &relays[replica]);
+                let tree = ensemble.as_ref().map(ZooKeeper::address);
+                let settings = settings(plan, replica, &relays[replica], tree);
                 Aggregator::start_with(&folder.subfolder(&format!("replica{replica}")), &settings)
             })
             .collect();
         let instances: Vec<String> = replicas.iter().map(|replica| replica.metrics_address().to_string()).collect();
         let prometheus = Prometheus::start(&folder, &prometheus_files(&instances));
-        let world = World { primary, relays, replicas, prometheus, instances, _folder: folder };
+        let world = World { primary, relays, replicas, prometheus, _ensemble: ensemble, instances, _folder: folder };
         if !plan.missing && !plan.busy && !plan.probed {
             world.wait_quiet();
         }
@@ -138,6 +144,20 @@ impl World {
         });
     }
 
+    /// Gives orders to the first replica: a datacenter is out of the region, which stays as it was before.
+    pub fn give_orders(&self) {
+        let replica = &self.replicas[0];
+        let drained = replica.verb(&["drain", ZONES[2], "--yes", "--reason", "test"]);
+        assert_eq!(drained.code, 0, "{drained:?}");
+        let before = wait_until("the drain is a version", PATIENCE, || {
+            let (_, history) = replica.http(&format!("/api/v1/zones/{REGION}/history"));
+            let history: serde_json::Value = serde_json::from_str(&history).ok()?;
+            history["versions"][0]["from"].as_u64()
+        });
+        let pinned = replica.verb(&["rollback", REGION, "--to", &before.to_string(), "--yes", "--reason", "test"]);
+        assert_eq!(pinned.code, 0, "{pinned:?}");
+    }
+
     /// Gives every panel something to show: queries of all kinds, transfers, a change with its announcement.
     pub fn be_busy(&self, serial: u32) {
         for replica in &self.replicas {
@@ -186,7 +206,7 @@ pub fn zone_records(site: usize, serial: u32, instances: u8, expire: u32) -> Vec
 }
 
 /// The settings of a replica.
-fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
+fn settings(plan: &Plan, replica: usize, relays: &[Relay], tree: Option<SocketAddr>) -> Settings {
     let mut zones = String::new();
     for (zone, relay) in ZONES.iter().zip(relays) {
         zones.push_str(&format!("\"{zone}\" = \"{}\"\n", relay.address()));
@@ -198,7 +218,10 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
         zones.push_str(&format!("\"dead.test\" = \"{dead}\"\n"));
         more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{dead}\"]\n");
     }
-    if plan.probed {
+    if let Some(ensemble) = tree {
+        zones.push_str(&format!("\"tree.test\" = {{ zookeeper = \"{ensemble}\" }}\n"));
+    }
+    if plan.probed || plan.busy {
         let address = relays[0].address();
         more.push_str(&format!(
             "[probe]\nevery = \"1s\"\nresolver = \"{address}\"\nskip = [\"{}\", \"{}\"]\n\
@@ -207,11 +230,12 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
             ZONES[1], ZONES[2],
         ));
     }
+    let damping = if plan.busy { "damping = { window = \"1s\", last = \"2s\" }\n" } else { "" };
     let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
     let text = format!(
         "[transfer]\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
          connect_timeout = \"1s\"\nconfirm_after = \"1h\"\n{more}\n[zones]\n{zones}\n\
-         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n"
+         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n{damping}"
     );
     let name = format!("ns{}.example.com", replica + 1);
     Settings { name, state: Some("state".to_string()), ..Settings::new(&text) }
