@@ -34,8 +34,8 @@ struct Scene {
     _folder: Folder,
 }
 
-/// A zone with a service that shows which states a page knows: it has a tree, a region without a member, and faults.
-const TROUBLE: &str = "[zones.\"absent.example\"]\nprimaries = [\"NOBODY\"]\n[zones.\"tree.example\"]\nzookeeper = \"NOBODY\"\n\
+/// What makes trouble: versions that stay held back, a member and a tree that are not there, name servers that are silent.
+const TROUBLE: &str = "confirm_after = \"1h\"\n[zones.\"absent.example\"]\nprimaries = [\"NOBODY\"]\n[zones.\"tree.example\"]\nzookeeper = \"NOBODY\"\n\
     [aggregations.\"us-east.example\"]\nmembers = [\"absent.example\"]\nns = [\"ns1.example\"]\n\
     [probe]\nevery = \"1s\"\ntimeout = \"1s\"\nresolver = \"NOBODY\"\nhosts = { \"ns1.example\" = \"NOBODY\" }\n";
 
@@ -111,9 +111,11 @@ impl Scene {
 
     /// Looks for anything that makes a page wider than its screen.
     fn assert_fits(&self, page: &str) {
-        let script = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
+        // On a phone the page itself becomes as wide as what it holds.
+        let script = "const width = screen.width < 500 ? screen.width : document.documentElement.clientWidth;
+            return document.documentElement.scrollWidth <= width ? [] :
             [...document.querySelectorAll('body *')].filter((element) => !element.closest('.scroll')
-                && element.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((element) => element.outerHTML.slice(0, 120));";
+                && element.getBoundingClientRect().right > width + 1).map((element) => element.outerHTML.slice(0, 120));";
         assert_eq!(self.browser.run(script, json!([])), json!([]), "{page} is wider than the screen");
     }
 
@@ -270,7 +272,7 @@ fn every_state_is_told_in_words() {
             .all(|word| text.contains(word))
     });
     assert!(notes.contains("<b>new</b> switches") && notes.contains("wrong hosts"), "{notes}");
-    scene.browser.wait_for_text("#verdict", |text| text.contains("1 region not served"));
+    scene.browser.wait_for_text("#verdict", |text| text.contains("1 of 2 regions not served"));
     scene.browser.wait_for_text("#trees", |text| text.contains("tree.example"));
     let looks = |page: &str, name: &str| {
         for (dark, width) in [(false, 1200), (true, 1200), (false, 360)] {

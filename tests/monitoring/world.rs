@@ -75,7 +75,13 @@ impl World {
         if plan.missing {
             relays.iter().for_each(|of_replica| of_replica[0].cut(true));
         }
-        let ensemble = plan.busy.then(|| ZooKeeper::start(&folder));
+        let ensemble = plan.busy.then(|| {
+            let ensemble = ZooKeeper::start(&folder);
+            let nodes = Znodes::connect(&[ensemble.address()]);
+            nodes.create("/test/tree/a", br#"{"type":"host","host":{"address":"192.0.2.9"}}"#);
+            nodes.create("/test/tree/b", b"faulty");
+            ensemble
+        });
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
                 let tree = ensemble.as_ref().map(ZooKeeper::address);

@@ -126,7 +126,6 @@ pub fn zone_rate(report: &Report, zone: &Name) -> Cell {
 pub fn zone_row(report: &Report, zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
     let kept = &zone.kept;
     let remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
-    let mark = Mark::of_state(kept.state);
     let row = ZoneRow {
         id: id_of("zone", &kept.zone),
         link: zone_link(&kept.zone),
@@ -137,12 +136,18 @@ pub fn zone_row(report: &Report, zone: &ZoneReport, now: i64) -> (Grade, ZoneRow
         expires: ahead(kept.expires_in_seconds, now),
         transfers: transfer_bars(zone),
         remarks,
-        mark: match trouble(zone) {
-            Some(trouble) if mark.grade == Grade::Good => Mark::new(Grade::Warn, format!("ok, {trouble}")),
-            _ => mark,
-        },
+        mark: zone_mark(zone),
     };
     (row.mark.grade, row)
+}
+
+/// The state of a source zone, and whether it will stay so.
+pub fn zone_mark(zone: &ZoneReport) -> Mark {
+    let mark = Mark::of_state(zone.kept.state);
+    match trouble(zone) {
+        Some(trouble) if mark.grade == Grade::Good => Mark::new(Grade::Warn, format!("{}, {trouble}", mark.text)),
+        _ => mark,
+    }
 }
 
 /// What is not as it should be with a zone's way in.

@@ -4,7 +4,7 @@
 
 use super::Shell;
 use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, size, when, zone_link};
-use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars};
+use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars, zone_mark};
 use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::Outward;
@@ -229,6 +229,7 @@ impl ZonePage {
     fn describe_zone(&mut self, report: &Report, zone: &ZoneReport, now: i64) {
         let kept = &zone.kept;
         self.kind = "zone";
+        self.mark = zone_mark(zone);
         self.facts = vec![
             Fact::new("serial", serial(kept.serial)),
             Fact::new("records", number(kept.records)),
@@ -369,8 +370,8 @@ pub fn pinned_to(pin: &PinStatus) -> String {
 fn drained(drain: &DrainStatus) -> (Mark, String) {
     let names = drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string);
     let regions: Vec<String> = drain.regions.iter().map(short).collect();
-    let reason = drain.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-    let text = format!("{names} of {} are out of {}{reason}", short(&drain.target.member), regions.join(", "));
+    let reason = drain.reason.as_deref().map(|reason| format!("; {}", printable(reason))).unwrap_or_default();
+    let text = format!("out of {}: {names} of {}{reason}", regions.join(", "), short(&drain.target.member));
     (Mark::new(Grade::Told, "drained"), text)
 }
 
