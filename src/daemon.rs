@@ -68,7 +68,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 pub enum RunError {
     #[error("{}", .0.join("\n"))]
     Listen(Vec<String>),
-    #[error("cannot use control socket {0}: {1}; choose another in [control]")]
+    #[error("cannot use control socket {0}: {1}; choose another: [control] socket = \"PATH\"")]
     Control(PathBuf, io::Error),
     #[error("{0}")]
     State(StateError),
@@ -326,6 +326,9 @@ impl Daemon {
         let path = self.config.path.clone();
         let loaded = tokio::task::block_in_place(|| Config::load(&path));
         let mut config = loaded.map_err(|errors| errors.to_string())?;
+        let orders = self.orders.clone();
+        let _turn = orders.lock().await;
+        drain::check_drains(&self.keeper.commands, &config).await?;
         let bound = self.listeners.bind(&config).map_err(|errors| errors.join("\n"))?;
         let control =
             if config.control.socket == self.config.control.socket && control::is_answering(&config.control.socket) {

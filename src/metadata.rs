@@ -9,7 +9,7 @@
 //!
 //! Cost: a request and its answer at a time; O(value). A serial port moves about 40 KiB a second in an emulator.
 
-mod frame;
+pub mod frame;
 mod line;
 
 use frame::Code;
