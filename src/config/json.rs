@@ -42,6 +42,7 @@ pub fn describe_plan(config: &Config) -> Value {
         })).collect::<Vec<_>>(),
         "metrics": config.metrics.listen,
         "page": config.metrics.page,
+        "page_names": config.metrics.names,
         "control": config.control.socket,
         "log": {
             "level": config.log.level,

@@ -401,6 +401,12 @@ pub const METRICS: Table = Table {
     keys: &[
         key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off"),
         key("page", "true or false", "true", "whether the status page and its API are there, too"),
+        key(
+            "names",
+            "names",
+            "[]",
+            "host names under which the page is asked for, beside addresses, localhost and the own name",
+        ),
     ],
 };
 
