@@ -34,6 +34,15 @@ impl Terminal {
             libc::openpty(&raw mut master, &raw mut slave, std::ptr::null_mut(), std::ptr::null(), &raw const size)
         };
         assert_eq!(opened, 0, "a terminal");
+        // Keys shall not be shown by the terminal itself: where they land among what is drawn is chance.
+        // SAFETY: termios is plain data, and the pointers are to one that lives until after the calls.
+        let quiet = unsafe {
+            let mut settings: libc::termios = std::mem::zeroed();
+            let read = libc::tcgetattr(slave, &raw mut settings);
+            settings.c_lflag &= !libc::ECHO;
+            read == 0 && libc::tcsetattr(slave, libc::TCSANOW, &raw const settings) == 0
+        };
+        assert!(quiet, "a terminal without echo");
         // SAFETY: openpty has made both, and nobody else has them.
         let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
