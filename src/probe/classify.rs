@@ -221,7 +221,7 @@ pub fn classify(facts: &Facts) -> ZoneCheck {
     let wanted = facts.wanted.clone().or(answered).map(sorted);
     let mut servers = judge_parents(facts, wanted.as_deref());
     for host in &facts.hosts {
-        let findings = judge_name(host);
+        let findings = judge_name(facts, host);
         if host.servers.is_empty() || !findings.is_empty() {
             let name = Some(host.name.clone());
             servers.push(ServerCheck { name, address: None, serial: None, findings, note: None });
@@ -270,11 +270,15 @@ fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
 }
 
 /// Judges what became of the search for addresses.
-fn judge_name(host: &HostFacts) -> Vec<Finding> {
+fn judge_name(facts: &Facts, host: &HostFacts) -> Vec<Finding> {
     let mut findings = match &host.lookup {
         Lookup::Found => Vec::new(),
         // RFC 2181 section 10.3.
         Lookup::Alias(target) => vec![finding(Problem::Alias, format!("it is an alias of {target}"))],
+        // A resolver that does not find the zones above does not know this name space.
+        Lookup::Absent if facts.parents.is_err() => {
+            vec![finding(Problem::Unknown, "the resolver knows neither an address of it nor the parent zone".into())]
+        }
         Lookup::Absent => vec![finding(Problem::Unresolved, "it has no address".into())],
         Lookup::Failed(reason) => vec![finding(Problem::Unknown, format!("no address could be found: {reason}"))],
     };
@@ -456,6 +460,9 @@ mod tests {
         let with = |lookup: Lookup| Facts { hosts: vec![host("ns1.test", lookup, &[])], ..healthy() };
         assert_eq!(only(&with(Lookup::Absent)), ("ns1.test.".into(), "unresolved", "it has no address".into()));
         assert_eq!(only(&with(Lookup::Failed("SERVFAIL".into()))).1, "unknown");
+        let blind = Facts { parents: Err("no zone above it was found".into()), ..with(Lookup::Absent) };
+        let kinds: Vec<_> = found(&blind).into_iter().map(|(_, kind, _)| kind).collect();
+        assert_eq!(kinds, ["unknown", "unknown"]);
         let both = "ns1.test ns2.test";
         let alias = host("ns1.test", Lookup::Alias(name("a.test")), &[answers(8, both)]);
         let alias = Facts { hosts: vec![alias], ..healthy() };
