@@ -292,6 +292,9 @@ pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
 /// What is to be known of transfers.
 fn transfer_remarks(source: &transfer::Status) -> String {
     let mut remarks = Vec::new();
+    // What is over in a moment is none that anybody waits for.
+    let slow = source.running.as_ref().filter(|running| running.progress.milliseconds >= 1000);
+    remarks.extend(slow.map(transfer::Running::describe));
     if let Some(held) = &source.held {
         remarks
             .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));

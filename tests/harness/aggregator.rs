@@ -1,6 +1,7 @@
 //! Our daemon as a child process.
 
 use super::folder::write_file;
+use super::process::run;
 use super::{Dname, Folder, Port, Process, Record, read_zone};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -194,7 +195,7 @@ fn start_process(configuration: &Path) -> Process {
 /// Runs a verb with a configuration file, whether a daemon runs or not.
 pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-    let output = command.args(arguments).arg("-c").arg(configuration).output().expect("run aggregator");
+    let output = run(command.args(arguments).arg("-c").arg(configuration)).expect("run aggregator");
     Output {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

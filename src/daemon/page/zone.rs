@@ -341,7 +341,10 @@ impl ZonePage {
 fn server_rows(server: &ServerCheck) -> Vec<ServerRow> {
     let row = |mark, text| ServerRow { server: server.label(), serial: serial(server.serial), mark, text };
     if server.findings.is_empty() {
-        return vec![row(Mark::new(Grade::Good, "ok"), String::new())];
+        return vec![match &server.note {
+            Some(note) => row(Mark::new(Grade::Told, "note"), printable(note)),
+            None => row(Mark::new(Grade::Good, "ok"), String::new()),
+        }];
     }
     let grade = |problem| if problem == Problem::Unknown { Grade::Told } else { Grade::Warn };
     let faults = server.findings.iter();
