@@ -4,7 +4,7 @@ mod harness;
 
 use harness::*;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Every document, as a path within the repository.
