@@ -231,7 +231,9 @@ pub fn zone_records(site: usize, serial: u32, instances: u8, expire: u32) -> Vec
 fn start_zookeeper(folder: &Folder) -> ZooKeeper {
     let server = ZooKeeper::start(folder);
     let machine = br#"{"type":"host","address":"10.0.0.1","host":{"address":"10.0.0.1"}}"#;
-    Znodes::connect(&[server.address()]).create(&format!("{NODE}/web"), machine);
+    let nodes = Znodes::connect(&[server.address()]);
+    nodes.create(&format!("{NODE}/web"), machine);
+    nodes.create(&format!("{NODE}/odd"), b"faulty");
     server
 }
 
