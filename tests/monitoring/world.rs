@@ -37,7 +37,7 @@ pub struct Plan {
     pub expire: u32,
     /// Whether the first datacenter cannot be reached.
     pub missing: bool,
-    /// Whether there are secondaries, conflicts and a primary that is dead, for series that a quiet world has not.
+    /// Whether there are secondaries, damping, and a primary that is dead, for series that a quiet world has not.
     pub busy: bool,
     /// Whether name servers are looked at; the datacenters' primary is the parent, and not one of those that are listed.
     pub probed: bool,
@@ -264,11 +264,13 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
             ZONES[1], ZONES[2],
         ));
     }
+    let damping =
+        if plan.busy { "damping = { max_removed = \"1/3\", window = \"60s\", last = \"600s\" }\n" } else { "" };
     let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
     let text = format!(
         "[transfer]\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
          connect_timeout = \"1s\"\nconfirm_after = \"1h\"\n{more}\n[zones]\n{zones}\n\
-         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n"
+         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n{damping}"
     );
     let name = format!("ns{}.example.com", replica + 1);
     Settings { name, state: Some("state".to_string()), ..Settings::new(&text) }
