@@ -7,13 +7,14 @@
 //!
 //! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP).
 
+use crate::metrics::RCODES;
 use crate::name::{self, Name, NameBuf};
 use hickory_client::NetError;
 use hickory_client::runtime::TokioRuntimeProvider;
 use hickory_client::tcp::TcpClientStream;
 use hickory_client::udp::UdpClientStream;
 use hickory_client::xfer::{DnsHandle, FirstAnswer};
-use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query};
+use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query, ResponseCode};
 use hickory_proto::rr::RecordType;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -51,6 +52,12 @@ pub async fn ask(
     }
     let over_tcp = TcpClientStream::exchange(server, None, patience, None, provider).await?;
     Ok(over_tcp.send(request()).first_answer().await?.into())
+}
+
+/// A response code by its name, such as REFUSED.
+pub fn rcode_name(code: ResponseCode) -> String {
+    let number = u16::from(code);
+    RCODES.get(usize::from(number)).map_or_else(|| format!("RCODE{number}"), |name| (*name).to_owned())
 }
 
 /// A name in the library's form.

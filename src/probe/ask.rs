@@ -10,8 +10,7 @@
 
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
-use crate::exchange::{self, Role, from_library, to_library};
-use crate::metrics::RCODES;
+use crate::exchange::{self, Role, from_library, rcode_name, to_library};
 use crate::name::Name;
 use crate::serial::Serial;
 use hickory_client::NetError;
@@ -114,7 +113,7 @@ impl Prober {
             .map_err(|error| if is_without_route(&error) { Reply::NoRoute } else { Reply::Silent(describe(&error)) })?;
         match response.metadata.response_code {
             ResponseCode::NoError => {}
-            code => return Err(Reply::Lame(format!("it answers {}", rcode(code)))),
+            code => return Err(Reply::Lame(format!("it answers {}", rcode_name(code)))),
         }
         if !response.metadata.authoritative {
             return Err(Reply::Lame("it answers without authority".into()));
@@ -195,7 +194,7 @@ impl Prober {
                         return Ok(response.answers);
                     }
                     ResponseCode::NoError | ResponseCode::NXDomain => format!("{server} does not recurse"),
-                    code => format!("resolver {server} answers {}", rcode(code)),
+                    code => format!("resolver {server} answers {}", rcode_name(code)),
                 },
                 Err(error) => format!("resolver {server}: {}", describe(&error)),
             };
@@ -253,7 +252,7 @@ impl Prober {
             match response.metadata.response_code {
                 ResponseCode::NXDomain if is_authoritative => return Delegation::Absent,
                 ResponseCode::NoError => {}
-                code => return Delegation::Unknown(format!("{server} answers {}", rcode(code))),
+                code => return Delegation::Unknown(format!("{server} answers {}", rcode_name(code))),
             }
             if is_authoritative {
                 // RFC 2181 section 5.4.1: records of a delegation have no authority, so these are those of the zone.
@@ -317,12 +316,6 @@ fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
         glue.entry(from_library(&record.name)).or_default().push(address);
     }
     glue
-}
-
-/// A response code by its name.
-fn rcode(code: ResponseCode) -> String {
-    let number = u16::from(code);
-    RCODES.get(usize::from(number)).map_or_else(|| format!("RCODE{number}"), |name| (*name).to_owned())
 }
 
 /// What kept an answer from coming, without the library's words where there are plain ones.
