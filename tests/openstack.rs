@@ -424,7 +424,8 @@ fn one_name_is_announced_by_one_host_and_by_the_other_when_that_is_gone() {
     assert_eq!(find("rating"), (0, "http://127.0.0.1/rating".into()));
     assert!(!announces(&folder, "rival", &second), "{}", rival.log_text());
     assert!(owner.stop(Duration::from_secs(10)).expect("it ends within ten seconds").success());
-    rival.wait_ready("announces its own", PATIENCE, || announces(&folder, "rival", &second).then_some(()));
+    // Its pause after a conflict is ten seconds.
+    rival.wait_ready("announces its own", 2 * PATIENCE, || announces(&folder, "rival", &second).then_some(()));
     assert_eq!(find("key-manager"), (0, "http://127.0.0.1/two".into()));
     assert!(rival.stop(Duration::from_secs(10)).expect("it ends within ten seconds").success());
     let log = rival.log_text();
