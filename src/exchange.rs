@@ -7,6 +7,7 @@
 //!
 //! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS).
 
+use crate::metrics::RCODES;
 use crate::name::{self, Name, NameBuf};
 use hickory_client::NetError;
 use hickory_client::runtime::TokioRuntimeProvider;
@@ -88,6 +89,12 @@ async fn send_over_tcp(server: SocketAddr, request: DnsRequest, patience: Durati
     let provider = TokioRuntimeProvider::new();
     let over_tcp = TcpClientStream::exchange(server, None, patience, None, provider.clone()).await?;
     Ok(over_tcp.send(request).first_answer().await?.into())
+}
+
+/// A response code by its name, such as REFUSED.
+pub fn rcode_name(code: ResponseCode) -> String {
+    let number = u16::from(code);
+    RCODES.get(usize::from(number)).map_or_else(|| format!("RCODE{number}"), |name| (*name).to_owned())
 }
 
 /// A name in the library's form.

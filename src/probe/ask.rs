@@ -11,8 +11,7 @@
 
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
-use crate::exchange::{self, Role, from_library, to_library};
-use crate::metrics::RCODES;
+use crate::exchange::{self, Role, from_library, rcode_name, to_library};
 use crate::name::Name;
 use crate::serial::Serial;
 use hickory_client::NetError;
@@ -119,7 +118,7 @@ impl Prober {
         let response = self.ask(server, zone, rtype, Role::Authority).await.map_err(|error| reply_of(&error))?;
         match response.metadata.response_code {
             ResponseCode::NoError => Ok(response),
-            code => Err(Reply::Lame(format!("it answers {}", rcode(code)))),
+            code => Err(Reply::Lame(format!("it answers {}", rcode_name(code)))),
         }
     }
 
@@ -235,7 +234,7 @@ impl Prober {
                         return Ok(response.answers);
                     }
                     ResponseCode::NoError | ResponseCode::NXDomain => format!("{server} does not recurse"),
-                    code => format!("resolver {server} answers {}", rcode(code)),
+                    code => format!("resolver {server} answers {}", rcode_name(code)),
                 },
                 Err(error) => format!("resolver {server}: {}", describe(&error)),
             };
@@ -304,7 +303,7 @@ impl Prober {
                     };
                 }
                 ResponseCode::NoError => {}
-                code => return Delegation::Unknown(format!("{server} answers {}", rcode(code))),
+                code => return Delegation::Unknown(format!("{server} answers {}", rcode_name(code))),
             }
             if is_authoritative {
                 // RFC 2181 section 5.4.1: records of a delegation have no authority, so these are those of the zone.
@@ -376,12 +375,6 @@ fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
         glue.entry(from_library(&record.name)).or_default().push(address);
     }
     glue
-}
-
-/// A response code by its name.
-fn rcode(code: ResponseCode) -> String {
-    let number = u16::from(code);
-    RCODES.get(usize::from(number)).map_or_else(|| format!("RCODE{number}"), |name| (*name).to_owned())
 }
 
 /// Takes addresses and the alias of a name out of answers.
