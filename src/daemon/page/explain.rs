@@ -247,13 +247,13 @@ impl DiffPage {
             Ok(changes) => changes,
             Err(error) => return DiffPage { error, ..page },
         };
-        let signed = |sign: char| changes.records.iter().filter(|change| change.sign == sign).count() as u64;
+        let [removed, added] = changes.counts();
         (page.from, page.to) = (changes.from.to_string(), changes.to.to_string());
-        (page.removed, page.added) = (number(signed('-')), number(signed('+')));
+        (page.removed, page.added) = (number(removed as u64), number(added as u64));
         let class = |sign: char| if sign == '-' { "removed" } else { "added" };
-        let shown = changes.records.iter().take(LISTED_CHANGES);
+        let shown = changes.iter().take(LISTED_CHANGES);
         page.lines = shown.map(|change| (class(change.sign), change.sign, change.line())).collect();
-        page.more = changes.records.len() - page.lines.len();
+        page.more = removed + added - page.lines.len();
         page
     }
 }
