@@ -116,6 +116,8 @@ pub struct MetricsPlan {
     pub listen: Vec<SocketAddr>,
     /// Whether it has the status page.
     pub page: bool,
+    /// The names that browsers know the page by, beside those that it always has.
+    pub names: Vec<Name>,
 }
 
 /// The socket for the other commands.

@@ -345,6 +345,19 @@ fn a_state_folder_that_cannot_be_is_a_note() {
 }
 
 #[test]
+fn a_check_makes_no_folder_for_the_control_socket() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    let text = fs::read_to_string(fixture.config()).unwrap();
+    for (socket, expected) in [("run/of/ours/c.sock", 0), ("c.toml/c.sock", 1)] {
+        fixture.write(&text.replace("\"c.sock\"", &format!("\"{socket}\"")));
+        let (code, _, problem) = fixture.run(&["check"]);
+        assert_eq!(code, expected, "{problem}");
+        assert_eq!(problem.contains("cannot use control socket"), expected == 1, "{problem}");
+        assert!(!fixture.0.path().join("run").exists());
+    }
+}
+
+#[test]
 fn run_refuses_a_broken_file() {
     let fixture = Fixture::new("127.0.0.1:0", "[]");
     fixture.write("[zones]\n");

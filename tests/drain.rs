@@ -19,7 +19,7 @@ struct Scene {
     sites: Vec<Datacenter>,
     primary: Primary,
     plan: String,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl Scene {
@@ -39,7 +39,7 @@ impl Scene {
         );
         let folder = Folder::new();
         let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings(&plan));
-        let scene = Scene { daemon, sites, primary, plan, _folder: folder };
+        let scene = Scene { daemon, sites, primary, plan, folder };
         wait_until("the region is there", PATIENCE, || {
             let both = scene.status()["regions"][0]["members"].as_array()?.iter().all(|member| member["state"] == "ok");
             (both && scene.count(REGION) > 0).then_some(())
@@ -110,7 +110,12 @@ async fn a_datacenter_is_drained_over_a_restart_and_comes_back() {
     assert_eq!((scene.count(REGION), scene.serial()), (all, serial), "nothing has happened");
 
     let drained = text(scene.daemon.verb(&["drain", "us-west-1", "--reason", "new racks", "--yes"]));
-    assert!(drained.ends_with("drained; \"aggregator undrain\" ends it\n"), "{drained}");
+    assert!(drained.contains("drained; \"aggregator undrain\" ends it\nthis server alone: "), "{drained}");
+    let again = text(scene.daemon.verb(&["drain", "us-west-1", "--reason", "new racks", "--for", "2h", "--dry-run"]));
+    let replaced = "replaces: us-west-1.cns.example.com. all names from all its regions until undrained: new racks\n";
+    assert!(again.contains(replaced), "{again}");
+    let nothing = text(scene.daemon.verb(&["drain", "us-west-2", "--name", "nothing.*", "--dry-run"]));
+    assert!(nothing.contains("no name that is served now matches\n"), "{nothing}");
     let seen = |scene: &Scene| {
         assert_eq!((scene.count(REGION), scene.count(ZONES[0])), (second, first), "its own zone is as it was");
         assert_eq!((scene.member(0), scene.member(1)), ("drained".to_owned(), "ok".to_owned()));
@@ -237,4 +242,52 @@ async fn the_configuration_drains_on_reload() {
     scene.daemon.write_settings(&settings(&scene.plan));
     assert!(text(scene.daemon.verb(&["reload"])).starts_with("no longer drained us-west-1.cns.example.com."));
     assert_eq!(scene.count(REGION), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_does_not_drain_the_last_datacenter() {
+    let scene = Scene::new().await;
+    for zone in &ZONES[1..] {
+        assert_eq!(scene.daemon.verb(&["drain", zone, "--yes"]).code, 0);
+    }
+    let (before, plan) = (scene.count(REGION), scene.plan.clone());
+    scene.daemon.write_settings(&settings(&format!("{plan}[[drains]]\nmember = \"{}\"\n", ZONES[0])));
+    let refused = scene.daemon.verb(&["reload"]);
+    assert!(refused.code == 1 && refused.stderr.contains("would be left without any data"), "{refused:?}");
+    // All names by a pattern are as many.
+    scene.daemon.write_settings(&settings(&format!("{plan}[[drains]]\nmember = \"{}\"\nnames = \"*\"\n", ZONES[0])));
+    let refused = scene.daemon.verb(&["reload"]);
+    assert!(refused.code == 1 && refused.stderr.contains("would be left without any data"), "{refused:?}");
+    assert_eq!(scene.count(REGION), before, "nothing has changed");
+    // What has ended hinders nobody.
+    let ended = |zone: &str| format!("[[drains]]\nmember = \"{zone}\"\nuntil = 2020-01-01T00:00:00Z\n");
+    scene.daemon.write_settings(&settings(&ZONES.iter().fold(plan, |plan, zone| plan + &ended(zone))));
+    text(scene.daemon.verb(&["reload"]));
+    assert_eq!(scene.count(REGION), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_of_one_configuration_drain_alike() {
+    let scene = Scene::new().await;
+    let other = Aggregator::start_with(&scene.folder.subfolder("other"), &settings(&scene.plan));
+    let drains = format!(
+        "{}[[drains]]\nmember = \"{}\"\n[[drains]]\nmember = \"{}\"\nnames = \"*.svc.*\"\n",
+        scene.plan, ZONES[0], ZONES[1]
+    );
+    let replicas = [&scene.daemon, &other];
+    let region = Dname::parse(REGION);
+    let look = || replicas.map(|replica| (replica.dump(&region), Client::new(replica.address()).serial(&region)));
+    wait_until("both have the region", PATIENCE, || {
+        let [first, second] = look();
+        (first.0.is_some() && first == second).then_some(())
+    });
+    let before = scene.daemon.dump(&region).unwrap().len();
+    for replica in replicas {
+        replica.write_settings(&settings(&drains));
+        text(replica.verb(&["reload"]));
+    }
+    let [first, second] = look();
+    assert_eq!(first, second, "serial and contents");
+    let left = first.0.unwrap().len();
+    assert!(left > 3 && left < before, "{left} of {before}");
 }

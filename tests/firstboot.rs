@@ -95,7 +95,7 @@ impl Instance {
     fn new() -> Instance {
         let folder = Folder::new();
         let zone = "$ORIGIN dc.test.\n$TTL 30\n@ IN SOA ns.dc.test. h.dc.test. 1 30 60 2592000 30\n\
-                    @ IN NS ns.dc.test.\nweb IN A 192.0.2.1\n";
+                    @ IN NS ns.dc.test.\nweb IN A 192.0.2.1\nmail IN A 192.0.2.2\n";
         let nsd = Nsd::start(&folder, &[(Dname::parse("dc.test"), zone.to_owned())]);
         let host = MetadataHost::new();
         host.listen(&folder.path().join("host"));
@@ -218,6 +218,14 @@ fn polling_needs_nobody_to_ask() {
     instance.wait_for_region("one.test");
     instance.host.set(KEY, Some(&instance.configuration("two.test")));
     instance.wait_for_region("two.test");
+    // What all replicas shall go without is said in the metadata that they share.
+    let drain = "[[drains]]\nmember = \"dc.test\"\nnames = \"web\"\n";
+    instance.host.set(KEY, Some(&(instance.configuration("two.test") + drain)));
+    let query = Query::new(&Dname::parse("web.two.test"), rtype::A);
+    let mut client = Client::new(instance.server).with_deadline(Duration::from_millis(200));
+    wait_until("web is drained", Duration::from_secs(20), || {
+        client.ask(&query).is_ok_and(|answer| answer.rcode() == 3).then_some(())
+    });
     let asked = instance.host.asked();
     assert!(asked.iter().all(|key| key == KEY), "{asked:?}");
 }

@@ -21,11 +21,14 @@ use crate::serve::udp::UdpListener;
 use clap::Args;
 use serde_json::json;
 use std::ffi::CString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+
+/// What to do about a control socket that cannot be had.
+const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";
 
 /// What was found besides the plan.
 #[derive(Default)]
@@ -112,13 +115,9 @@ fn examine(config: &Config) -> Findings {
     let socket = config.control.socket.display();
     let place = config.path.display();
     if running && held.is_empty() && config.listen.dns.iter().any(|address| address.port() != 0) {
-        findings
-            .errors
-            .push(format!("{place}: another server has the control socket {socket}; choose another in [control]"));
-    } else if !running && let Err(error) = control::bind(&config.control.socket) {
-        findings
-            .errors
-            .push(format!("{place}: cannot use control socket {socket}: {error}; choose another in [control]"));
+        findings.errors.push(format!("{place}: another server has the control socket {socket}; {ANOTHER_SOCKET}"));
+    } else if !running && let Err(error) = try_socket(&config.control.socket) {
+        findings.errors.push(format!("{place}: cannot use control socket {socket}: {error}; {ANOTHER_SOCKET}"));
     }
     if !held.is_empty() {
         findings.notes.push(format!(
@@ -127,6 +126,16 @@ fn examine(config: &Config) -> Findings {
         ));
     }
     findings
+}
+
+/// Whether the control socket could be made; makes nothing that stays, such as a folder of root's that the server's user
+/// could not write.
+fn try_socket(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        Some(folder) if is_writable(folder) => Ok(()),
+        Some(_) => Err(ErrorKind::PermissionDenied.into()),
+        None => control::bind(path).map(drop),
+    }
 }
 
 /// Whether a folder can be written, or made where it is not there yet.

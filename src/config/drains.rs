@@ -25,14 +25,14 @@ pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[Region
             reader.error(at, format!("drain of \"{}\" is there twice; remove one", shorten_name(&drain.target.member)));
             continue;
         }
+        let now = SystemTime::now();
         let emptied = |region: &&RegionPlan| {
+            let takes_all = |drain: &&Drain| drain.target.names.is_none() && !drain.is_over(now);
             let is_drained = |member: &Name| {
-                let mut all = drains.iter().chain([&drain]).filter(|other| other.target.names.is_none());
+                let mut all = drains.iter().chain([&drain]).filter(takes_all);
                 all.any(|other| other.concerns(member, &region.origin))
             };
-            drain.target.names.is_none()
-                && region.members.contains(&drain.target.member)
-                && region.members.iter().all(is_drained)
+            takes_all(&&drain) && region.members.contains(&drain.target.member) && region.members.iter().all(is_drained)
         };
         if let Some(region) = regions.iter().find(emptied) {
             let region = shorten_name(&region.origin);
@@ -65,7 +65,10 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
         let known: Vec<String> = possible.by_ref().flat_map(|plan| &plan.members).map(shorten_name).collect();
         let advice = match schema::suggest(&text, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean \"{near}\"?"),
-            None => "write one of [aggregations]".to_string(),
+            None => match known.iter().find(|known| known.split_once('.').is_some_and(|(first, _)| first == text)) {
+                Some(full) => format!("write \"{full}\""),
+                None => "write one of [aggregations]".to_string(),
+            },
         };
         r.error(node.at, format!("\"{text}\" is no {whose}; {advice}"));
         None

@@ -42,6 +42,7 @@ pub fn describe_plan(config: &Config) -> Value {
         })).collect::<Vec<_>>(),
         "metrics": config.metrics.listen,
         "page": config.metrics.page,
+        "page_names": config.metrics.names,
         "control": config.control.socket,
         "log": {
             "level": config.log.level,
@@ -63,7 +64,7 @@ pub fn describe_plan(config: &Config) -> Value {
         "probe": {
             "every": config.probe.every.map(seconds),
             "resolvers": config.probe.resolvers,
-            "stale_after": seconds(config.probe.stale_after),
+            "stale_after": config.probe.stale_after.map(seconds),
             "timeout": seconds(config.probe.timeout),
             "zones": config.probe.zones,
         },

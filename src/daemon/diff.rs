@@ -98,9 +98,14 @@ impl Changes {
 
     /// The changes for programs, as many as fit, and how many more there are.
     pub fn to_json(&self) -> Value {
-        let more = self.counts().iter().sum::<usize>().saturating_sub(JSON_RECORDS);
+        self.to_json_first(JSON_RECORDS)
+    }
+
+    /// The same of so many records.
+    pub fn to_json_first(&self, limit: usize) -> Value {
+        let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
         let (removed, added): (Vec<Change>, Vec<Change>) =
-            self.iter().take(JSON_RECORDS).partition(|change| change.sign == '-');
+            self.iter().take(limit).partition(|change| change.sign == '-');
         let [removed, added] = [removed, added].map(|side| side.iter().map(Change::to_json).collect::<Vec<Value>>());
         json!({
             "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added, "more": more,

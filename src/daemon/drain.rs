@@ -7,14 +7,16 @@
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 
 use super::Daemon;
-use crate::config::{describe_drain, format_duration, parse_pattern};
+use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::Reply;
 use crate::keeper::{self, RegionView, View};
-use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview};
+use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope};
 use crate::name::{self, Name};
+use crate::zone::Zone;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 
@@ -135,6 +137,8 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
     let target = order.target.resolve(&view)?;
     let until = order.lasts.map(|lasts| now + lasts);
     let drain = Drain { target, since: now, until, reason: order.reason, configured: false };
+    let replaced = view.drains.iter().find(|other| !other.configured && other.target == drain.target);
+    let replaced = replaced.map(describe_drain);
     let meant = drain.clone();
     let previewed = tokio::task::spawn_blocking(move || preview_regions(&view, &meant));
     let regions = previewed.await.map_err(|error| error.to_string())?;
@@ -147,6 +151,11 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
         persistent: None,
     };
     let mut text = format!("{}\n", describe_drain(&drain));
+    if let Some(replaced) = replaced {
+        _ = writeln!(text, "replaces: {replaced}");
+    } else if drain.target.names.is_some() && report.regions.iter().all(|region| region.changed_names == 0) {
+        _ = writeln!(text, "no name that is served now matches");
+    }
     report.regions.iter().for_each(|region| region.describe(&mut text));
     if let Some(region) = report.regions.iter().find(|region| region.emptied && !order.force) {
         let region = &region.region;
@@ -160,6 +169,7 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
         (report.done, report.persistent) = (true, Some(persistent));
         let lasts = order.lasts.map(|lasts| format!(" for {}", format_duration(lasts))).unwrap_or_default();
         _ = writeln!(text, "drained{lasts}; \"aggregator undrain\" ends it");
+        text.push_str("this server alone: for all replicas, write it as [[drains]] into their configuration\n");
         text.push_str(warn_of_loss(persistent));
     }
     Ok(Reply { ok: true, text, data: serde_json::json!(report) })
@@ -223,14 +233,63 @@ fn preview(region: &RegionView, drain: &Drain) -> Preview {
             return taken;
         }
         // What is taken now is drained further.
-        let mut scope = merge::Scope::default();
+        let mut scope = Scope::default();
         scope.add(&drain.target);
-        let mut intake = Intake::default();
-        intake.take(taken, None, scope, merge::Held::new());
-        intake.zone().cloned()
+        reduce(taken, scope)
     };
     let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
     merge::preview(plan, region.merged.as_ref(), &members)
+}
+
+/// A member's zone without what is drained.
+fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
+    let mut intake = Intake::default();
+    intake.take(zone, None, scope, merge::Held::new());
+    intake.zone().cloned()
+}
+
+/// Finds out whether a configuration drains regions of the last that they have; says which, and what to do.
+pub async fn check_drains(commands: &mpsc::Sender<keeper::Command>, config: &Config) -> Result<(), String> {
+    let view = view(commands).await?;
+    let now = SystemTime::now();
+    let ordered = view.drains.iter().filter(|drain| !drain.configured);
+    let drains: Vec<Drain> = config.drains.iter().chain(ordered).filter(|drain| !drain.is_over(now)).cloned().collect();
+    let regions = config.regions.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        let emptied = regions.iter().filter(|plan| is_emptied(&view, plan, &drains));
+        emptied.map(|plan| plan.origin.to_string()).collect::<Vec<_>>()
+    });
+    let emptied = looked.await.map_err(|error| error.to_string())?;
+    if emptied.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "with these drains and those that were ordered {} would be left without any data: \
+         end one with \"aggregator undrain\", or order it with \"aggregator drain --force\" instead",
+        emptied.join(" and ")
+    ))
+}
+
+/// Whether a region that has something is left without anything by drains.
+fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
+    let Some(region) = view.regions.get(&plan.origin) else { return false };
+    let scope = |member: &Name| {
+        let mut scope = Scope::default();
+        drains.iter().filter(|drain| drain.concerns(member, &plan.origin)).for_each(|drain| scope.add(&drain.target));
+        scope
+    };
+    let scopes: Vec<Scope> = plan.members.iter().map(scope).collect();
+    if scopes.iter().all(Scope::is_empty) {
+        return false;
+    }
+    let present: HashMap<&Name, &keeper::MemberView> = region.plan.members.iter().zip(&region.members).collect();
+    let taken = |(member, scope): (&Name, Scope)| {
+        let kept = present.get(member)?;
+        let contributes = !matches!(kept.status.state, "missing" | "expired");
+        reduce(kept.traced.zone.clone().filter(|_| contributes), scope)
+    };
+    let members: Box<Members> = plan.members.iter().zip(scopes).map(taken).collect();
+    merge::preview(plan, region.merged.as_ref(), &members).is_emptied
 }
 
 //--- Targets ---

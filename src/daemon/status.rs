@@ -293,13 +293,18 @@ pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
 /// What is to be known of transfers.
 fn transfer_remarks(source: &transfer::Status) -> String {
     let mut remarks = Vec::new();
+    // What is over in a moment is none that anybody waits for.
+    let slow = source.running.as_ref().filter(|running| running.progress.milliseconds >= 1000);
+    remarks.extend(slow.map(transfer::Running::describe));
     if let Some(held) = &source.held {
-        remarks.push(format!("serial {} held back: {} of {} names", held.serial, held.names, held.served_names));
+        remarks
+            .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
     }
     if source.failures > 0 {
         let failed = source.primaries.iter().find(|primary| primary.failures > 0);
         let result = failed.map_or("", |primary| &primary.result);
-        remarks.push(format!("{} refreshes failed: {result}", source.failures));
+        let noun = if source.failures == 1 { "refresh" } else { "refreshes" };
+        remarks.push(format!("{} {noun} failed: {result}", source.failures));
     } else if let failing @ 1.. = source.primaries.iter().filter(|primary| primary.failures > 0).count() {
         remarks.push(format!("{failing} of {} primaries fail", source.primaries.len()));
     }

@@ -6,7 +6,7 @@
 //! Cost: O(zones + members of all regions) reference counts, for each that asks.
 
 use super::{Keeper, MemberStatus, ZoneStatus};
-use crate::merge::{Damper, Drain, Intake, Pin, RegionPlan, TracedMember};
+use crate::merge::{Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::name::Name;
 use crate::publish::Published;
 use crate::zone::Zone;
@@ -52,11 +52,11 @@ impl Keeper {
             let plan = &kept.region.plan;
             let member = |(index, status): (usize, MemberStatus)| {
                 let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
-                // As it was at the last merge: the clock may have moved on since, the region has not. One that still waits
-                // for members has taken nothing.
+                // As it was at the last merge: the clock may have moved on since, the region has not.
+                // A region that still waits for its members has taken nothing of anybody.
                 let intake = kept.intakes.get(index);
-                let taken = intake.and_then(Intake::zone).cloned();
-                let drained = intake.map(Intake::scope).cloned().unwrap_or_default();
+                let taken = intake.and_then(|intake| intake.zone().cloned());
+                let drained = intake.map(|intake| intake.scope().clone()).unwrap_or_default();
                 MemberView { status, traced: TracedMember { zone, taken, drained } }
             };
             let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();
