@@ -70,6 +70,7 @@ fn every_key_reaches_its_plan() {
 
     assert_eq!((config.hold_down, config.state), (Duration::ZERO, None));
     assert_eq!((config.history.versions, config.history.bytes), (20, 1 << 30));
+    assert_eq!(config.history.total, 1 << 30, "not less than for one zone");
     let catalog = config.catalog.as_ref().unwrap();
     assert_eq!((&catalog.origin, &catalog.server_name), (&name("catalog.example.com"), &config.server_name));
     let key = &config.keys[&name("transfer.example.com")];

@@ -60,7 +60,7 @@ pub fn describe_plan(config: &Config) -> Value {
             "zone": catalog.origin,
             "secondaries": describe_secondaries(config, &catalog.origin),
         })),
-        "history": { "versions": config.history.versions, "bytes": config.history.bytes },
+        "history": { "versions": config.history.versions, "bytes": config.history.bytes, "total_bytes": config.history.total },
         "probe": {
             "every": config.probe.every.map(seconds),
             "resolvers": config.probe.resolvers,

@@ -322,6 +322,12 @@ pub const SECONDARIES: Table = Table {
         key("catalog", "domain name", "", "catalog zone (RFC 9432) that lists everything served; default: none"),
         key("history_versions", "0 to 1000000", "500", "versions of each zone that differences reach back"),
         key("history_bytes", "size", r#""64MiB""#, "memory for the differences of each zone"),
+        key(
+            "history_total_bytes",
+            "size",
+            r#""512MiB""#,
+            "the same for all zones together; those with most lose their oldest",
+        ),
     ],
 };
 

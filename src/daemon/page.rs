@@ -306,7 +306,7 @@ impl Page {
         let serial = |key: &str| Ok(number_of(query, key)?.map(Serial));
         let (from, to) = (serial("from")?, serial("to")?);
         let compared =
-            self.compute(move || diff::compare(&served, from, to).map(|changes| Compared::new(changes, limit)));
+            self.compute(move || diff::compare(&served, from, to).map(|changes| Compared { changes, limit }));
         compared.await?.map_err(|error| (404, error.to_string()))
     }
 
@@ -376,24 +376,10 @@ fn number_of<T: FromStr>(query: &HashMap<String, String>, key: &str) -> Result<O
     text.map(|text| text.parse().map_err(|_| (400, format!("\"{key}\" is no number")))).transpose()
 }
 
-/// The first changes of a comparison.
+/// A comparison, and how many of its changes are shown.
 struct Compared {
     changes: diff::Changes,
-    /// How many records were removed and added in all.
-    removed: usize,
-    added: usize,
-    /// Changes that are left out.
-    more: usize,
-}
-
-impl Compared {
-    /// Leaves out what is beyond a limit.
-    fn new(mut changes: diff::Changes, limit: usize) -> Compared {
-        let removed = changes.records.iter().filter(|change| change.sign == '-').count();
-        let added = changes.records.len() - removed;
-        changes.records.truncate(limit);
-        Compared { more: removed + added - changes.records.len(), changes, removed, added }
-    }
+    limit: usize,
 }
 
 #[cfg(test)]

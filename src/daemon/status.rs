@@ -17,7 +17,7 @@ use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
 use crate::transfer;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -195,7 +195,8 @@ impl Report {
         for RegionReport { kept: region, .. } in &self.regions {
             let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
             let mut remarks = format!("region, {members} of {} members", region.members.len());
-            if let drained @ 1.. = self.drains_in(&region.region).count() {
+            let drained: HashSet<&Name> = self.drains_in(&region.region).map(|drain| &drain.target.member).collect();
+            if let drained @ 1.. = drained.len() {
                 _ = write!(remarks, ", {drained} drained");
             }
             if let Some(pin) = &region.pinned {

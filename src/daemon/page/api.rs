@@ -58,9 +58,7 @@ impl Page {
                 let (usual, most) = CHANGES;
                 let limit = number_of(query, "limit")?.map_or(usual, |limit: usize| limit.min(most));
                 let compared = self.compare(self.served(zone)?, query, limit).await?;
-                let mut told = compared.changes.to_json();
-                told["more"] = json!(compared.more);
-                Ok(told)
+                Ok(compared.changes.to_json_first(limit))
             }
             ["lookup"] => {
                 let name = query.get("name").ok_or_else(|| (400, "\"name\" is missing".to_owned()))?;

@@ -246,12 +246,14 @@ impl DiffPage {
             Ok(compared) => compared,
             Err(error) => return DiffPage { error, ..page },
         };
-        let changes = compared.changes;
+        let Compared { changes, limit } = compared;
+        let [removed, added] = changes.counts();
         (page.from, page.to) = (changes.from.to_string(), changes.to.to_string());
-        (page.removed, page.added) = (number(compared.removed as u64), number(compared.added as u64));
+        (page.removed, page.added) = (number(removed as u64), number(added as u64));
         let class = |sign: char| if sign == '-' { "removed" } else { "added" };
-        page.lines = changes.records.iter().map(|change| (class(change.sign), change.sign, change.line())).collect();
-        page.more = compared.more;
+        let shown = changes.iter().take(limit);
+        page.lines = shown.map(|change| (class(change.sign), change.sign, change.line())).collect();
+        page.more = removed + added - page.lines.len();
         page
     }
 }
