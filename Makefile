@@ -10,7 +10,7 @@ help:
 	@echo "make build   the program, target/release/aggregator"
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
-	@echo "make test-partition  breaks a network of namespaces, as root, one minute"
+	@echo "make test-partition  breaks a network of namespaces, as root, two minutes"
 	@echo "make docs    writes the references in docs/ from the program (make partitions: the table of docs/partitions.md)"
 	@echo "make bench   figures beside real servers, an hour (OPTIONS=--help shows what can be chosen)"
 	@echo "make profile where the time of an answer goes"

@@ -8,7 +8,11 @@ use std::path::Path;
 
 fn main() -> io::Result<()> {
     let folder = std::env::args_os().nth(1).ok_or_else(|| io::Error::other("usage: manual FOLDER"))?;
-    let folder = Path::new(&folder);
+    write_manual(Path::new(&folder))
+}
+
+/// Writes all of them into a folder.
+pub fn write_manual(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut command = aggregator::cli::command();
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {

@@ -16,6 +16,7 @@ mod drain;
 mod live;
 mod paint;
 mod register;
+mod retransfer;
 mod rollback;
 mod top;
 
@@ -25,11 +26,12 @@ use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::Outcome;
 use crate::name::Name;
 use crate::rr::TypeName;
+use crate::terminal::Stream;
 use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
 use discover::DiscoverVerb;
 use drain::{DrainOptions, Target};
-use paint::Stream;
+use paint::Look;
 use register::RegisterOptions;
 use rollback::RollbackOptions;
 use serde_json::{Value, json};
@@ -243,7 +245,12 @@ pub fn run_main(
         }
         Verb::Status { zone } => Request::Status { zone },
         Verb::Refresh { zone } => Request::Refresh { zone },
-        Verb::Retransfer { zone, accept } => Request::Retransfer { zone, accept },
+        Verb::Retransfer { zone, accept } => {
+            return match find_socket(arguments.socket, arguments.config) {
+                Ok(socket) => retransfer::retransfer(&socket, zone, accept, arguments.json),
+                Err(message) => fail(&message),
+            };
+        }
         Verb::Dump { zone } => Request::Dump { zone },
         Verb::Diff { zone, from, to } => Request::Diff { zone, from, to },
         Verb::History { name, zone, limit } => Request::History { name, zone, limit },
@@ -304,19 +311,37 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
 /// Sends a request to the server and prints the reply.
 fn send(socket: &Path, request: &Request, json: bool) -> ExitCode {
     match request_reply(socket, request) {
-        Ok(mut reply) => {
-            if matches!(request, Request::Diff { .. } | Request::History { .. }) {
-                reply.text = paint::paint(&reply.text, Stream::Output).into_owned();
-            }
-            print_reply(reply, json, matches!(request, Request::Dump { .. }))
-        }
+        Ok(reply) => show_reply(request, reply, json),
         Err(code) => code,
     }
 }
 
+/// Prints the reply to a request, in colours where they help and are wanted.
+fn show_reply(request: &Request, mut reply: Reply, json: bool) -> ExitCode {
+    let look = match request {
+        Request::Status { .. } => Some(Look::States),
+        Request::Diff { .. }
+        | Request::History { .. }
+        | Request::Drain { .. }
+        | Request::Rollback { .. }
+        | Request::Release { .. } => Some(Look::Difference),
+        _ => None,
+    };
+    if let Some(look) = look.filter(|_| !json) {
+        let stream = if reply.ok { Stream::Output } else { Stream::Errors };
+        reply.text = paint::paint(&reply.text, look, stream).into_owned();
+    }
+    print_reply(reply, json, matches!(request, Request::Dump { .. }))
+}
+
 /// Sends a request to the server; without a reply the problem is printed, and the exit code that goes with it returned.
 fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
-    try_request(socket, request).map_err(|error| {
+    report_call(try_request(socket, request))
+}
+
+/// Prints why there is no reply, if there is none, and gives the exit code that goes with it.
+fn report_call(reply: Result<Reply, CallError>) -> Result<Reply, ExitCode> {
+    reply.map_err(|error| {
         let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
         print_problem(&error.to_string());
         ExitCode::from(code)

@@ -2,7 +2,7 @@
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
 //! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services`, `regions`,
-//! `drains` and `probe` know the sections.
+//! `drains` and `probe` know the sections. `instances` holds services that are written as records against their rules.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
@@ -16,6 +16,7 @@
 
 mod drains;
 pub(crate) mod error;
+mod instances;
 mod json;
 mod keys;
 mod peers;
@@ -116,6 +117,8 @@ pub struct MetricsPlan {
     pub listen: Vec<SocketAddr>,
     /// Whether it has the status page.
     pub page: bool,
+    /// The names that browsers know the page by, beside those that it always has.
+    pub names: Vec<Name>,
 }
 
 /// The socket for the other commands.

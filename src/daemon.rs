@@ -12,6 +12,7 @@ mod diff;
 mod drain;
 mod history;
 mod listeners;
+mod loading;
 mod lookup;
 mod outward;
 mod page;
@@ -42,10 +43,12 @@ use crate::serve::udp::{DRAIN, UdpListener};
 use crate::source::zookeeper::TreePlan;
 use crate::source::{Wake, WakeKind};
 use crate::state::{StateError, Store};
+use crate::terminal::Bars;
 use crate::transfer;
 use changes::ReloadChanges;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
+use loading::Loading;
 use page::{Inquiry, Page};
 use probe::Probe;
 use rates::Rates;
@@ -102,20 +105,24 @@ pub struct Daemon {
     orders: Arc<Mutex<()>>,
     rates: Arc<Rates>,
     probe: Probe,
+    /// What the terminal shows of first loads, if there is one.
+    loading: Option<Arc<Loading>>,
     /// What the status page asks.
     inquiries: mpsc::Receiver<Inquiry>,
 }
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
 pub fn run(config: Config) -> ExitCode {
-    let log = log::start(&config.log.level, config.log.format == LogFormat::Json);
+    let bars = Bars::on_errors();
+    let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     reap_orphans();
     let result = match (log, runtime) {
         (Ok(log), Ok(runtime)) => {
             let served = runtime.block_on(async {
                 let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
-                Ok(Daemon::start(config, Some(log), Manager::from_environment()).await?.run_until(end).await)
+                let daemon = Daemon::start(config, Some(log), bars.clone(), Manager::from_environment()).await?;
+                Ok(daemon.run_until(end).await)
             });
             // With the runtime goes the keeper, and what is still to be written; queries are answered meanwhile.
             drop(runtime);
@@ -146,8 +153,13 @@ pub fn end_signal() -> io::Result<impl Future<Output = ()>> {
 }
 
 impl Daemon {
-    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred.
-    pub async fn start(config: Config, log: Option<LogHandle>, mut manager: Manager) -> Result<Daemon, RunError> {
+    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred, which `bars` show.
+    pub async fn start(
+        config: Config,
+        log: Option<LogHandle>,
+        bars: Option<Bars>,
+        mut manager: Manager,
+    ) -> Result<Daemon, RunError> {
         // First of all: until someone listens for it, this signal ends the process.
         let hangup = signal(SignalKind::hangup()).ok();
         raise_file_limit();
@@ -159,8 +171,10 @@ impl Daemon {
         notify.set_announcers(announcers(&config));
         let store = open_store(&config, &metrics)?;
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
+        let sources = Sources::default();
+        let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is published before a socket opens: clients go to another server until then.
-        let remains = restore(store.as_deref(), &config, &Published::default());
+        let remains = restore(store.as_deref(), &config, &Published::default(), loading.as_deref());
         let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
         plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
@@ -176,7 +190,6 @@ impl Daemon {
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
         let notifier = notify::start(publisher.clone(), metrics.clone());
         notifier.set_targets(config.targets.clone());
-        let sources = Sources::default();
         let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
         let start_failed = |error: io::Error| RunError::Start(error.to_string());
         listeners.adopt(&config, bound).map_err(start_failed)?;
@@ -207,6 +220,7 @@ impl Daemon {
             orders: Arc::default(),
             rates,
             probe,
+            loading,
             inquiries,
         };
         daemon.replace_sources();
@@ -345,7 +359,7 @@ impl Daemon {
             log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
         }
         let published = self.publisher.load();
-        let remains = restore(self.store.as_deref(), &config, &published);
+        let remains = restore(self.store.as_deref(), &config, &published, self.loading.as_deref());
         let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.config, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());

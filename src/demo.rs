@@ -169,7 +169,7 @@ async fn start_daemon(folder: &Folder, sites: &[Site], log: LogHandle) -> Result
         folder.write_config(&text).map_err(DemoError::Folder)?;
         let config = Config::load(&folder.config())?;
         attempts -= 1;
-        match Daemon::start(config, Some(log.clone()), Manager::default()).await {
+        match Daemon::start(config, Some(log.clone()), None, Manager::default()).await {
             Ok(daemon) => return Ok((daemon, text, ports)),
             Err(RunError::Listen(_)) if attempts > 0 => {}
             Err(error) => return Err(error.into()),

@@ -57,6 +57,8 @@ pub enum DiscoverError {
     Multicast(#[from] mdns_sd::Error),
     #[error("nobody on the link offers {0}")]
     Nobody(Name),
+    #[error("the thread that speaks with the link has ended")]
+    Ended,
 }
 
 impl DiscoverError {

@@ -42,7 +42,7 @@ use crate::serial::Serial;
 use crate::source::{Change, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::tsig::Keyring;
-use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone};
+use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
 use drains::Drains;
 use pins::Pins;
 use regions::KeptRegion;
@@ -294,6 +294,12 @@ impl Keeper {
         changed |= self.settle_regions(started);
         let mut is_kept = false;
         if changed {
+            let sizes = self.sources.values().map(|source| source.history.bytes());
+            let sizes = sizes.chain(self.regions.values().map(|kept| kept.history.bytes())).collect();
+            let share = share_of_total(sizes, self.history.total);
+            if share < self.history.bytes {
+                self.limit_histories(HistoryLimits { bytes: share, ..self.history });
+            }
             is_kept = self.save();
             self.publish();
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
@@ -431,16 +437,17 @@ impl Keeper {
             self.regions.insert(origin, kept);
         }
         self.pins.forget_earlier();
-        self.pins.note_gone(old_regions.values().any(|kept| kept.pin().is_some()));
+        for pin in old_regions.values().filter_map(KeptRegion::pin) {
+            self.pins.end(pin);
+            changes.unpinned.push(pin.region.clone());
+        }
         // From now on members may change under their serials without these regions.
         for (name, seen) in &mut self.seen_serials {
             if self.regions.get(name).is_none_or(|kept| kept.fingerprint != seen.fingerprint) {
                 seen.fingerprint = NO_PLAN;
             }
         }
-        let sources = self.sources.values_mut().map(|source| &mut source.history);
-        let regions = self.regions.values_mut().map(|kept| &mut kept.history);
-        sources.chain(regions).for_each(|history| history.limit(&self.history));
+        self.limit_histories(self.history);
         self.catalog = plan.catalog.map(|plan| self.list(plan));
         if let Some(kept) = &self.catalog {
             let state = RegionState { drift: 0, last: kept.zone.soa.serial, fingerprint: 0 };
@@ -450,6 +457,13 @@ impl Keeper {
         changes.removed.sort_by(Name::canonical_cmp);
         changes.removed.iter().for_each(|zone| self.metrics.forget(&zone.to_string()));
         changes
+    }
+
+    /// Lets the oldest steps of all histories go that limits do not allow.
+    fn limit_histories(&mut self, limits: HistoryLimits) {
+        let sources = self.sources.values_mut().map(|source| &mut source.history);
+        let regions = self.regions.values_mut().map(|kept| &mut kept.history);
+        sources.chain(regions).for_each(|history| history.limit(&limits));
     }
 
     /// A zone that was not here before, with what an earlier run of the program left of it.

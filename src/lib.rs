@@ -9,7 +9,8 @@
 //! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
 //!
 //! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
-//! Prometheus names, [`log`] the set-up of log lines, [`moment`] points in time as text, [`terminal`] what a terminal can do. None of them knows anything else here.
+//! Prometheus names, [`moment`] points in time as text, [`terminal`] what a terminal can do, and bars on it. None of them knows
+//! anything else here. [`log`] has the set-up of log lines, which go between those bars.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
 //! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key. [`dnssd`] knows how

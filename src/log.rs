@@ -4,12 +4,16 @@
 //! runs; the format cannot. Libraries that would write a line for every query are held back to warnings, unless the
 //! filter names them.
 //!
+//! Where bars are drawn beside the lines, these go between them whole.
+//!
 //! Cost: a line that is filtered out costs one comparison.
 
+use crate::terminal::{self, Bars, Stream};
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, Write};
 use std::sync::Mutex;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -43,16 +47,36 @@ impl LogHandle {
     }
 }
 
-/// Starts logging for the whole process.
-pub fn start(filter: &str, json: bool) -> Result<LogHandle, LogError> {
+/// Starts logging for the whole process, between the lines of bars where there are any.
+pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle, LogError> {
+    let writer = match bars.cloned() {
+        Some(bars) => BoxMakeWriter::new(move || Between(bars.clone())),
+        None => BoxMakeWriter::new(io::stderr),
+    };
     let lines = if json {
-        fmt::layer().json().flatten_event(true).with_writer(io::stderr).log_internal_errors(false).boxed()
+        fmt::layer().json().flatten_event(true).with_writer(writer).log_internal_errors(false).boxed()
     } else {
-        let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         // A log that nobody reads any more must not end the program by complaining about it.
-        fmt::layer().with_ansi(ansi).with_writer(io::stderr).log_internal_errors(false).boxed()
+        fmt::layer()
+            .with_ansi(terminal::is_colored(Stream::Errors))
+            .with_writer(writer)
+            .log_internal_errors(false)
+            .boxed()
     };
     install(filter, lines)
+}
+
+/// Writes lines between bars; a line comes in one piece.
+struct Between(Bars);
+
+impl Write for Between {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_between(line).map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Starts logging into a file for the whole process, for people; standard error stays as it is.
@@ -129,13 +153,13 @@ mod tests {
 
     #[test]
     fn the_filter_of_the_running_log_can_change() {
-        let handle = start("error", false).unwrap();
+        let handle = start("error", false, None).unwrap();
         assert!(!tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
         handle.set_filter("info").unwrap();
         assert!(tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
         assert!(handle.set_filter("a=loud").is_err());
         assert!(tracing::enabled!(target: "aggregator::daemon", tracing::Level::INFO));
-        assert!(matches!(start("info", true), Err(LogError::Taken)));
+        assert!(matches!(start("info", true, None), Err(LogError::Taken)));
         handle.set_filter("off").unwrap();
     }
 

@@ -425,7 +425,8 @@ impl Metrics {
             ns_problems: make.gauges(
                 "ns_problems",
                 "1 for each fault of a name server that the zone or its parent lists: lame, unreachable, stale, ahead, foreign (it \
-                 lists other servers), no-glue, unresolved, alias, undelegated, and unknown for what could not be found out.",
+                 lists other servers), no-glue, other-glue, unresolved, alias, undelegated, and unknown for what could not be found \
+                 out.",
                 &["zone", "server", "problem"],
             ),
             ns_servers: make.gauges(

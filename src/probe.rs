@@ -7,7 +7,7 @@
 //!
 //! Cost: see the two files; a round is O(zones × servers) questions, of which few are under way at once.
 //!
-//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 2181 section 10.3 (no alias), 9471 (glue), 9499 (lame
+//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 1035 section 3.3.13 (REFRESH), 2181 section 10.3 (no alias), 9471 (glue), 9499 (lame
 //! delegation).
 
 mod ask;
@@ -23,6 +23,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// For as long every server may be behind: a transfer that failed is tried again.
+const LEAST_STALE_AFTER: Duration = Duration::from_secs(300);
+
 /// What is asked, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
@@ -30,16 +33,25 @@ pub struct ProbePlan {
     pub every: Option<Duration>,
     /// Who finds addresses and parent zones; none are those of the system.
     pub resolvers: Vec<SocketAddr>,
-    /// How long a server may be behind, or ahead of us.
-    pub stale_after: Duration,
+    /// How long a server may be behind, or ahead of us; without, as long as the zone's REFRESH, but [`LEAST_STALE_AFTER`].
+    pub stale_after: Option<Duration>,
     /// For each question.
     pub timeout: Duration,
     /// Servers of parent zones, instead of those that the resolver finds.
     pub parents: HashMap<Name, Vec<SocketAddr>>,
     /// Addresses of name servers, instead of those that the parent and the resolver know.
     pub hosts: HashMap<Name, Vec<SocketAddr>>,
+    /// Where name servers answer at the addresses that are found.
+    pub port: u16,
     /// In file order, regions last.
     pub zones: Vec<Name>,
+}
+
+impl ProbePlan {
+    /// How long a server may be behind in a zone. RFC 1035 section 3.3.13: who is not told of changes looks every REFRESH.
+    pub fn allowance(&self, refresh: Duration) -> Duration {
+        self.stale_after.unwrap_or(refresh.max(LEAST_STALE_AFTER))
+    }
 }
 
 /// Names in canonical order, each once.

@@ -5,6 +5,10 @@
 //!
 //! Cost: O(text).
 
+mod bars;
+
+pub use bars::{Bar, Bars};
+
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -20,6 +24,14 @@ pub enum Style {
 }
 
 impl Style {
+    /// A piece of text in this style, for a terminal that has colours.
+    pub fn paint(self, text: &str) -> String {
+        match (self, text) {
+            (Style::Plain, _) | (_, "") => text.to_owned(),
+            _ => format!("\x1b[{}m{text}\x1b[{}m", self.code(), Style::Plain.code()),
+        }
+    }
+
     /// The parameter of the ANSI sequence that selects it (ECMA-48 section 8.3.117).
     fn code(self) -> &'static str {
         match self {
@@ -39,24 +51,31 @@ pub fn render(pieces: &[(Style, String)], width: usize, color: bool) -> String {
     for (style, text) in pieces {
         let text: String = text.chars().take(room).collect();
         room -= text.chars().count();
-        if color && *style != Style::Plain && !text.is_empty() {
-            line.push_str(&format!("\x1b[{}m{text}\x1b[{}m", style.code(), Style::Plain.code()));
-        } else {
-            line.push_str(&text);
-        }
+        line.push_str(&if color { style.paint(&text) } else { text });
     }
     if color { line } else { line.trim_end().to_string() }
 }
 
-/// Whether standard output is a terminal that can move its cursor.
-pub fn is_live() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    io::stdout().is_terminal() && !dumb
+/// Where text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Output,
+    Errors,
+}
+
+/// Whether text goes to a terminal that can move its cursor.
+pub fn is_live(stream: Stream) -> bool {
+    let is_terminal = match stream {
+        Stream::Output => io::stdout().is_terminal(),
+        Stream::Errors => io::stderr().is_terminal(),
+    };
+    is_terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// Whether such a terminal may show colours.
-pub fn is_colored() -> bool {
-    is_live() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+pub fn is_colored(stream: Stream) -> bool {
+    // Any value but an empty one counts (no-color.org).
+    is_live(stream) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Columns and rows of the terminal on standard output.

@@ -10,7 +10,7 @@
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `wire` the connection of a transfer, `message` and `reader`
 //! what is said on it, `ixfr` whom to ask for differences, `setback` serials that are older than ours, `version` what a transfer comes to, `guard` versions that look
-//! wrong, `refresh` the steps in order, `account` and `status` what operators see, `error` what goes wrong.
+//! wrong, `refresh` the steps in order, `account`, `progress` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
 //! blocking thread.
@@ -23,6 +23,7 @@ pub mod message;
 mod pace;
 pub mod plan;
 pub mod poll;
+pub mod progress;
 pub mod reader;
 mod refresh;
 mod setback;
@@ -33,12 +34,14 @@ pub mod wire;
 
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
+pub use progress::{Progress, Running};
 pub use status::{PrimaryStatus, Status, TransferNote};
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
 use crate::source::{Update, Wake};
+use progress::Tally;
 use refresh::Task;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -62,7 +65,8 @@ pub fn start(
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
 ) -> Source {
-    let shared = Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)) });
+    let shared =
+        Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)), tally: Tally::default() });
     let again = {
         let (plan, shared) = (plan.clone(), shared.clone());
         move || Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone())
@@ -96,7 +100,13 @@ impl Source {
 
     /// What is known of the zone's way in.
     pub fn status(&self) -> Status {
-        self.shared.status().clone()
+        let status = self.shared.status().clone();
+        Status { running: status.running.map(|running| running.at(&self.shared.tally)), ..status }
+    }
+
+    /// The transfer that is received at the moment.
+    pub fn running(&self) -> Option<Running> {
+        self.shared.status().running.clone().map(|running| running.at(&self.shared.tally))
     }
 
     /// What the task follows.
@@ -115,6 +125,8 @@ impl Drop for Source {
 struct Shared {
     inbox: Inbox,
     status: Mutex<Status>,
+    /// What the running transfer has received.
+    tally: Tally,
 }
 
 impl Shared {

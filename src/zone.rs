@@ -39,7 +39,7 @@ pub use apex::{SoaFields, apex_rrsets};
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use editor::Editor;
-pub use history::{Cause, History, HistoryLimits, HistoryStep};
+pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
 pub use image::ImageError;
 pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;

@@ -97,7 +97,7 @@ fn a_replica_that_stops_is_out_of_the_way_and_clients_do_not_notice() {
             let mut machine = start_bird(&net, &folder, node, &text.replace("198.51.100.11", address));
             machine.daemon = Some(start_daemon(&net, &folder, node, address));
             let mut health = net.command(node, &repository_file("deploy/anycast/healthcheck"));
-            health.args([SERVICE, REGION, "service4", "service6"]);
+            health.args([SERVICE, REGION, "service4"]);
             health.env("BIRDC", format!("birdc -s {}", machine.control.display()));
             machine.health =
                 Some(Process::start("healthcheck", &mut health, &folder.path().join(format!("{node}.health"))));

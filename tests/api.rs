@@ -7,6 +7,7 @@ use harness::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,6 +45,11 @@ fn assert_valid(document: &Value, path: &str, status: u16, body: &str) -> Value 
         validator.iter_errors(&value).map(|error| format!("{} at {}", error, error.instance_path)).collect();
     assert!(errors.is_empty(), "{path}: {errors:#?}\n{value:#}");
     value
+}
+
+/// A response that says why there is no other.
+fn refusal(why: &str) -> String {
+    json!({ "error": why }).to_string()
 }
 
 #[test]
@@ -119,6 +125,10 @@ fn every_response_is_as_described() {
     ask("/api/v1/zones/{zone}", "/api/v1/zones/a..b", 400);
     let diff = ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff", 200);
     assert_eq!((&diff["from"], &diff["to"]), (&version["from"], &version["serial"]));
+    let all = |diff: &Value| diff["removed"].as_array().unwrap().len() + diff["added"].as_array().unwrap().len();
+    let first = ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?limit=1", 200);
+    assert_eq!((all(&first), &first["more"], &diff["more"]), (1, &json!(all(&diff) - 1), &json!(0)));
+    ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?limit=-1", 400);
     ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?from=77", 404);
     ask("/api/v1/zones/{zone}/diff", "/api/v1/zones/region.test/diff?to=soon", 400);
     for name in [
@@ -149,15 +159,47 @@ fn every_response_is_as_described() {
     assert_eq!(told["openapi"], "3.1.0");
     let described: BTreeSet<String> = document["paths"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(described, seen, "every path is asked for");
-    assert_eq!(daemon.http("/api/v1/nothing").0, 404);
+    for path in ["/api", "/api/", "/api/v1", "/api/v1/nothing", "/api/v2/status"] {
+        let (status, body) = daemon.http(path);
+        assert!(status == 404 && body.contains("{\"error\":"), "{path}: {status} {body}");
+    }
 
-    // The page can be switched off, and the measurements stay.
-    let off = "[metrics]\nlisten";
-    let text = std::fs::read_to_string(daemon.configuration())
-        .unwrap()
-        .replace(off, &format!("[metrics]\npage = false\n{}", &off[10..]));
-    std::fs::write(daemon.configuration(), text).unwrap();
-    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    // Who comes from a page that has let a name of its own point here gets nothing but what is for monitoring.
+    for template in &described {
+        let path = template.replace("{zone}", "region.test");
+        let (status, body) = daemon.http_as("GET", &path, "rebind.example:9153");
+        assert_eq!(status, 421, "{path}: {body}");
+        assert!(assert_valid(&document, template, 421, &body)["error"].as_str().unwrap().contains("rebind.example"));
+        assert_eq!(daemon.http_as("POST", &path, "localhost"), (405, refusal("only GET and HEAD are served")));
+    }
+    for path in ["/", "/zone/region.test", "/lookup?name=a.test", "/events?of=/", "/page.js", "/none"] {
+        let (status, body) = daemon.http_as("GET", path, "rebind.example");
+        assert!(status == 421 && !body.contains('<'), "{path}: {status} {body}");
+    }
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        assert_ne!(daemon.http_as("GET", path, "rebind.example").0, 421, "{path}");
+    }
+    for host in ["127.0.0.1:1", "[::1]", "LOCALHOST:8080", "NS1.test", "ns1.test.:80"] {
+        assert_eq!(daemon.http_as("GET", "/api/v1/zones", host).0, 200, "{host}");
+    }
+    let change = |wanted: &str| {
+        let text = std::fs::read_to_string(daemon.configuration()).unwrap();
+        let (before, after) = text.split_once("[metrics]\n").expect("it has the section");
+        std::fs::write(daemon.configuration(), format!("{before}[metrics]\n{wanted}\n{after}")).unwrap();
+        let reloaded = daemon.verb(&["reload"]);
+        assert_eq!(reloaded.code, 0, "{reloaded:?}");
+    };
+    assert_eq!(daemon.http_as("GET", "/", "status.test").0, 421);
+    change("names = [\"Status.test\"]");
+    assert_eq!(daemon.http_as("GET", "/", "status.TEST:443").0, 200);
+
+    // The page can be switched off, also for those who look at it, and the measurements stay.
+    let mut viewer = daemon.begin_http("GET", "/events?of=/zone/region.test", "localhost");
+    let mut shown = vec![0; 12];
+    viewer.read_exact(&mut shown).expect("a response");
+    assert_eq!(shown, b"HTTP/1.1 200");
+    change("page = false");
+    viewer.read_to_end(&mut shown).expect("the end of the stream");
     assert_eq!(daemon.http("/api/v1/status").0, 404);
     assert!(daemon.http("/").1.starts_with("/metrics"));
     assert_eq!(daemon.http("/metrics").0, 200);

@@ -70,6 +70,7 @@ fn every_key_reaches_its_plan() {
 
     assert_eq!((config.hold_down, config.state), (Duration::ZERO, None));
     assert_eq!((config.history.versions, config.history.bytes), (20, 1 << 30));
+    assert_eq!(config.history.total, 1 << 30, "not less than for one zone");
     let catalog = config.catalog.as_ref().unwrap();
     assert_eq!((&catalog.origin, &catalog.server_name), (&name("catalog.example.com"), &config.server_name));
     let key = &config.keys[&name("transfer.example.com")];
@@ -368,6 +369,15 @@ fn each_mistake_has_its_words() {
         (
             "[probe]\nparents = { example.com = [\"192.0.2.1\"] }\n",
             "c.toml:2:13: \"example\" in \"parents\" is a table; write names with dots in quotes",
+        ),
+        (
+            "[probe]\nparents = { \"example.com\" = [] }\n",
+            "c.toml:2:13: \"example.com\" in \"parents\" has no address; write one, or remove it",
+        ),
+        ("[probe]\nport = 0\n", "c.toml:2:8: \"port\" cannot be 0"),
+        (
+            "[zones]\n\"10.in-addr.arpa\" = \"192.0.2.1\"\n[probe]\nskip = [\"10.in-addr.arpa\"]\n",
+            "c.toml:4:9: \"skip\" names 10.in-addr.arpa., which is not looked at anyway",
         ),
         ("[probe]\nhosts = [\"192.0.2.1\"]\n", "c.toml:2:9: \"hosts\" is a list; write a table such as"),
         ("keys = 1\n", "c.toml:1:8: \"keys\" is an integer; write a table [keys.\"NAME\"] for each key"),

@@ -171,3 +171,86 @@ fn each_mistake_has_its_words() {
     let text = own(IDENTITY).replace("a.example\"", &format!("{long}.{}\"", "d".repeat(40)));
     assert!(refuse(&text).contains("its services' names have no room"));
 }
+
+#[test]
+fn the_text_of_a_configured_service_is_made_of_its_url_alone() {
+    let errors = refuse(&own(&format!(
+        "services = '''\nos A 192.0.2.1\nIdentity._openstack._tcp TXT \"path=/other\"\n'''\n{IDENTITY}"
+    )));
+    assert!(errors.contains("c.toml:6:1: TXT of identity is made of its url; remove this one"), "{errors}");
+    let beside = "os A 192.0.2.1\ncompute._openstack._tcp TXT \"path=/other\"\nidentity._openstack._tcp SRV 1 0 443 os";
+    assert_eq!(parse(&own(&format!("services = '''\n{beside}\n'''\n{IDENTITY}"))).warnings, Vec::<String>::new());
+}
+
+#[test]
+fn written_services_are_held_against_the_rules() {
+    let list = "_openstack._tcp PTR dns._openstack._tcp";
+    let srv = "dns._openstack._tcp SRV 0 0 443 h";
+    let text = "dns._openstack._tcp TXT \"txtvers=1\"";
+    let host = "h AAAA 2001:db8::1";
+    let warnings = |lines: &[&str]| parse(&own(&format!("services = '''\n{}\n'''\n", lines.join("\n")))).warnings;
+    let none = Vec::<String>::new();
+    let long = format!("dns._openstack._tcp TXT \"txtvers=1\" \"{}\" \"{}\"", "a".repeat(200), "b".repeat(200));
+    for sound in [
+        &[list, srv, text, host][..],
+        // Nobody is led there.
+        &[srv],
+        &["x PTR dns._openstack._tcp", srv],
+        // Others say what is there.
+        &["_openstack._tcp PTR dns._openstack._tcp.other."],
+        &[list, "dns._openstack._tcp SRV 0 0 443 h.other.", text],
+        &[list, "dns._openstack._tcp SRV 0 0 0 .", text],
+        &[list, "dns._openstack._tcp SRV 0 0 443 h.below", text, "below NS ns.other."],
+        &[list, "dns._openstack._tcp SRV 0 0 443 below", text, "below NS ns.other."],
+        &[list, "dns._openstack._tcp SRV 0 0 443 h.below", text, "below DNAME other."],
+        &[list, srv, text, "* A 192.0.2.1"],
+        // Two formats, and a list of a part.
+        &[list, srv, text, "dns._openstack._tcp TXT \"txtvers=2\"", host],
+        &[list, "_x._sub._openstack._tcp PTR dns._openstack._tcp", srv, text, host],
+    ] {
+        assert_eq!(warnings(sound), none, "{sound:?}");
+    }
+    for (lines, expected) in [
+        (&[list, srv, host][..], "c.toml:5:1: PTR leads to dns._openstack._tcp.a.example., which has no TXT record"),
+        (&[list, text], "c.toml:5:1: PTR leads to dns._openstack._tcp.a.example., which has no SRV record"),
+        (&[list, text, srv], "c.toml:7:1: SRV leads to h.a.example., which has no address in the zone"),
+        (&[list, text, srv, "h CNAME x", "x A 192.0.2.1"], "c.toml:7:1: SRV leads to h.a.example., which is an alias"),
+        (
+            &[list, srv, host, text, "dns._openstack._tcp TXT \"TXTVERS=1\" \"path=/x\""],
+            "c.toml:9:1: second TXT record of dns.",
+        ),
+        (
+            &[list, srv, host, "dns._openstack._tcp TXT \"\"", "dns._openstack._tcp TXT \"path=/x\""],
+            "c.toml:9:1: second TXT",
+        ),
+        (&[list, srv, host, &long], "c.toml:8:1: TXT record of 412 octets; more than 400 do not fit"),
+        (
+            &["_http._tcp PTR a\\.b._http._tcp"],
+            "c.toml:5:1: PTR leads to a\\.b._http._tcp.a.example., which has no SRV",
+        ),
+    ] {
+        let told = warnings(lines);
+        assert!(told.iter().any(|warning| warning.contains(expected)), "{expected} in {told:?}");
+        let most = if lines.len() == 1 { 2 } else { 1 };
+        assert_eq!(told.len(), most, "{told:?}");
+    }
+    let of_offer = parse(&own(&format!(
+        "services = \"_x._sub._openstack._tcp PTR identity._openstack._tcp\\n* A 192.0.2.1\"\n{IDENTITY}"
+    )));
+    assert_eq!(of_offer.warnings, none, "what follows from an URL is right");
+}
+
+#[test]
+fn types_that_nobody_knows_are_warned_of() {
+    let warnings = |kind: &str| {
+        parse(&own(&format!("services = \"os A 192.0.2.1\"\n{}", IDENTITY.replace("identity", kind)))).warnings
+    };
+    assert_eq!(warnings("placement"), Vec::<String>::new());
+    let told = warnings("identitty");
+    assert!(
+        told.len() == 1 && told[0].contains("c.toml:6:8: \"identitty\" is no service type that is known here"),
+        "{told:?}"
+    );
+    let told = warnings("volumev3");
+    assert!(told.len() == 1 && told[0].contains("is an earlier name of service type \"block-storage\""), "{told:?}");
+}

@@ -318,7 +318,11 @@ fn a_terminal_shows_colours_and_is_asked() {
     let done = on_terminal(&scene, &order, "y\n", false);
     assert!(done.contains("\x1b[31m-v2.inst.acme.") && done.contains(", published as 4; "), "{done:?}");
     assert_eq!(scene.serial(REGION), Some(4));
+    // A reason is what somebody typed, and is shown to others.
+    let arguments = ["rollback", REGION, "--to", "2", "--reason", "it was\x1b[31m better\n", "--yes"];
+    let done = scene.text(&arguments) + &scene.text(&["rollback", REGION, "--release", "--dry-run"]);
+    assert!(done.matches("it was\\u{1b}[31m better\\n").count() == 2 && !done.contains('\x1b'), "{done:?}");
     let released = on_terminal(&scene, &format!("rollback {REGION} --release"), "yes\n", true);
     assert!(released.contains("release? [y/N] ") && released.contains("released"), "{released:?}");
-    assert_eq!(scene.serial(REGION), Some(5));
+    assert_eq!(scene.serial(REGION), Some(6));
 }

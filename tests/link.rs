@@ -14,12 +14,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The address of the guideline's second example.
 const IRONIC: &str = "192.168.42.17";
 const OTHER: &str = "192.168.42.18";
+/// The same machines by IPv6.
+const IRONIC_6: &str = "fd42::17";
+const OTHER_6: &str = "fd42::18";
 
 /// The three machines: one that announces or is a client, and two others.
 fn network() -> Net {
     let nodes =
         [("ironic", format!("{IRONIC}/24")), ("other", format!("{OTHER}/24")), ("ramdisk", "192.168.42.30/24".into())];
-    Net::create(&nodes)
+    let net = Net::create(&nodes);
+    for (node, address) in [("ironic", IRONIC_6), ("other", OTHER_6), ("ramdisk", "fd42::30")] {
+        let mut command = net.command(node, &program_path("ip"));
+        // Without a time in which the address is doubtful.
+        run_tool(command.args(["addr", "add", &format!("{address}/64"), "dev", "eth0", "nodad"]));
+    }
+    net
 }
 
 /// Announces the guideline's services.
@@ -27,9 +36,10 @@ fn announce(net: &Net, folder: &Folder) -> Process {
     let home = folder.subfolder("announce");
     let configuration = home.join("config.toml");
     let text = format!(
-        "[server]\nname = \"ns.test\"\n[zones.\"z.example\"]\nopenstack = [\n\
+        "[server]\nname = \"ns.test\"\n[zones.\"z.example\"]\nservices = [\"os A {IRONIC}\", \"os AAAA {IRONIC_6}\"]\nopenstack = [\n\
          {{ type = \"baremetal\", url = \"http://{IRONIC}/baremetal\" }},\n\
-         {{ type = \"baremetal-introspection\", url = \"http://{IRONIC}:5050\" }},\n]\n"
+         {{ type = \"baremetal-introspection\", url = \"http://{IRONIC}:5050\" }},\n\
+         {{ type = \"compute\", url = \"https://os.z.example:8774/v2.1\" }},\n]\n"
     );
     write_file(&configuration, &text);
     let mut command = net.command("ironic", Path::new(env!("CARGO_BIN_EXE_aggregator")));
@@ -74,7 +84,7 @@ impl Avahi {
         let configuration = home.join("avahi.conf");
         write_file(
             &configuration,
-            &format!("[server]\nhost-name={node}\nuse-ipv6=no\nenable-dbus=yes\n[publish]\npublish-workstation=no\n"),
+            &format!("[server]\nhost-name={node}\nuse-ipv6=yes\nenable-dbus=yes\n[publish]\npublish-workstation=no\n"),
         );
         // Its folder for files in /run is made there; each machine has a /run of its own for that.
         let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/avahi-daemon && exec \"$@\"";
@@ -144,7 +154,7 @@ fn avahi_finds_what_is_announced_and_is_found() {
         let (code, text) = discover(&net, "identity", &[]);
         (code == 0).then_some(text)
     });
-    assert_eq!(found, format!("http://{OTHER}:5000/v3"));
+    assert_eq!(found, format!("http://{OTHER}:5000/v3\nhttp://[{OTHER_6}]:5000/v3"));
     assert_eq!(discover(&net, "compute", &["--timeout", "1s"]).0, 4);
 }
 
@@ -183,14 +193,15 @@ fn zeroconf_finds_what_is_announced_and_is_found() {
     });
     drop(browser);
 
-    let arguments = ["announce", OTHER, "baremetal", "6385", "txtvers=1", "protocol=https", "path=/"];
+    let addresses = format!("{OTHER},{OTHER_6}");
+    let arguments = ["announce", &addresses, "baremetal", "6385", "txtvers=1", "protocol=https", "path=/"];
     let _announced =
         Process::start("zeroconf", &mut zeroconf(&net, "other", &arguments), &folder.path().join("announce.log"));
     let found = wait_until("zeroconf's service is found", PATIENCE, || {
         let (code, text) = discover(&net, "baremetal", &["--interface", "eth0"]);
         (code == 0).then_some(text)
     });
-    assert_eq!(found, format!("https://{OTHER}:6385/"));
+    assert_eq!(found, format!("https://{OTHER}:6385/\nhttps://[{OTHER_6}]:6385/"));
 }
 
 #[test]
@@ -207,5 +218,18 @@ fn the_ramdisk_of_the_guideline_finds_both_services() {
             (code == 0).then_some(text)
         });
         assert_eq!(found, url);
+    }
+}
+
+#[test]
+#[ignore = "needs root: make test-partition"]
+fn a_host_is_found_with_the_addresses_of_both_families_each_time() {
+    let folder = Folder::new();
+    let net = network();
+    let _announcer = announce(&net, &folder);
+    wait_until("the service is found", PATIENCE, || (discover(&net, "compute", &[]).0 == 0).then_some(()));
+    let expected = format!("https://{IRONIC}:8774/v2.1\nhttps://[{IRONIC_6}]:8774/v2.1");
+    for _ in 0..8 {
+        assert_eq!(discover(&net, "compute", &[]), (0, expected.clone()));
     }
 }

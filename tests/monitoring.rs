@@ -1,8 +1,10 @@
 //! Rules, alerts and dashboard of deploy/: read by promtool, and by a real Prometheus that scrapes two replicas of our daemon.
 //!
-//! Every alert that a test can cause is caused, and must fire for the right zone, region or replica, with no other than those
-//! that share its cause. The rules are the real files; only their times are shortened, by the table [`SHORTER`].
+//! The cause of every alert is made to happen, and it must fire for the right zone, region or replica, with no other than those
+//! that share its cause. The rules are the real files; only their times are shortened, by the table `SHORTER` in `world.rs`.
 
+#[path = "monitoring/causes.rs"]
+mod causes;
 mod harness;
 #[path = "monitoring/world.rs"]
 mod world;
@@ -12,10 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
-use world::{PATIENCE, Plan, REGION, World, ZONES, zone_records};
-
-/// Alerts that come with a datacenter that is cut off, besides those that a test waits for.
-const CUT_OFF: [&str; 3] = ["CnsTransferFailing", "CnsTransferErrors", "CnsPrimaryFailing"];
+use world::{PATIENCE, Plan, REGION, World};
 
 //--- The files ---
 
@@ -92,137 +91,58 @@ fn rules_use_what_the_program_has() {
 
 //--- Alerts that fire ---
 
-#[test]
-fn a_datacenter_that_is_cut_off_fires_for_its_zone_and_replica() {
-    let world = World::start(&Plan::default());
-    world.relays[0][0].cut(true);
-    let alert = world.wait_firing("CnsTransferFailing", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
-    assert!(alert.annotations["summary"].contains("has not been confirmed by any primary for"), "{alert:?}");
-    world.wait_firing("CnsTransferErrors", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
-    world.wait_firing("CnsPrimaryFailing", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
-    let firing = world.prometheus.alerts();
-    assert!(firing.iter().all(|alert| alert.labels["instance"] == world.instance(0)), "{firing:?}");
-    world.assert_only(&CUT_OFF);
-    world.relays[0][0].cut(false);
-    world.wait_quiet();
-}
-
-#[test]
-fn name_servers_that_do_not_have_the_region_fire_for_it_and_for_no_zone() {
-    let world = World::start(&Plan { probed: true, ..Plan::default() });
-    for replica in 0..2 {
-        let instance = world.instance(replica);
-        // The primary answers for the datacenters' zones, and refuses to for the region.
-        for server in ["ns1.example.com.", "ns2.example.com."] {
-            let labels = [("zone", REGION), ("problem", "lame"), ("instance", &instance[..])];
-            let server = format!("{server} {}", world.relays[replica][0].address());
-            world.wait_firing("CnsNameServersInconsistent", &[&labels[..], &[("server", &server)]].concat());
-        }
-    }
-    let firing = world.firing("CnsNameServersInconsistent");
-    assert!(firing.iter().all(|alert| alert.labels["zone"] == REGION), "{firing:?}");
-    world.assert_only(&["CnsNameServersInconsistent"]);
-}
-
-#[test]
-fn a_zone_near_its_end_fires_before_it_expires_and_its_region_after() {
-    let world = World::start(&Plan { expire: 12, ..Plan::default() });
-    (0..2).for_each(|replica| world.relays[replica][0].cut(true));
-    world.wait_firing("CnsNearExpiry", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
-    world.wait_firing("CnsNearExpiry", &[("zone", ZONES[0]), ("instance", &world.instance(1))]);
-    world.wait_firing("CnsRegionIncomplete", &[("region", REGION), ("state", "expired")]);
-    world.wait_firing("CnsZoneNotServed", &[("zone", ZONES[0]), ("state", "expired")]);
-    world.assert_only(&[&CUT_OFF[..], &["CnsNearExpiry", "CnsRegionIncomplete", "CnsZoneNotServed"]].concat());
-    (0..2).for_each(|replica| world.relays[replica][0].cut(false));
-    world.wait_quiet();
-}
-
-#[test]
-fn a_datacenter_that_was_never_there_fires_for_its_region() {
-    let world = World::start(&Plan { missing: true, ..Plan::default() });
-    world.wait_firing("CnsRegionIncomplete", &[("region", REGION), ("state", "missing")]);
-    world.wait_firing("CnsZoneNotServed", &[("zone", ZONES[0]), ("state", "not-ready")]);
-    world.assert_only(&[&CUT_OFF[1..], &["CnsRegionIncomplete", "CnsZoneNotServed"]].concat());
-    (0..2).for_each(|replica| world.relays[replica][0].cut(false));
-    world.wait_quiet();
-}
-
-#[test]
-fn a_replica_that_misses_changes_fires_as_behind() {
-    let world = World::start(&Plan::default());
-    world.relays[1][0].cut(true);
-    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1100, 20, 2_592_000));
-    world.wait_firing("CnsReplicaBehind", &[("region", REGION), ("instance", &world.instance(1))]);
-    let behind = world.firing("CnsReplicaBehind");
-    assert!(behind.iter().all(|alert| alert.labels["instance"] == world.instance(1)), "{behind:?}");
-    world.assert_only(&[&CUT_OFF[..], &["CnsReplicaBehind"]].concat());
-    world.relays[1][0].cut(false);
-    world.wait_quiet();
-}
-
-#[test]
-fn a_zone_that_is_held_back_fires_until_it_is_accepted() {
-    let world = World::start(&Plan::default());
-    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1100, 2, 2_592_000));
-    for replica in 0..2 {
-        world.wait_firing("CnsTransferHeldBack", &[("zone", ZONES[0]), ("instance", &world.instance(replica))]);
-    }
-    world.assert_only(&["CnsTransferHeldBack", "CnsTransferFailing"]);
-    for replica in &world.replicas {
-        let output = replica.verb(&["retransfer", ZONES[0], "--accept"]);
-        assert_eq!(output.code, 0, "{output:?}");
-    }
-    world.wait_quiet();
-}
-
-#[test]
-fn restarts_in_a_row_and_a_replica_that_is_away_fire() {
-    let mut world = World::start(&Plan::default());
-    let instance = world.instance(0);
-    let started = format!("aggregator_started_timestamp_seconds{{instance=\"{instance}\"}}");
-    let mut seen = world.prometheus.query(&started)[0].1;
-    for _ in 0..3 {
-        assert_eq!(world.firing("CnsRestartLoop").len(), 0);
-        world.replicas[0].kill_and_restart(|| ());
-        seen = wait_until("Prometheus has seen the restart", PATIENCE, || {
-            let now = world.prometheus.query(&started).first()?.1;
-            (now > seen).then_some(now)
-        });
-    }
-    world.wait_firing("CnsRestartLoop", &[("instance", &instance)]);
-    world.assert_only(&["CnsRestartLoop", "CnsAggregatorDown"]);
-    let mut stopped = world.replicas.pop().expect("a replica");
-    assert!(stopped.stop().success());
-    world.wait_firing("CnsAggregatorDown", &[("instance", &world.instance(1))]);
-}
-
-#[test]
-fn a_mistake_in_the_file_and_a_full_disk_fire() {
-    let world = World::start(&Plan::default());
-    world.replicas[0].write_plan("[zones]\nmistake\n");
-    assert_eq!(world.replicas[0].verb(&["reload"]).code, 1);
-    let alert = world.wait_firing("CnsReloadFailed", &[("instance", &world.instance(0))]);
-    assert_eq!(alert.labels["result"], "failed");
-    world.assert_only(&["CnsReloadFailed"]);
-    // No file of the other one may grow any more, which is what a full disk does to it.
-    limit_files(world.replicas[1].id(), 0);
-    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1100, 20, 2_592_000));
-    world.wait_firing("CnsStateNotWritten", &[("instance", &world.instance(1))]);
-    world.assert_only(&["CnsReloadFailed", "CnsStateNotWritten"]);
-    limit_files(world.replicas[1].id(), libc::RLIM_INFINITY);
-    wait_until("the state is written again", PATIENCE, || world.firing("CnsStateNotWritten").is_empty().then_some(()));
-}
-
-/// Lets no file of a process grow beyond a size.
-fn limit_files(process: u32, bytes: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is valid for both calls, and the process is a child that runs.
-    let status = unsafe {
-        libc::prlimit(process as i32, libc::RLIMIT_FSIZE, std::ptr::null(), &raw mut limit);
-        limit.rlim_cur = bytes.min(limit.rlim_max);
-        libc::prlimit(process as i32, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut())
+/// What is made to happen, with the alerts that must be seen firing for it, and no others.
+macro_rules! causes {
+    ($($cause:ident: $($alert:literal)+;)+) => {
+        const CAUSES: &[Cause] = &[$(Cause { name: stringify!($cause), happen: causes::$cause, alerts: &[$($alert),+] }),+];
     };
-    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A cause of alerts.
+struct Cause {
+    name: &'static str,
+    /// Makes it happen in a world of its own, and waits for the alerts.
+    happen: fn() -> World,
+    alerts: &'static [&'static str],
+}
+
+causes! {
+    a_datacenter_that_is_cut_off_fires_for_its_zone_and_replica:
+        "CnsTransferFailing" "CnsTransferErrors" "CnsPrimaryFailing";
+    a_zone_near_its_end_fires_before_it_expires_and_its_region_after:
+        "CnsNearExpiry" "CnsRegionIncomplete" "CnsZoneNotServed";
+    a_datacenter_that_was_never_there_fires_for_its_region_and_for_what_clients_get:
+        "CnsRegionIncomplete" "CnsZoneNotServed" "CnsServerFailures";
+    a_replica_that_misses_changes_fires_as_behind: "CnsReplicaBehind";
+    a_zone_that_is_held_back_fires_until_it_is_accepted: "CnsTransferHeldBack";
+    an_ensemble_that_ends_fires_for_its_tree_until_it_is_back: "CnsZooKeeperSessionLost";
+    orders_that_one_replica_alone_was_given_fire_until_they_end:
+        "CnsDrainForgotten" "CnsPinForgotten" "CnsReplicaSerialsApart";
+    members_that_have_no_name_server_in_common_fire_for_their_region: "CnsRegionNameServersUnknown";
+    name_servers_that_do_not_have_the_region_fire_for_it_and_for_no_zone: "CnsNameServersInconsistent";
+    restarts_in_a_row_and_a_replica_that_is_away_fire: "CnsRestartLoop" "CnsAggregatorDown";
+    a_mistake_in_the_file_and_a_full_disk_fire: "CnsReloadFailed" "CnsStateNotWritten";
+}
+
+/// All at once: most of the time is spent waiting for what Prometheus sees.
+#[test]
+fn every_alert_fires_for_its_cause() {
+    let rules = alert_rules();
+    let names: BTreeSet<&str> = rules.iter().map(|rule| text(rule, "alert")).collect();
+    let caused: BTreeSet<&str> = CAUSES.iter().flat_map(|cause| cause.alerts).copied().collect();
+    assert_eq!(caused, names, "alerts without a cause, causes without an alert");
+    std::thread::scope(|scope| {
+        let start = |cause: &'static Cause| {
+            let run = || {
+                let seen = (cause.happen)().into_seen();
+                assert_eq!(seen, cause.alerts.iter().map(|alert| alert.to_string()).collect());
+            };
+            std::thread::Builder::new().name(cause.name.to_string()).spawn_scoped(scope, run).expect("a thread")
+        };
+        let started: Vec<_> = CAUSES.iter().map(|cause| (cause.name, start(cause))).collect();
+        let failed = started.into_iter().filter_map(|(name, thread)| thread.join().is_err().then_some(name));
+        assert_eq!(failed.collect::<Vec<_>>(), Vec::<&str>::new(), "what each says stands above, under its name");
+    });
 }
 
 //--- The dashboard ---
@@ -248,8 +168,13 @@ fn dashboard_queries() -> Vec<(String, String)> {
 
 #[test]
 fn every_panel_shows_what_a_real_scrape_has() {
-    let world = World::start(&Plan { busy: true, ..Plan::default() });
-    let mut serial = 1001..;
+    let world = World::start(&Plan { busy: true, probed: true, tree: true, ..Plan::default() });
+    wait_until("both replicas have the region", PATIENCE, || {
+        let has_region = |replica: &Aggregator| Client::new(replica.address()).serial(&Dname::parse(REGION)).is_some();
+        world.replicas.iter().all(has_region).then_some(())
+    });
+    world.drain_and_pin();
+    let mut serial = 1101..;
     let mut be_busy = || world.be_busy(serial.next().expect("serials"));
     let [rules] = &read_yaml("deploy/prometheus/rules.yml")[..] else { panic!("one document") };
     let recorded = rules["groups"][0]["rules"].as_array().expect("rules").iter();
@@ -258,9 +183,9 @@ fn every_panel_shows_what_a_real_scrape_has() {
     assert!(queries.len() > 25, "{}", queries.len());
     for (title, expression) in &queries {
         wait_until(&format!("a scrape has the families of {title}: {expression}"), PATIENCE, || {
-            let page = world.replicas[0].metrics();
+            let pages: String = world.replicas.iter().map(Aggregator::metrics).collect();
             let scraped: BTreeSet<String> =
-                page.lines().filter(|line| !line.starts_with('#')).flat_map(names_in).collect();
+                pages.lines().filter(|line| !line.starts_with('#')).flat_map(names_in).collect();
             let is_known = names_in(expression).iter().all(|name| recorded.contains(name) || scraped.contains(name));
             if !is_known {
                 be_busy();

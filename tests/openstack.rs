@@ -180,13 +180,34 @@ fn what_records_of_others_leave_out_has_its_default() {
 }
 
 #[test]
+fn an_endpoint_without_address_costs_the_others_nothing() {
+    let folder = Folder::new();
+    // Hosts whose names mean nothing in URLs, so that their addresses are asked for.
+    let plan = "[zones.\"some.example\"]\nservices = '''\n\
+                image._openstack._tcp SRV 0 0 80 lost_1\nimage._openstack._tcp SRV 1 0 80 there_1\n\
+                there_1 A 192.0.2.7\ndns._openstack._tcp SRV 0 0 80 lost_1\n'''\n";
+    let daemon = Aggregator::start(&folder, plan);
+    let server = daemon.address().to_string();
+    let run = |kind: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        let command = command.args(["discover", "openstack", kind, "some.example", "--server", &server]);
+        let output = command.output().expect("run aggregator");
+        let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), out, err)
+    };
+    let lost = "host lost_1.some.example. has no address\n";
+    assert_eq!(run("image"), (Some(0), "http://192.0.2.7/\n".into(), format!("left out: {lost}")));
+    assert_eq!(run("dns"), (Some(1), String::new(), lost.into()), "nothing is left");
+}
+
+#[test]
 fn exit_codes_tell_what_is_wrong() {
     let folder = Folder::new();
     let mut daemon = Aggregator::start(&folder, MYSTACK);
     let (code, text) = discover(&daemon, "dns", "mystack.example.com");
     assert_eq!((code, &text[..]), (4, "there is no dns._openstack._tcp.mystack.example.com."));
     let (code, text) = discover(&daemon, "identity", "other.example");
-    assert!(code == 1 && text.contains("answers "), "refused: {code} {text}");
+    assert!(code == 1 && text.ends_with("answers REFUSED"), "{code} {text}");
     let (code, text) = discover(&daemon, "keystone", "mystack.example.com");
     assert!(code == 2 && text.contains("write its service type, \"identity\""), "{code} {text}");
     let server = daemon.address().to_string();
@@ -342,7 +363,25 @@ fn a_zone_may_change_hands() {
 
 /// Announces services on loopback until it is dropped.
 fn announce(folder: &Folder, services: &[(&str, &str)]) -> Process {
-    let home = folder.subfolder("announce");
+    let mut process = start_announcer(folder, "announce", services);
+    process.wait_ready("announces", PATIENCE, || announces(folder, "announce", services).then_some(()));
+    process
+}
+
+/// Whether an announcer's log says that it announces these services.
+fn announces(folder: &Folder, name: &str, services: &[(&str, &str)]) -> bool {
+    let log = log_of(folder, name);
+    services.iter().all(|(kind, _)| log.contains(&format!("service=\"{kind}.")))
+}
+
+/// What an announcer has logged.
+fn log_of(folder: &Folder, name: &str) -> String {
+    std::fs::read_to_string(folder.path().join(name).join("log")).unwrap_or_default()
+}
+
+/// Starts an announcer of services on loopback.
+fn start_announcer(folder: &Folder, name: &str, services: &[(&str, &str)]) -> Process {
+    let home = folder.subfolder(name);
     let configuration = home.join("config.toml");
     let tables: String = services
         .iter()
@@ -351,12 +390,7 @@ fn announce(folder: &Folder, services: &[(&str, &str)]) -> Process {
     write_file(&configuration, &format!("[server]\nname = \"ns.test\"\n{tables}"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
     command.args(["announce", "--interface", "lo", "-c"]).arg(&configuration);
-    let mut process = Process::start("announce", &mut command, &home.join("log"));
-    process.wait_ready("announces", PATIENCE, || {
-        let log = std::fs::read_to_string(home.join("log")).unwrap_or_default();
-        services.iter().all(|(kind, _)| log.contains(&format!("service=\"{kind}."))).then_some(())
-    });
-    process
+    Process::start("announce", &mut command, &home.join("log"))
 }
 
 #[test]
@@ -372,6 +406,51 @@ fn what_is_announced_is_found_on_the_link_until_it_ends() {
     let ended = announcer.stop(Duration::from_secs(10)).expect("it ends within ten seconds");
     assert!(ended.success(), "{}", announcer.log_text());
     assert_eq!(find("reservation", "1s").0, 4, "it was taken back");
+}
+
+#[test]
+fn one_name_is_announced_by_one_host_and_by_the_other_when_that_is_gone() {
+    let folder = Folder::new();
+    let (first, second) = ([("key-manager", "http://127.0.0.1/one")], [("key-manager", "http://127.0.0.1/two")]);
+    let mut owner = announce(&folder, &first);
+    // What nobody else has is not held back.
+    let rivals = [second[0], ("rating", "http://127.0.0.1/rating")];
+    let mut rival = start_announcer(&folder, "rival", &rivals);
+    let refused = "another host announces key-manager; not announced";
+    rival.wait_ready("tells of the other", PATIENCE, || log_of(&folder, "rival").contains(refused).then_some(()));
+    rival.wait_ready("announces the other", PATIENCE, || announces(&folder, "rival", &rivals[1..]).then_some(()));
+    let find = |kind: &str| discover_with(&[kind, "local", "--interface", "lo", "--timeout", "10s"]);
+    assert_eq!(find("key-manager"), (0, "http://127.0.0.1/one".into()));
+    assert_eq!(find("rating"), (0, "http://127.0.0.1/rating".into()));
+    assert!(!announces(&folder, "rival", &second), "{}", rival.log_text());
+    assert!(owner.stop(Duration::from_secs(10)).expect("it ends within ten seconds").success());
+    // Its pause after a conflict is ten seconds.
+    rival.wait_ready("announces its own", 2 * PATIENCE, || announces(&folder, "rival", &second).then_some(()));
+    assert_eq!(find("key-manager"), (0, "http://127.0.0.1/two".into()));
+    assert!(rival.stop(Duration::from_secs(10)).expect("it ends within ten seconds").success());
+    let log = rival.log_text();
+    assert_eq!(log.matches(refused).count(), 1, "{log}");
+}
+
+#[test]
+fn of_two_that_begin_at_once_one_announces() {
+    let folder = Folder::new();
+    let offers = ["one", "two"].map(|name| [("search", format!("http://127.0.0.1/{name}"))]);
+    let mut both = ["one", "two"].map(|name| {
+        let [(kind, url)] = &offers[usize::from(name == "two")];
+        start_announcer(&folder, name, &[(kind, url)])
+    });
+    let service = [("search", "")];
+    let winner = wait_until("one of them announces", PATIENCE, || {
+        (0..2).find(|index| announces(&folder, ["one", "two"][*index], &service))
+    });
+    let loser = ["two", "one"][winner];
+    let refused = "another host announces search; not announced";
+    both[1 - winner]
+        .wait_ready("tells of the other", PATIENCE, || log_of(&folder, loser).contains(refused).then_some(()));
+    let found = discover_with(&["search", "local", "--interface", "lo", "--timeout", "10s"]);
+    assert_eq!(found, (0, offers[winner][0].1.clone()));
+    assert!(!announces(&folder, loser, &service), "{}", log_of(&folder, loser));
 }
 
 #[test]

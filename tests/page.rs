@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Settings, read_zone, target_file, wait_until};
+use harness::{Aggregator, Browser, Dname, Folder, Knotd, Peer, Port, Settings, read_zone, target_file, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -34,8 +34,18 @@ struct Scene {
     _folder: Folder,
 }
 
+/// What makes trouble: versions that stay held back, a member and a tree that are not there, name servers that are silent.
+const TROUBLE: &str = "confirm_after = \"1h\"\n[zones.\"absent.example\"]\nprimaries = [\"NOBODY\"]\n[zones.\"tree.example\"]\nzookeeper = \"NOBODY\"\n\
+    [aggregations.\"us-east.example\"]\nmembers = [\"absent.example\"]\nns = [\"ns1.example\"]\n\
+    [probe]\nevery = \"1s\"\ntimeout = \"1s\"\nresolver = \"NOBODY\"\nhosts = { \"ns1.example\" = \"NOBODY\" }\n";
+
 impl Scene {
     fn new() -> Scene {
+        Scene::with("")
+    }
+
+    /// A scene with more in its configuration.
+    fn with(more: &str) -> Scene {
         let folder = Folder::new();
         let peer = |number: usize| {
             let text = zone(ZONES[number], number as u8 + 1, 10, 3);
@@ -46,7 +56,7 @@ impl Scene {
         let plan = format!(
             "[zones]\n\"{}\" = \"{}\"\n\"{}\" = \"{}\"\n[aggregations.\"{REGION}\"]\nmembers = [\"{}\", \"{}\"]\n\
              ns = [\"ns1.example\"]\n[transfer]\nrefresh_min = \"500ms\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\n\
-             retry_max = \"1s\"\n",
+             retry_max = \"1s\"\n{more}",
             ZONES[0],
             address(0),
             ZONES[1],
@@ -56,7 +66,8 @@ impl Scene {
         );
         let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
         let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
-        wait_until("the region is there", PATIENCE, || (daemon.http("/readyz").0 == 200).then_some(()));
+        let path = format!("/api/v1/zones/{REGION}");
+        wait_until("the region is there", PATIENCE, || daemon.http(&path).1.contains("\"state\":\"ok\"").then_some(()));
         let browser = Browser::start(&folder);
         Scene { peers, daemon, browser, _folder: folder }
     }
@@ -100,9 +111,11 @@ impl Scene {
 
     /// Looks for anything that makes a page wider than its screen.
     fn assert_fits(&self, page: &str) {
-        let script = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
+        // On a phone the page itself becomes as wide as what it holds.
+        let script = "const width = screen.width < 500 ? screen.width : document.documentElement.clientWidth;
+            return document.documentElement.scrollWidth <= width ? [] :
             [...document.querySelectorAll('body *')].filter((element) => !element.closest('.scroll')
-                && element.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((element) => element.outerHTML.slice(0, 120));";
+                && element.getBoundingClientRect().right > width + 1).map((element) => element.outerHTML.slice(0, 120));";
         assert_eq!(self.browser.run(script, json!([])), json!([]), "{page} is wider than the screen");
     }
 
@@ -125,15 +138,15 @@ fn the_page_follows_what_happens() {
 
     // A datacenter changes; where the reader is stays as it is.
     browser.run(
-        "window.marked = document.querySelector('#zone-rows a'); marked.focus(); window.scrollTo(0, 40);
-         window.first = document.querySelector('#zone-rows tr');",
+        "window.marked = document.querySelector('#rows-of-zones a'); marked.focus(); window.scrollTo(0, 40);
+         window.first = document.querySelector('#rows-of-zones tr');",
         json!([]),
     );
     scene.change(0, 11, 5);
     let text = scene.browser.wait_for_text(&row, |text| text.contains("11"));
     assert!(text.contains("ok"), "{text}");
     let same = "return document.activeElement === marked && window.scrollY === 40
-        && document.querySelector('#zone-rows tr') === first && first.isConnected";
+        && document.querySelector('#rows-of-zones tr') === first && first.isConnected";
     assert_eq!(scene.browser.run(same, json!([])), json!(true), "focus, scrolling and elements stay");
 
     // It is taken out by an operator.
@@ -226,6 +239,80 @@ fn names_zones_and_versions_are_found() {
     assert!(complaints.iter().all(|line| line.contains("400")), "{complaints:#?}");
     scene.open("/zone/none.example");
     assert!(browser.text("main").contains("There is no zone none.example"));
+}
+
+#[test]
+fn every_state_is_told_in_words() {
+    let nobody = Port::reserve().release();
+    let mut scene = Scene::with(&TROUBLE.replace("NOBODY", &nobody.to_string()));
+    for order in [
+        &["drain", "us-west-1", "--name", "web", "--yes", "--reason", "<b>new</b> switches"][..],
+        &["rollback", REGION, "--to", "20", "--yes", "--reason", "wrong hosts"],
+    ] {
+        wait_until("the order is taken", PATIENCE, || (scene.daemon.verb(order).code == 0).then_some(()));
+    }
+    // A version without most of its names is held back.
+    let mut many = zone(ZONES[0], 1, 11, 60);
+    many.push_str("extra IN A 192.0.2.9\n");
+    let replace = |scene: &Scene, text: &str| {
+        let peer = scene.peers[0].as_ref().expect("its primary runs");
+        peer.replace_zone(&Dname::parse(ZONES[0]), &read_zone(text));
+    };
+    replace(&scene, &many);
+    let path = format!("/api/v1/zones/{}", ZONES[0]);
+    wait_until("the large version is there", PATIENCE, || {
+        scene.daemon.http(&path).1.contains("\"serial\":11").then_some(())
+    });
+    replace(&scene, &zone(ZONES[0], 1, 12, 1));
+    scene.peers[1] = None;
+    scene.open_live("/");
+    let notes = scene.browser.wait_for_text("#notes", |text| {
+        ["not ready", "held back", "stale", "drained", "pinned", "name server", "ZooKeeper"]
+            .iter()
+            .all(|word| text.contains(word))
+    });
+    assert!(notes.contains("<b>new</b> switches") && notes.contains("wrong hosts"), "{notes}");
+    scene.browser.wait_for_text("#verdict", |text| text.contains("1 of 2 regions not served"));
+    scene.browser.wait_for_text("#trees", |text| text.contains("tree.example"));
+    let looks = |page: &str, name: &str| {
+        for (dark, width) in [(false, 1200), (true, 1200), (false, 360)] {
+            scene.browser.set_dark(dark);
+            scene.browser.set_width(width, width < 1000);
+            scene.browser.photograph(&format!("{name}-{}{width}", if dark { "dark-" } else { "" }));
+            scene.assert_accessible(&format!("{page}, {width} wide"));
+        }
+        scene.browser.set_width(1200, false);
+        scene.browser.set_dark(false);
+    };
+    looks("the overview of much trouble", "trouble-overview");
+    // Every table is reached by keyboard, and says what it is.
+    scene.browser.run("document.activeElement.blur(); document.getElementById('main').focus()", json!([]));
+    let groups = "return [...document.querySelectorAll('.scroll')].filter((group) => group.offsetParent).length";
+    let groups = scene.browser.run(groups, json!([])).as_u64().expect("a number");
+    let reached = "const at = document.activeElement; if (!at.matches('.scroll')) return null;
+        const by = at.getAttribute('aria-labelledby');
+        return at.getAttribute('aria-label') ?? document.getElementById(by).textContent";
+    let mut names = Vec::new();
+    for _ in 0..80 {
+        scene.browser.press("\u{e004}");
+        names.extend(scene.browser.run(reached, json!([])).as_str().map(str::to_owned));
+    }
+    assert!(groups >= 5 && names.len() as u64 >= groups, "{groups} tables, {names:?}");
+    assert!(names.iter().all(|name| !name.is_empty()) && names.contains(&"ZooKeeper".to_owned()), "{names:?}");
+
+    scene.open_live(&format!("/zone/{REGION}"));
+    scene.browser.wait_for_text("#servers", |text| text.contains("ns1.example") && text.contains("unreachable"));
+    let head = scene.browser.text("#head");
+    assert!(head.contains("pinned") && head.contains("drained") && head.contains("wrong hosts"), "{head}");
+    looks("the region of much trouble", "trouble-region");
+    scene.open_live(&format!("/zone/{}", ZONES[0]));
+    scene.browser.wait_for_text("#verdict", |text| text.contains("held back"));
+    looks("the zone that is held back", "trouble-zone");
+    scene.open_live("/zone/us-east.example");
+    assert!(scene.browser.text("#verdict").contains("not-ready"), "{}", scene.browser.text("#verdict"));
+    scene.open_live("/zone/tree.example");
+    looks("the tree without its ensemble", "trouble-tree");
+    scene.assert_silent();
 }
 
 #[test]

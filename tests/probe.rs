@@ -4,6 +4,10 @@
 //! region.
 
 mod harness;
+#[path = "probe/odd.rs"]
+mod odd;
+#[path = "probe/paths.rs"]
+mod paths;
 
 use harness::*;
 use serde_json::Value;

@@ -12,10 +12,22 @@ terraform {
   }
 }
 
-variable "image_version" {
-  description = "Version of the image; another one replaces the replicas, one datacenter after the other (see README.md)"
-  type        = string
-  default     = "0.1.0"
+# Another version is another instance in the place of the old one, with another address. So each replica has its own version:
+# change one, apply with -target, and only when all is well again the next (README.md, chapter 7).
+variable "image_versions" {
+  description = "Version of the image of each replica"
+  type        = map(string)
+  default = {
+    ns1 = "0.1.0"
+    ns2 = "0.1.0"
+  }
+}
+
+# An instance that is protected cannot be replaced: take the protection off first.
+variable "unprotected" {
+  description = "Replicas that may be deleted"
+  type        = set(string)
+  default     = []
 }
 
 variable "package" {
@@ -44,7 +56,8 @@ provider "triton" {
 module "us_west_1" {
   source        = "./replica"
   name          = "ns1"
-  image_version = var.image_version
+  image_version = var.image_versions["ns1"]
+  protected     = !contains(var.unprotected, "ns1")
   package       = var.package
   network       = var.network
   config        = templatefile("${path.module}/config.toml", { name = "ns1.example.com" })
@@ -54,7 +67,8 @@ module "us_west_1" {
 module "us_west_2" {
   source        = "./replica"
   name          = "ns2"
-  image_version = var.image_version
+  image_version = var.image_versions["ns2"]
+  protected     = !contains(var.unprotected, "ns2")
   package       = var.package
   network       = var.network
   config        = templatefile("${path.module}/config.toml", { name = "ns2.example.com" })

@@ -36,7 +36,7 @@ pub fn run(path: &Path, options: &AnnounceOptions) -> ExitCode {
         Ok(announcements) => announcements,
         Err(error) => return fail(&error.to_string()),
     };
-    if let Err(error) = log::start(&config.log.level, config.log.format == crate::config::LogFormat::Json) {
+    if let Err(error) = log::start(&config.log.level, config.log.format == crate::config::LogFormat::Json, None) {
         return fail(&error.to_string());
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

@@ -2,9 +2,10 @@
 //!
 //! Without a terminal nobody can answer, so `--yes` is needed there; `--dry-run` ends after the preview.
 
-use super::paint::{self, Stream};
-use super::{MISUSE, fail, print_problem, print_reply, request_reply};
-use crate::control::{Reply, Request};
+use super::paint::{self, Look};
+use super::{MISUSE, fail, print_problem, request_reply, show_reply};
+use crate::control::Request;
+use crate::terminal::Stream;
 use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -31,12 +32,13 @@ pub fn carry_out(
     (verb, nothing): (&str, &str),
 ) -> ExitCode {
     if !asking.yes {
-        let preview = match request_reply(socket, &request(true)) {
+        let question = request(true);
+        let preview = match request_reply(socket, &question) {
             Ok(reply) => reply,
             Err(code) => return code,
         };
         if asking.dry_run || !preview.ok {
-            return show(preview, json);
+            return show_reply(&question, preview, json);
         }
         if !io::stdin().is_terminal() || json {
             // What was found out is of use all the same.
@@ -50,22 +52,13 @@ pub fn carry_out(
             Err(error) => return fail(&format!("{nothing}: {error}")),
         }
     }
-    match request_reply(socket, &request(false)) {
-        Ok(reply) => show(reply, json),
-        Err(code) => code,
-    }
-}
-
-/// Prints a reply, which may hold a difference.
-fn show(mut reply: Reply, json: bool) -> ExitCode {
-    reply.text = paint::paint(&reply.text, Stream::Output).into_owned();
-    print_reply(reply, json, false)
+    super::send(socket, &request(false), json)
 }
 
 /// Shows a preview and asks; only a clear yes is one.
 fn confirm(preview: &str, verb: &str) -> io::Result<bool> {
     let mut output = io::stderr().lock();
-    write!(output, "{}{verb}? [y/N] ", paint::paint(preview, Stream::Errors))?;
+    write!(output, "{}{verb}? [y/N] ", paint::paint(preview, Look::Difference, Stream::Errors))?;
     output.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

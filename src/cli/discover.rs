@@ -94,7 +94,9 @@ async fn find(options: &OpenstackOptions, on_link: bool) -> Result<Vec<Found>, D
         Some(server) => vec![server],
         None => unicast::system_servers()?,
     };
-    unicast::discover(&options.kind, &options.domain, &servers, options.timeout).await
+    let (found, lost) = unicast::discover(&options.kind, &options.domain, &servers, options.timeout).await?;
+    lost.iter().for_each(|error| print_problem(&format!("left out: {error}")));
+    Ok(found)
 }
 
 /// An endpoint for programs.

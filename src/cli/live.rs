@@ -3,23 +3,30 @@
 //! Works with the configuration alone. What a zone should have comes from it or from the zone's primaries; a server that is behind
 //! is asked again after a while, because changes take time.
 //!
-//! Cost: as the probe's, and [`PAUSE`] where a server is behind.
+//! Cost: as the probe's, and up to [`PATIENCE`] where a server is behind.
 
+use crate::cli::paint::{Look, paint};
 use crate::cli::{FAILED, fail, print, print_json};
 use crate::config::Config;
 use crate::daemon::write_table;
 use crate::discover::unicast::system_servers;
 use crate::merge::NsPolicy;
 use crate::name::Name;
-use crate::probe::{Facts, Finding, Prober, Reply, ServerCheck, Target, ZoneCheck, classify};
+use crate::probe::{Facts, Finding, Prober, Problem, Reply, ServerCheck, Target, ZoneCheck, classify};
 use crate::serial::Serial;
+use crate::terminal::Stream;
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a server that is behind may take.
-const PAUSE: Duration = Duration::from_secs(5);
+/// How long a server that is behind may take, unless `stale_after` is shorter: CNS and those who follow it look every 30 seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two questions to a server that is behind.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Looks at all zones, or at one, and prints what was found; fails when anything is wrong.
 pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCode {
@@ -34,35 +41,54 @@ pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCo
     };
     let checks = runtime.block_on(look(config, zones));
     let is_well = checks.iter().all(|check| check.findings().next().is_none());
-    let printed = if as_json { print_json(&json!({ "ok": is_well, "zones": checks })) } else { print(&table(&checks)) };
+    let printed = if as_json {
+        print_json(&json!({ "ok": is_well, "zones": checks }))
+    } else {
+        print(&paint(&table(&checks), Look::States, Stream::Output))
+    };
     if is_well { printed } else { ExitCode::from(FAILED) }
 }
 
-/// Asks everything, and judges.
+/// Asks everything, and judges. All zones are looked at side by side; the prober sees to it that questions come one after the
+/// other.
 async fn look(config: &Config, zones: Vec<Name>) -> Vec<ZoneCheck> {
     let prober = Prober::new(config.probe.clone(), system_servers().unwrap_or_default());
-    let mut all = Vec::new();
-    for zone in zones {
-        let target = describe(config, &prober, zone).await;
-        let primary = target.due;
-        let mut facts = prober.examine(Target { due: None, ..target }).await;
-        let serials = serials(&facts).chain(primary);
-        facts.due = serials.reduce(|newest, serial| if serial.newer_than(newest) { serial } else { newest });
-        all.push(facts);
+    let patience = config.probe.stale_after.map_or(PATIENCE, |allowance| allowance.min(PATIENCE));
+    let tasks: Vec<_> = zones
+        .into_iter()
+        .map(|zone| tokio::spawn(look_at(prober.clone(), Expected::of(config, &zone), zone, patience)))
+        .collect();
+    let mut checks = Vec::new();
+    for task in tasks {
+        checks.push(task.await.expect("a look neither panics nor is ended"));
     }
-    let is_behind = |facts: &Facts| facts.due.is_some_and(|due| serials(facts).any(|serial| due.newer_than(serial)));
-    if all.iter().any(is_behind) {
-        tokio::time::sleep(PAUSE).await;
+    checks
+}
+
+/// Looks at one zone, and waits for those of its servers that are behind.
+async fn look_at(prober: Arc<Prober>, expected: Expected, zone: Name, patience: Duration) -> ZoneCheck {
+    let Expected { mut wanted, primaries } = expected;
+    let mut primary = None;
+    for address in primaries {
+        if let Reply::Authority { serial, ns } = prober.ask_server(address, &zone).await {
+            (wanted, primary) = (Some(ns), Some(serial));
+            break;
+        }
     }
-    for facts in all.iter_mut().filter(|facts| is_behind(facts)) {
+    let mut facts = prober.examine(Target { zone, wanted, current: None, due: None }).await;
+    let newest = |newest: Serial, serial: Serial| if serial.newer_than(newest) { serial } else { newest };
+    facts.due = serials(&facts).chain(primary).reduce(newest);
+    let Some(due) = facts.due else { return classify(&facts) };
+    let start = Instant::now();
+    while serials(&facts).any(|serial| due.newer_than(serial)) && start.elapsed() < patience {
+        tokio::time::sleep(PAUSE.min(patience)).await;
         for server in facts.hosts.iter_mut().flat_map(|host| &mut host.servers) {
-            let is_old = |serial: Serial| facts.due.is_some_and(|due| due.newer_than(serial));
-            if matches!(server.reply, Reply::Authority { serial, .. } if is_old(serial)) {
+            if matches!(server.reply, Reply::Authority { serial, .. } if due.newer_than(serial)) {
                 server.reply = prober.ask_server(server.address, &facts.zone).await;
             }
         }
     }
-    all.iter().map(classify).collect()
+    classify(&facts)
 }
 
 /// The serials that the servers of a zone have.
@@ -73,25 +99,30 @@ fn serials(facts: &Facts) -> impl Iterator<Item = Serial> {
     })
 }
 
-/// What a zone should have: by the configuration, or as its primaries say.
-async fn describe(config: &Config, prober: &Arc<Prober>, zone: Name) -> Target {
-    let (mut wanted, mut due) = (None, None);
-    if let Some(region) = config.regions.iter().find(|region| region.origin == zone) {
-        wanted = match &region.ns {
-            NsPolicy::Listed(names) => Some(names.clone()),
-            NsPolicy::Intersection | NsPolicy::Union => None,
-        };
-    } else if let Some(tree) = config.trees.iter().find(|tree| *tree.zone() == zone) {
-        wanted = Some(tree.zones.ns.clone());
-    } else if let Some(plan) = config.zones.iter().find(|plan| plan.zone == zone) {
-        for primary in &plan.primaries {
-            if let Reply::Authority { serial, ns } = prober.ask_server(primary.address, &zone).await {
-                (wanted, due) = (Some(ns), Some(serial));
-                break;
-            }
+/// What is known of a zone without asking its name servers.
+struct Expected {
+    /// The NS names that the configuration gives it.
+    wanted: Option<Vec<Name>>,
+    /// Who knows them otherwise.
+    primaries: Vec<SocketAddr>,
+}
+
+impl Expected {
+    /// Looks a zone up in the configuration.
+    fn of(config: &Config, zone: &Name) -> Expected {
+        let (mut wanted, mut primaries) = (None, Vec::new());
+        if let Some(region) = config.regions.iter().find(|region| region.origin == *zone) {
+            wanted = match &region.ns {
+                NsPolicy::Listed(names) => Some(names.clone()),
+                NsPolicy::Intersection | NsPolicy::Union => None,
+            };
+        } else if let Some(tree) = config.trees.iter().find(|tree| tree.zone() == zone) {
+            wanted = Some(tree.zones.ns.clone());
+        } else if let Some(plan) = config.zones.iter().find(|plan| plan.zone == *zone) {
+            primaries.extend(plan.primaries.iter().map(|primary| primary.address));
         }
+        Expected { wanted, primaries }
     }
-    Target { zone, wanted, current: None, due }
 }
 
 /// A line for each server.
@@ -107,16 +138,20 @@ fn table(checks: &[ZoneCheck]) -> String {
     }
     let mut text = String::new();
     write_table(&mut text, &rows);
+    let found = checks.iter().flat_map(ZoneCheck::findings).map(|(_, finding)| finding.problem);
+    let found: BTreeSet<Problem> = found.collect();
+    if !found.is_empty() {
+        text.push_str("\nwhat to do\n");
+    }
+    for problem in found {
+        text.push_str(&format!("  {}: {}\n", problem.label(), problem.advice()));
+    }
     text
 }
 
 /// What was found about one server.
 fn result(server: &ServerCheck) -> String {
-    let is_silent = server.findings.is_empty() && server.serial.is_none() && server.name.is_some();
-    if is_silent {
-        return "not asked: no way to such addresses from here".to_owned();
-    }
     let found = |finding: &Finding| format!("{}: {}", finding.problem.label(), finding.text);
     let found: Vec<String> = server.findings.iter().map(found).collect();
-    if found.is_empty() { "ok".to_owned() } else { found.join("; ") }
+    if found.is_empty() { server.note.clone().unwrap_or_else(|| "ok".to_owned()) } else { found.join("; ") }
 }

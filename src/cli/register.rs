@@ -42,7 +42,7 @@ pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> 
         return print_nodes(&plan.nodes, json);
     }
     let level = log_level(options.verbose, plan.config.log_level.as_deref());
-    if let Err(error) = log::start(&level, json) {
+    if let Err(error) = log::start(&level, json, None) {
         return fail(&error.to_string());
     }
     let result = if options.unregister {

@@ -7,10 +7,11 @@
 //!
 //! Cost: one request a second, O(zones).
 
+use super::retransfer::progress_of;
 use super::{print, request_reply};
 use crate::control::Request;
 use crate::daemon::format_seconds;
-use crate::terminal::{self, Keys, Style, render};
+use crate::terminal::{self, Keys, Stream, Style, render};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,7 +39,7 @@ pub fn top(socket: &Path) -> ExitCode {
         Ok(reply) => reply.data,
         Err(code) => return code,
     };
-    let keys = if terminal::is_live() { Keys::take() } else { None };
+    let keys = if terminal::is_live(Stream::Output) { Keys::take() } else { None };
     let Some(keys) = keys else {
         let picture = Picture { status: &first, history: &[], note: "" };
         return print(&picture.draw(WIDTH, usize::MAX, 0, false).join("\n"));
@@ -46,7 +47,7 @@ pub fn top(socket: &Path) -> ExitCode {
     let _screen = Screen::enter();
     let (mut status, mut note, mut skipped) = (first, String::new(), 0);
     let mut history = Vec::new();
-    let color = terminal::is_colored();
+    let color = terminal::is_colored(Stream::Output);
     loop {
         history.push(status["queries"]["per_second"].as_f64().unwrap_or(0.0));
         if history.len() > CHART {
@@ -247,6 +248,7 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
     let failing = primaries.iter().find(|primary| primary["failures"].as_u64() > Some(0));
     let remark = failing.map(|primary| format!("{}: {}", text(&primary["address"]), text(&primary["result"])));
     let held = (!source["held"].is_null()).then(|| "held back".to_owned());
+    let running = (!source["running"].is_null()).then(|| progress_of(&source["running"]).describe());
     let error = source["error"].as_str().map(str::to_owned);
     let cells = [
         format!("{indent}{}", name(zone_name)),
@@ -256,7 +258,7 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
         text(&zone["records"]),
         ago(&zone["refreshed_seconds_ago"]),
         ahead(&zone["expires_in_seconds"]),
-        held.or(error).or(remark).unwrap_or_default(),
+        held.or(running).or(error).or(remark).unwrap_or_default(),
     ];
     (style, cells)
 }

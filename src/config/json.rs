@@ -42,6 +42,7 @@ pub fn describe_plan(config: &Config) -> Value {
         })).collect::<Vec<_>>(),
         "metrics": config.metrics.listen,
         "page": config.metrics.page,
+        "page_names": config.metrics.names,
         "control": config.control.socket,
         "log": {
             "level": config.log.level,
@@ -59,11 +60,11 @@ pub fn describe_plan(config: &Config) -> Value {
             "zone": catalog.origin,
             "secondaries": describe_secondaries(config, &catalog.origin),
         })),
-        "history": { "versions": config.history.versions, "bytes": config.history.bytes },
+        "history": { "versions": config.history.versions, "bytes": config.history.bytes, "total_bytes": config.history.total },
         "probe": {
             "every": config.probe.every.map(seconds),
             "resolvers": config.probe.resolvers,
-            "stale_after": seconds(config.probe.stale_after),
+            "stale_after": config.probe.stale_after.map(seconds),
             "timeout": seconds(config.probe.timeout),
             "zones": config.probe.zones,
         },

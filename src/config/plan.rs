@@ -58,9 +58,14 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
         write_secondaries(config, &catalog.origin, out)?;
     }
-    let bytes = u64::try_from(config.history.bytes).unwrap_or(u64::MAX);
+    let size = |bytes: usize| format_size(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let [each, total] = [config.history.bytes, config.history.total].map(size);
     writeln!(out, "\nmemory and disk")?;
-    writeln!(out, "  differences of each zone: {} versions, {}", config.history.versions, format_size(bytes))?;
+    writeln!(
+        out,
+        "  differences of each zone: {} versions, {each}; of all together: {total}",
+        config.history.versions
+    )?;
     match &config.state {
         Some(folder) => writeln!(out, "  state folder: {}", folder.display())?,
         None => writeln!(out, "  state folder: off, a restart begins without zones")?,

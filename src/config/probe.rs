@@ -29,12 +29,16 @@ pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, 
     let mut plan = ProbePlan {
         every: is_listed.then_some(DEFAULT_PERIOD),
         resolvers: Vec::new(),
-        stale_after: Duration::from_secs(300),
+        stale_after: None,
         timeout: Duration::from_secs(2),
         parents: HashMap::new(),
         hosts: HashMap::new(),
+        port: DNS_PORT,
         zones,
     };
+    // The reverse zones of private networks are delegated to others (RFC 7534), and those of public ones rarely to us.
+    let roots = ["in-addr.arpa", "ip6.arpa"].map(|root| Name::parse(root).expect("a name"));
+    plan.zones.retain(|zone| !roots.iter().any(|root| zone.is_within(root)));
     plan.zones.extend(regions.iter().map(|region| region.origin.clone()));
     let Some(entry) = root.entry("probe") else { return plan };
     let Some(fields) = Fields::new(reader, &entry.node, &schema::PROBE, schema::PROBE.path) else { return plan };
@@ -45,7 +49,7 @@ pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, 
         plan.resolvers = servers;
     }
     if let Some(duration) = fields.read(reader, "stale_after", Reader::positive_duration) {
-        plan.stale_after = duration;
+        plan.stale_after = Some(duration);
     }
     if let Some(duration) = fields.read(reader, "timeout", Reader::positive_duration) {
         plan.timeout = duration;
@@ -55,6 +59,9 @@ pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, 
     }
     if let Some(hosts) = fields.read(reader, "hosts", read_addresses) {
         plan.hosts = hosts;
+    }
+    if let Some(port) = fields.read(reader, "port", |r, key, node| r.integer(key, node, 1..=u16::MAX.into())) {
+        plan.port = u16::try_from(port).expect("a port was asked for");
     }
     let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
     let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
@@ -107,6 +114,10 @@ fn read_addresses(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Has
         }
         let name = reader.parse_name(entry.key_at, &entry.key);
         let addresses = read_servers(reader, &entry.key, &entry.node);
+        if addresses.as_ref().is_some_and(Vec::is_empty) {
+            let name = shorten(&entry.key);
+            reader.error(entry.key_at, format!("\"{name}\" in \"{key}\" has no address; write one, or remove it"));
+        }
         table.extend(name.zip(addresses));
     }
     Some(table)

@@ -322,6 +322,12 @@ pub const SECONDARIES: Table = Table {
         key("catalog", "domain name", "", "catalog zone (RFC 9432) that lists everything served; default: none"),
         key("history_versions", "0 to 1000000", "500", "versions of each zone that differences reach back"),
         key("history_bytes", "size", r#""64MiB""#, "memory for the differences of each zone"),
+        key(
+            "history_total_bytes",
+            "size",
+            r#""512MiB""#,
+            "the same for all zones together; those with most lose their oldest",
+        ),
     ],
 };
 
@@ -358,7 +364,12 @@ pub const PROBE: Table = Table {
             "how often they are asked; default: 5m where a region has ns, else off",
         ),
         key("resolver", "addresses", "", "who finds addresses and parent zones; default: those of the system"),
-        key("stale_after", "duration", r#""5m""#, "how long a server may be behind, or ahead of this one"),
+        key(
+            "stale_after",
+            "duration",
+            "",
+            "how long a server may be behind, or ahead of this one; default: REFRESH of the zone, 5m at least",
+        ),
         key("timeout", "duration", r#""2s""#, "for each question"),
         key("skip", "zone names", "[]", "zones and regions that are not looked at"),
         key(
@@ -372,6 +383,12 @@ pub const PROBE: Table = Table {
             "table of names and addresses",
             "",
             "where name servers are, if not where the resolver finds them",
+        ),
+        key(
+            "port",
+            "1 to 65535",
+            "53",
+            "where name servers answer, if neither hosts nor parents says so; for tests and odd networks",
         ),
     ],
 };
@@ -390,6 +407,12 @@ pub const METRICS: Table = Table {
     keys: &[
         key("listen", "address or addresses", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off"),
         key("page", "true or false", "true", "whether the status page and its API are there, too"),
+        key(
+            "names",
+            "names",
+            "[]",
+            "host names under which the page is asked for, beside addresses, localhost and the own name",
+        ),
     ],
 };
 

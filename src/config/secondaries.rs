@@ -70,9 +70,11 @@ impl<'k> Secondaries<'k> {
         }
         let versions = fields.read(reader, "history_versions", |r, key, node| r.integer(key, node, 0..=MAX_VERSIONS));
         let bytes = fields.read(reader, "history_bytes", Reader::size);
+        let total = fields.read(reader, "history_total_bytes", Reader::size);
         let history = &mut section.history;
         history.versions = versions.and_then(|versions| versions.try_into().ok()).unwrap_or(history.versions);
         history.bytes = bytes.map_or(history.bytes, |bytes| bytes.try_into().unwrap_or(usize::MAX));
+        history.total = total.map_or(history.total.max(history.bytes), |total| total.try_into().unwrap_or(usize::MAX));
         section
     }
 

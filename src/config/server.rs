@@ -63,7 +63,11 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
         hold_down: Duration::from_millis(100),
         tsig_legacy: false,
         state: Some(PathBuf::from(DEFAULT_STATE)),
-        metrics: MetricsPlan { listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)], page: true },
+        metrics: MetricsPlan {
+            listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)],
+            page: true,
+            names: Vec::new(),
+        },
         control: ControlPlan { socket: PathBuf::from(DEFAULT_SOCKET) },
         log: LogPlan { level: "info".to_string(), format: LogFormat::Human },
         places: Vec::new(),
@@ -213,6 +217,10 @@ fn read_metrics(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSecti
     if let Some(page) = fields.read(reader, "page", Reader::boolean) {
         sections.metrics.page = page;
     }
+    let names = fields.read(reader, "names", |reader, key, node| {
+        reader.list(key, node, "a list of names such as [\"status.example.com\"]", Reader::name)
+    });
+    sections.metrics.names.extend(names.unwrap_or_default());
 }
 
 /// Reads `[control]`.

@@ -6,13 +6,14 @@
 //!
 //! RFCs: 1035 section 5 (text), 2782 (SRV), 6763 (services), OpenStack "DNS-based Service Discovery".
 
+use crate::config::instances;
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::regions::SELF;
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::trees::{Surroundings, read_ns, read_soa};
-use crate::dnssd::{Endpoint, Host, ServiceType};
+use crate::dnssd::{Endpoint, ServiceType};
 use crate::name::Name;
 use crate::rr::{self, TypeName, rtype};
 use crate::serial::Serial;
@@ -67,7 +68,10 @@ pub fn read_services(
     // Replicas that write one primary into the SOA may differ under one serial, unless they are told the serial.
     let mname = fields.entry("mname").map(|entry| &entry.node.value);
     let own_mname = !matches!(mname, Some(Value::Text(name)) if name != SELF);
-    take_written(reader, &fields, written.unwrap_or_default(), &mut plan);
+    let written = written.unwrap_or_default();
+    let openstack_at = fields.entry("openstack").map_or(entry.key_at, |entry| entry.node.at);
+    instances::check(reader, &plan, &written, openstack_at);
+    take_written(reader, &fields, written, &mut plan);
     match openstack::records(&plan.zone, ttl, &plan.offers) {
         Ok(records) => plan.records.extend(records),
         Err(error) => {
@@ -75,7 +79,6 @@ pub fn read_services(
             reader.error(entry.key_at, format!("{place} is too long ({error}): {advice}"));
         }
     }
-    check_targets(reader, &fields, &plan);
     let at = fields.entry("services").map_or(entry.key_at, |entry| entry.node.at);
     match services::build(&plan, None, 0).map(|loaded| loaded.anomalies) {
         Ok(found) if found.aliases > 0 => {
@@ -95,7 +98,7 @@ pub fn read_services(
 //--- Records ---
 
 /// A record and where it is written in the file.
-type Written = (TextRecord, usize);
+pub type Written = (TextRecord, usize);
 
 /// Reads records: one text, or a list of them, each of which goes on where the one before ends.
 fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, ttl: u32) -> Option<Vec<Written>> {
@@ -260,9 +263,12 @@ fn read_offer(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Offer
     }
     let kind = fields.read(reader, "type", |reader, key, node| {
         let text = reader.text(key, node, "a service type such as \"identity\"")?;
-        text.parse::<ServiceType>()
-            .map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text))))
-            .ok()
+        let kind = text.parse::<ServiceType>();
+        match &kind {
+            Ok(kind) => kind.doubt().into_iter().for_each(|doubt| reader.warn(node.at, format!("\"{kind}\" {doubt}"))),
+            Err(error) => reader.error(node.at, format!("\"{}\" {error}", shorten(text))),
+        }
+        kind.ok()
     });
     let endpoint = fields.read(reader, "url", |reader, key, node| {
         let text = reader.text(key, node, "an URL such as \"https://os.example.com/\"")?;
@@ -274,27 +280,6 @@ fn read_offer(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Offer
     };
     let (priority, weight) = (number("priority"), number("weight"));
     Some(Offer { kind: kind?, endpoint: endpoint?, priority, weight })
-}
-
-/// Warns of services whose hosts should be in the zone and are not.
-fn check_targets(reader: &mut Reader<'_>, fields: &Fields<'_>, plan: &ServicesPlan) {
-    let Some(entry) = fields.entry("openstack") else { return };
-    for offer in &plan.offers {
-        let Host::Name(host) = &offer.endpoint.host else { continue };
-        let has = |types: &[u16]| {
-            plan.records.iter().any(|record| types.contains(&record.rtype) && record.owner.to_name() == *host)
-        };
-        if !host.is_within(&plan.zone) || has(&[rtype::A, rtype::AAAA]) {
-            continue;
-        }
-        if has(&[rtype::CNAME]) {
-            // RFC 2782: the target must not be an alias.
-            reader.error(entry.node.at, format!("host {host} of {} is an alias; write its addresses", offer.kind));
-        } else {
-            let advice = "write \"A\" or \"AAAA\" records for it in \"services\"";
-            reader.warn(entry.node.at, format!("host {host} of {} has no address in the zone; {advice}", offer.kind));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -81,6 +81,7 @@ impl ReloadChanges {
             ("removed", names(&self.plan.removed)),
             ("rebuilt", names(&self.plan.rebuilt)),
             ("pinned as before, which ends with \"aggregator rollback REGION --release\":", names(&self.plan.pinned)),
+            ("no longer pinned, because they were removed:", names(&self.plan.unpinned)),
             ("no longer drained", self.undrained.join(", ")),
             ("drained", self.drained.join(", ")),
             ("transfers changed", names(&self.primaries_changed)),

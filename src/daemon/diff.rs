@@ -3,27 +3,29 @@
 //! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are lines of a zone file, in canonical
 //! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
 //!
-//! Cost: O(changes log changes), whatever the size of the zone.
+//! Cost: O(changes) between neighbours, else O(changes log changes), whatever the size of the zone; beside the text little
+//! more memory than the history has for them.
 
 use super::Daemon;
 use crate::control::Reply;
 use crate::name::{Name, NameBuf, fmt_wire};
 use crate::publish::Served;
-use crate::rr::{RRset, RdataText, TypeName, rtype};
+use crate::rr::{RdataText, TypeName, rtype};
 use crate::serial::Serial;
 use crate::zone::{Block, Delta, Editor, History, Record, Zone};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write;
-use std::sync::Arc;
 
+/// Records that JSON lists at most: each takes hundreds of octets there, and text has them all.
+const JSON_RECORDS: usize = 10_000;
 /// Serials that an error names at most.
 const NAMED_SERIALS: usize = 10;
 
 /// Why there is no difference to show.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
-    #[error("zone {0} has not been transferred yet")]
+    #[error("zone {0} has no valid data now: it was never transferred, or has expired")]
     NoData(Name),
     #[error("the history of zone {0} holds serial {1} alone; there is nothing to compare with")]
     NoHistory(Name, Serial),
@@ -40,37 +42,74 @@ pub struct Changes {
     pub zone: Name,
     pub from: Serial,
     pub to: Serial,
-    /// In the order of the lines.
-    pub records: Vec<Change>,
+    /// None where both are the same version.
+    delta: Option<Delta>,
 }
 
 impl Changes {
     /// What a difference says.
-    fn of(zone: Name, delta: &Delta) -> Changes {
-        let records = list_changes(&zone, delta);
-        Changes { zone, from: delta.from_serial(), to: delta.to_serial(), records }
+    fn of(zone: Name, delta: Delta) -> Changes {
+        Changes { zone, from: delta.from_serial(), to: delta.to_serial(), delta: Some(delta) }
+    }
+
+    /// How many records went, and how many came, the SOA among them.
+    pub fn counts(&self) -> [usize; 2] {
+        let count = |block: &Block| 1 + block.records() as usize;
+        self.delta.as_ref().map_or([0; 2], |delta| [&delta.removed, &delta.added].map(count))
+    }
+
+    /// The records that came or went in the order of their lines, made one by one: there may be a million.
+    pub fn iter(&self) -> impl Iterator<Item = Change> {
+        let sides =
+            self.delta.as_ref().map(|delta| [('-', &delta.from, &delta.removed), ('+', &delta.to, &delta.added)]);
+        let [mut gone, mut come] = [0, 1].map(|side| {
+            let records = sides.into_iter().flat_map(move |sides| {
+                let (sign, soa, block) = sides[side];
+                let owner = self.zone.as_wire();
+                let soa = soa.rdatas().map(move |rdata| Record { owner, rtype: rtype::SOA, ttl: soa.ttl, rdata });
+                soa.chain(block.iter()).filter_map(move |record| Change::new(sign, &record))
+            });
+            records.peekable()
+        });
+        // Either side is in order.
+        std::iter::from_fn(move || match (gone.peek(), come.peek()) {
+            (Some(went), Some(came)) if went.compare(came).is_gt() => come.next(),
+            (Some(_), _) => gone.next(),
+            (None, _) => come.next(),
+        })
     }
 
     /// The changes as lines of zone files, with a sign before each.
     pub fn describe(&self) -> String {
+        self.describe_first(usize::MAX)
+    }
+
+    /// The same of so many records.
+    pub fn describe_first(&self, limit: usize) -> String {
         if self.from == self.to {
             return String::new();
         }
         let mut text = format!("--- {} {}\n+++ {} {}\n", self.zone, self.from, self.zone, self.to);
-        for change in &self.records {
+        for change in self.iter().take(limit) {
             _ = writeln!(text, "{}{}", change.sign, change.line());
         }
         text
     }
 
-    /// The changes for programs.
+    /// The changes for programs, as many as fit, and how many more there are.
     pub fn to_json(&self) -> Value {
-        let list = |sign: char| -> Vec<Value> {
-            let records = self.records.iter().filter(|change| change.sign == sign);
-            records.map(Change::to_json).collect()
-        };
-        let (removed, added) = (list('-'), list('+'));
-        json!({ "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added })
+        self.to_json_first(JSON_RECORDS)
+    }
+
+    /// The same of so many records.
+    pub fn to_json_first(&self, limit: usize) -> Value {
+        let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
+        let (removed, added): (Vec<Change>, Vec<Change>) =
+            self.iter().take(limit).partition(|change| change.sign == '-');
+        let [removed, added] = [removed, added].map(|side| side.iter().map(Change::to_json).collect::<Vec<Value>>());
+        json!({
+            "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added, "more": more,
+        })
     }
 }
 
@@ -118,17 +157,20 @@ pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Res
         None => end.checked_sub(1).ok_or_else(|| DiffError::Oldest(zone.clone(), to))?,
     };
     if start == end {
-        return Ok(Changes { zone, from: to, to, records: Vec::new() });
+        return Ok(Changes { zone, from: to, to, delta: None });
     }
-    let whole = Delta::concatenate(&history.between(start.min(end)..start.max(end)));
+    let whole = match &history.between(start.min(end)..start.max(end))[..] {
+        [step] => Some(Delta::clone(step)),
+        steps => Delta::concatenate(steps),
+    };
     let whole = whole.ok_or_else(|| DiffError::Gap(zone.clone()))?;
-    Ok(Changes::of(zone, &if start < end { whole } else { whole.invert() }))
+    Ok(Changes::of(zone, if start < end { whole } else { whole.invert() }))
 }
 
 /// Compares two versions of a zone of which no history knows both. O(names that are not shared).
 pub fn compare_zones(old: &Zone, new: &Zone) -> Changes {
     let touched = Editor::from_zone(new).differing(old);
-    Changes::of(new.origin.clone(), &Delta::between(old, new, touched))
+    Changes::of(new.origin.clone(), Delta::between(old, new, touched))
 }
 
 /// The serials that the history begins its steps with, and the present one, the middle of a long list left out.
@@ -185,27 +227,12 @@ impl Change {
     }
 }
 
-/// All records that came or went, the SOA included, in order.
-fn list_changes(origin: &Name, delta: &Delta) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let soa = |sign: char, soa: &Arc<RRset>| {
-        let rdata = soa.rdatas().next()?;
-        Change::new(sign, &Record { owner: origin.as_wire(), rtype: rtype::SOA, ttl: soa.ttl, rdata })
-    };
-    changes.extend(soa('-', &delta.from));
-    changes.extend(soa('+', &delta.to));
-    let read = |sign: char, block: &Block| block.iter().filter_map(|record| Change::new(sign, &record)).collect();
-    let both: [Vec<Change>; 2] = [read('-', &delta.removed), read('+', &delta.added)];
-    changes.extend(both.into_iter().flatten());
-    changes.sort_by(Change::compare);
-    changes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::publish::State;
     use crate::zone::{HistoryLimits, Loader, Zone};
+    use std::sync::Arc;
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()
@@ -259,7 +286,7 @@ mod tests {
         let data = compare(&served(), Some(Serial(1)), None).unwrap().to_json();
         assert_eq!((&data["from"], &data["to"]), (&json!(1), &json!(3)));
         assert_eq!(data["added"][1], json!({ "name": "a.B.z.", "ttl": 60, "type": "A", "data": "192.0.2.3" }));
-        assert_eq!(data["removed"].as_array().unwrap().len(), 2);
+        assert_eq!((data["removed"].as_array().unwrap().len(), &data["more"]), (2, &json!(0)));
         assert_eq!(tell(Some(3), None), "", "the present one");
         assert_eq!(tell(Some(2), Some(2)), "");
         let back = format!("--- z. 2\n+++ z. 1\n{}{}-a.B.z. 60 IN A 192.0.2.2\n", soa('-', 2), soa('+', 1));
@@ -271,6 +298,24 @@ mod tests {
         let (old, new) = (version(1, &[("a.z", 1), ("b.z", 2)]), version(9, &[("b.z", 2), ("c.z", 3)]));
         let lines: Vec<String> = compare_zones(&old, &new).describe().lines().skip(4).map(str::to_owned).collect();
         assert_eq!(lines, ["-a.z. 60 IN A 192.0.2.1", "+c.z. 60 IN A 192.0.2.3"]);
+    }
+
+    #[test]
+    fn a_large_difference_is_cut_for_programs_alone() {
+        let many: Vec<(String, u8)> = (0..JSON_RECORDS).map(|host| (format!("h{host}.z"), 1)).collect();
+        let hosts: Vec<(&str, u8)> = many.iter().map(|(owner, last)| (&owner[..], *last)).collect();
+        let changes = compare_zones(&version(1, &[("h7.z", 2), ("a.z", 2)]), &version(2, &hosts));
+        assert_eq!(changes.counts(), [3, 1 + JSON_RECORDS]);
+        let (data, text) = (changes.to_json(), changes.describe());
+        let listed = ["removed", "added"].map(|side| data[side].as_array().unwrap().len());
+        assert_eq!((listed.iter().sum::<usize>(), &data["more"]), (JSON_RECORDS, &json!(4)));
+        let mut lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!((lines.len(), changes.describe_first(3).lines().count()), (JSON_RECORDS + 4, 5));
+        let place = lines.iter().position(|line| line.starts_with("-h7.z. ")).unwrap();
+        assert_eq!(lines[place + 1], "+h7.z. 60 IN A 192.0.2.1", "what went before what came");
+        lines.sort();
+        lines.dedup();
+        assert_eq!(lines.len(), JSON_RECORDS + 4);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Listeners {
     /// if something fails; the first error is told.
     pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
         self.streams.set_limits(&config.listen);
-        self.page.switch(config.metrics.page);
+        self.page.configure(config);
         self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
         for (kind, address, socket) in bound.kept {
             self.manager.keep(kind, address, socket);

@@ -4,13 +4,16 @@
 //! gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
 //!
 //! Invariants: nothing here changes anything; a page loads nothing from elsewhere and runs no script but its own (Content
-//! Security Policy, Level 3); each response is of one moment.
+//! Security Policy, Level 3); each response is of one moment, and none waits longer than the client's connection would;
+//! who asks for a name that is not ours gets nothing ([`hosts`]).
 //!
-//! Cost: a page or an event is O(zones), a zone's page O(its members and listed versions); the threads that answer queries know
-//! nothing of it.
+//! Cost: a page is O(zones), a zone's page O(its members and listed versions), and what all open views of a page cost
+//! together is the page twice a second ([`live`]). Differences are O(changes), no more than two at a time. The threads
+//! that answer queries know nothing of it.
 
 mod api;
 mod explain;
+mod hosts;
 mod live;
 mod notes;
 mod overview;
@@ -23,20 +26,25 @@ use super::diff;
 use super::lookup::Lookup;
 use super::rates::Rates;
 use super::status::Report;
+use crate::config::Config;
 use crate::moment::format_moment;
 use crate::name::Name;
 use crate::publish::{Publisher, Served};
 use crate::serial::Serial;
-use crate::serve::http::{Answer, Content, Site};
+use crate::serve::http::{Answer, Asked, Content, Site};
+use arc_swap::ArcSwap;
 use askama::Template;
 use explain::{DiffPage, LookupPage};
+use hosts::Hosts;
+use live::Views;
 use overview::Overview;
 use parts::unix_now;
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
-use tokio::sync::{mpsc, oneshot};
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
 use url::form_urlencoded;
 use zone::ZonePage;
 
@@ -61,6 +69,11 @@ const PAGE_FIELDS: &[(&str, &str)] = &[
 const ASSET_FIELDS: &[(&str, &str)] =
     &[("cache-control", "max-age=86400, immutable"), ("cross-origin-resource-policy", "same-origin")];
 
+/// How long an answer may take, which is less than the patience of a connection.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Differences and histories at the same time: each needs memory for all that it tells.
+const MAX_COMPARISONS: usize = 2;
+
 /// What the page asks the daemon.
 pub enum Inquiry {
     /// How everything is.
@@ -75,8 +88,11 @@ pub struct Page {
     publisher: Arc<Publisher>,
     inquiries: mpsc::Sender<Inquiry>,
     rates: Arc<Rates>,
-    /// Whether the configuration has it.
-    on: Arc<AtomicBool>,
+    /// Under which names it is there; none when the configuration does not have it.
+    hosts: Arc<ArcSwap<Option<Hosts>>>,
+    comparisons: Arc<Semaphore>,
+    /// What browsers keep open.
+    views: Views,
     /// Of the assets.
     version: String,
 }
@@ -126,9 +142,23 @@ impl Daemon {
 }
 
 impl Site for Page {
-    fn respond(&self, path: String, query: String) -> Answer {
+    fn respond(&self, asked: Asked) -> Answer {
         let page = self.clone();
-        Box::pin(async move { if page.on.load(Ordering::Relaxed) { page.route(&path, &query).await } else { None } })
+        Box::pin(async move {
+            let refused = (**page.hosts.load()).as_ref()?.refuse(asked.host.as_deref());
+            Some(match refused {
+                // RFC 9110 section 15.5.20: this server does not speak for that name.
+                Some(why) => page.refuse(&asked.path, 421, &why),
+                None => page.route(&asked.path, &asked.query).await,
+            })
+        })
+    }
+
+    fn refuse(&self, path: &str, status: u16, why: &str) -> Content {
+        if path.starts_with("/api/") {
+            return api::failure(status, why);
+        }
+        Content::Whole { status, media_type: "text/plain; charset=utf-8", fields: &[], body: format!("{why}\n") }
     }
 }
 
@@ -137,51 +167,59 @@ impl Page {
     pub fn new(publisher: Arc<Publisher>, rates: Arc<Rates>) -> (Page, mpsc::Receiver<Inquiry>) {
         let (inquiries, arriving) = mpsc::channel(64);
         let version = format!("{:08x}", crc32fast::hash(format!("{STYLE}{SCRIPT}").as_bytes()));
-        (Page { publisher, inquiries, rates, on: Arc::default(), version }, arriving)
+        let comparisons = Arc::new(Semaphore::new(MAX_COMPARISONS));
+        let page =
+            Page { publisher, inquiries, rates, hosts: Arc::default(), comparisons, views: Views::default(), version };
+        (page, arriving)
     }
 
-    /// Shows the page, or no more.
-    pub fn switch(&self, on: bool) {
-        self.on.store(on, Ordering::Relaxed);
+    /// Shows the page as a configuration wants it, or no more.
+    pub fn configure(&self, config: &Config) {
+        let hosts = || Hosts::new([&config.server_name].into_iter().chain(&config.metrics.names));
+        self.hosts.store(Arc::new(config.metrics.page.then(hosts)));
     }
 
     /// What there is at a path.
-    async fn route(&self, path: &str, query: &str) -> Option<Content> {
+    async fn route(&self, path: &str, query: &str) -> Content {
         let query: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let segments: Vec<String> = path.split('/').skip(1).map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments[..] {
-            ["page.css"] => Some(asset("text/css; charset=utf-8", STYLE)),
-            ["page.js"] => Some(asset("text/javascript; charset=utf-8", SCRIPT)),
-            ["icon.svg"] => Some(asset("image/svg+xml", ICON)),
+            ["page.css"] => asset("text/css; charset=utf-8", STYLE),
+            ["page.js"] => asset("text/javascript; charset=utf-8", SCRIPT),
+            ["icon.svg"] => asset("image/svg+xml", ICON),
             ["events"] => self.events(query.get("of").map_or("/", String::as_str)),
-            ["api", "v1", ref rest @ ..] => Some(self.api(rest, &query).await),
-            ["lookup"] => Some(self.lookup_page(&query).await),
-            ["zone", zone, "diff"] => Some(self.diff_page(zone, &query)),
+            ["api", "v1", ref rest @ ..] => self.api(rest, &query).await,
+            ["api", ..] => api::failure(404, api::NO_PATH),
+            ["lookup"] => self.lookup_page(&query).await,
+            ["zone", zone, "diff"] => self.diff_page(zone, &query).await,
             _ => self.live_page(&segments).await,
         }
     }
 
     /// A page that has events: the first one, and those of zones.
-    async fn live_page(&self, segments: &[&str]) -> Option<Content> {
-        match segments {
-            [""] => {
-                let Some(report) = self.report().await else { return Some(self.stopping()) };
-                let shell = self.shell("Status", "/");
-                Some(write_page(200, &Overview::new(shell, &report, &self.rates.read())))
-            }
-            ["zone", zone] => {
-                let published = self.publisher.load();
-                let Some(served) = Name::parse(zone).ok().and_then(|name| published.get(&name)) else {
-                    return Some(self.problem(404, &format!("There is no zone {zone}.")));
-                };
-                let Some(report) = self.report().await else { return Some(self.stopping()) };
-                let shell = self.shell(&parts::short(&served.origin), &parts::zone_href(&served.origin));
-                let page = ZonePage::new(shell, &report, served);
-                Some(page.map_or_else(|| self.problem(404, "The zone has just gone."), |page| write_page(200, &page)))
-            }
-            _ => None,
-        }
+    async fn live_page(&self, segments: &[&str]) -> Content {
+        let page = match segments {
+            [""] => self.overview().await,
+            ["zone", zone] => self.zone_page(zone).await,
+            _ => Err((404, "There is no such page.".to_owned())),
+        };
+        page.unwrap_or_else(|(status, why)| self.problem(status, &why))
+    }
+
+    /// The first page.
+    async fn overview(&self) -> Result<Content, Refused> {
+        let report = self.report().await?;
+        Ok(write_page(200, &Overview::new(self.shell("Status", "/"), &report, &self.rates.read())))
+    }
+
+    /// The page of a zone.
+    async fn zone_page(&self, zone: &str) -> Result<Content, Refused> {
+        let served = self.served(zone)?;
+        let report = self.report().await?;
+        let shell = self.shell(&parts::short(&served.origin), &parts::zone_href(&served.origin));
+        let page = self.compute(move || ZonePage::new(shell, &report, &served)).await?;
+        page.map(|page| write_page(200, &page)).ok_or_else(|| (404, "The zone has just gone.".to_owned()))
     }
 
     /// Why a name answers as it does.
@@ -194,42 +232,82 @@ impl Page {
             return write_page(200, &LookupPage::empty(shell));
         }
         match self.lookup(name, rtype).await {
-            Some(explained) => {
-                let status = if explained.is_ok() { 200 } else { 400 };
-                write_page(status, &LookupPage::new(shell, explained))
-            }
-            None => self.stopping(),
+            Ok(lookup) => write_page(200, &LookupPage::new(shell, Ok(lookup))),
+            Err((400, error)) => write_page(400, &LookupPage::new(shell, Err(error))),
+            Err((status, why)) => self.problem(status, &why),
         }
     }
 
     /// What changed between two versions.
-    fn diff_page(&self, zone: &str, query: &HashMap<String, String>) -> Content {
-        let published = self.publisher.load();
-        let Some(served) = Name::parse(zone).ok().and_then(|name| published.get(&name)) else {
-            return self.problem(404, &format!("There is no zone {zone}."));
+    async fn diff_page(&self, zone: &str, query: &HashMap<String, String>) -> Content {
+        let served = match self.served(zone) {
+            Ok(served) => served,
+            Err((status, why)) => return self.problem(status, &why),
         };
-        let changes = compare(served, query);
-        let status = changes.as_ref().map_or_else(|(status, _)| *status, |_| 200);
-        let changes = changes.map_err(|(_, error)| error);
         let shell = self.shell(&format!("Changes of {}", parts::short(&served.origin)), "");
-        write_page(status, &DiffPage::new(shell, &served.origin, changes))
+        let origin = served.origin.clone();
+        match self.compare(served, query, explain::LISTED_CHANGES).await {
+            Ok(compared) => write_page(200, &DiffPage::new(shell, &origin, Ok(compared))),
+            Err((503, why)) => self.problem(503, &why),
+            Err((status, error)) => write_page(status, &DiffPage::new(shell, &origin, Err(error))),
+        }
     }
 
     //--- What pages are made of ---
 
-    /// How everything is; nothing while the server is stopping.
-    async fn report(&self) -> Option<Report> {
-        let (reply, report) = oneshot::channel();
-        self.inquiries.send(Inquiry::Report(reply)).await.ok()?;
-        report.await.ok()
+    /// A zone as it is published.
+    fn served(&self, zone: &str) -> Result<Arc<Served>, Refused> {
+        let name = Name::parse(zone).map_err(|error| (400, format!("{zone} is no zone name: {error}")))?;
+        let served = self.publisher.load().get(&name).cloned();
+        served.ok_or_else(|| (404, format!("There is no zone {}.", parts::short(&name))))
     }
 
-    /// Why a name answers as it does, or what is wrong with the question; nothing while the server is stopping.
-    async fn lookup(&self, name: String, rtype: String) -> Option<Result<Lookup, String>> {
+    /// Asks the daemon.
+    async fn inquire<T>(&self, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Result<T, Refused> {
+        let (reply, answer) = oneshot::channel();
+        let asked = async {
+            self.inquiries.send(inquiry(reply)).await.ok()?;
+            answer.await.ok()
+        };
+        let answer = timeout(PATIENCE, asked).await.map_err(|_| busy())?;
+        answer.ok_or_else(|| (503, "The server is stopping.".to_owned()))
+    }
+
+    /// How everything is.
+    async fn report(&self) -> Result<Report, Refused> {
+        self.inquire(Inquiry::Report).await
+    }
+
+    /// Why a name answers as it does, or what is wrong with the question.
+    async fn lookup(&self, name: String, rtype: String) -> Result<Lookup, Refused> {
         let rtype = Some(rtype).filter(|rtype| !rtype.is_empty());
-        let (reply, explained) = oneshot::channel();
-        self.inquiries.send(Inquiry::Lookup { name, rtype, reply }).await.ok()?;
-        explained.await.ok()
+        let explained = self.inquire(|reply| Inquiry::Lookup { name, rtype, reply }).await?;
+        explained.map_err(|error| (400, error))
+    }
+
+    /// Does what may take long where nobody waits for the thread.
+    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
+        let places = self.comparisons.clone();
+        let worked = async {
+            let place = places.acquire_owned().await.expect("nobody closes the semaphore");
+            // The place is taken until the work is done, whoever still waits for it.
+            tokio::task::spawn_blocking(move || (work(), place).0).await
+        };
+        timeout(PATIENCE, worked).await.map_err(|_| busy())?.map_err(|error| (500, error.to_string()))
+    }
+
+    /// Compares the versions that a query names, and keeps so many changes.
+    async fn compare(
+        &self,
+        served: Arc<Served>,
+        query: &HashMap<String, String>,
+        limit: usize,
+    ) -> Result<Compared, Refused> {
+        let serial = |key: &str| Ok(number_of(query, key)?.map(Serial));
+        let (from, to) = (serial("from")?, serial("to")?);
+        let compared =
+            self.compute(move || diff::compare(&served, from, to).map(|changes| Compared { changes, limit }));
+        compared.await?.map_err(|error| (404, error.to_string()))
     }
 
     /// What a page has around it.
@@ -249,12 +327,12 @@ impl Page {
 
     /// A page that says what is wrong.
     fn problem(&self, status: u16, text: &str) -> Content {
-        write_page(status, &Problem { shell: self.shell("Not found", ""), text: text.to_owned() })
-    }
-
-    /// A page for the last moments.
-    fn stopping(&self) -> Content {
-        self.problem(503, "The server is stopping.")
+        let title = match status {
+            400 => "That makes no sense",
+            404 => "Not found",
+            _ => "Not now",
+        };
+        write_page(status, &Problem { shell: self.shell(title, ""), text: text.to_owned() })
     }
 }
 
@@ -287,15 +365,21 @@ fn decode(segment: &str) -> String {
 /// Why there is no answer: the status, and the reason in words.
 type Refused = (u16, String);
 
-/// Compares the versions that a query names.
-fn compare(served: &Served, query: &HashMap<String, String>) -> Result<diff::Changes, Refused> {
-    let serial = |key: &str| match query.get(key).map(|text| text.trim()).filter(|text| !text.is_empty()) {
-        Some(text) => {
-            text.parse().map(|number| Some(Serial(number))).map_err(|_| (400, format!("\"{key}\" is no serial")))
-        }
-        None => Ok(None),
-    };
-    diff::compare(served, serial("from")?, serial("to")?).map_err(|error| (404, error.to_string()))
+/// That others were faster.
+fn busy() -> Refused {
+    (503, "The server is busy; try again in a moment.".to_owned())
+}
+
+/// A number of a query, if it has one.
+fn number_of<T: FromStr>(query: &HashMap<String, String>, key: &str) -> Result<Option<T>, Refused> {
+    let text = query.get(key).map(|text| text.trim()).filter(|text| !text.is_empty());
+    text.map(|text| text.parse().map_err(|_| (400, format!("\"{key}\" is no number")))).transpose()
+}
+
+/// A comparison, and how many of its changes are shown.
+struct Compared {
+    changes: diff::Changes,
+    limit: usize,
 }
 
 #[cfg(test)]

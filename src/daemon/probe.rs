@@ -1,10 +1,12 @@
 //! The name servers of all zones, looked at from outside again and again.
 //!
-//! One task goes from zone to zone; each zone has its own time within the period, another one on each replica, so that neither
-//! zones nor replicas come all at once.
+//! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period, another one
+//! on each replica, so that neither zones nor replicas come all at once.
 //!
-//! Invariants: results are only of the plan in force; a series is there while its fault is. Whether a server is behind is judged by
-//! what we had a while ago, and whether it is ahead by what it had then, so that nobody is blamed for the time that changes take.
+//! Invariants: results are only of zones in the plan in force; a series is there while its fault is. Whether a server is behind is
+//! judged by what we had a while ago, and whether it is ahead by what it had then, so that nobody is blamed for the time that
+//! changes take. What is known outlives a reload until it is found out anew, so that alerts wait on; and a reload that only adds
+//! or removes zones puts off no look at the others.
 //!
 //! Cost: as the probe's; memory O(servers × serials within `stale_after`).
 
@@ -21,9 +23,12 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Zones that are looked at at once; the prober has a limit of its own for questions.
+const ZONES_AT_ONCE: usize = 8;
 
 /// What was found about the name servers of a zone, and when.
 #[derive(Clone, Debug, Serialize)]
@@ -42,7 +47,8 @@ impl ProbeReport {
         for server in &self.check.servers {
             let serial = server.serial.map(|serial| format!(" serial {serial},")).unwrap_or_default();
             if server.findings.is_empty() {
-                _ = writeln!(text, "  {}:{serial} no fault", server.label());
+                let note = server.note.as_deref().unwrap_or("no fault");
+                _ = writeln!(text, "  {}:{serial} {note}", server.label());
             }
             for finding in &server.findings {
                 _ = writeln!(text, "  {}:{serial} {}: {}", server.label(), finding.problem.label(), finding.text);
@@ -56,12 +62,22 @@ impl ProbeReport {
     }
 }
 
-/// What is known, as long as its plan is in force.
+/// What is known of the zones in the plan.
 #[derive(Default)]
 struct Known {
     /// Counts plans.
     generation: u64,
-    zones: HashMap<Name, ProbeReport>,
+    zones: HashMap<Name, Memory>,
+}
+
+/// What is known of one zone.
+#[derive(Default)]
+struct Memory {
+    report: Option<ProbeReport>,
+    /// By address; without one our own.
+    readings: HashMap<Option<SocketAddr>, Readings>,
+    /// When it is looked at next.
+    due: Option<tokio::time::Instant>,
 }
 
 /// The probe, which ends when this is dropped.
@@ -85,48 +101,72 @@ impl Probe {
         if self.running.as_ref().is_some_and(|(old, name, _)| (old, name) == (plan, server)) {
             return;
         }
-        self.end();
-        let Some(every) = plan.every else { return };
+        let Some(every) = plan.every else {
+            self.end(|_| false);
+            return;
+        };
+        let zones: HashSet<&Name> = plan.zones.iter().collect();
+        let old = self.end(|zone| zones.contains(zone));
+        // Whoever is asked otherwise now is asked at other times, too.
+        let is_alike = old.is_some_and(|old| {
+            (ProbePlan { zones: plan.zones.clone(), ..old.0 }, old.1) == (plan.clone(), server.clone())
+        });
+        let start = tokio::time::Instant::now();
+        let mut known = self.lock();
+        let mut due = VecDeque::new();
+        for zone in &plan.zones {
+            let memory = known.zones.entry(zone.clone()).or_default();
+            let at = memory.due.filter(|_| is_alike).unwrap_or_else(|| start + every.mul_f64(part_of(server, zone)));
+            memory.due = Some(at);
+            due.push_back((at, zone.clone()));
+        }
         let of_system = if plan.resolvers.is_empty() { system_servers().unwrap_or_default() } else { Vec::new() };
-        let round = Round {
+        let round = Arc::new(Round {
             prober: Prober::new(plan.clone(), of_system),
-            stale_after: plan.stale_after,
+            plan: plan.clone(),
             publisher: self.publisher.clone(),
             metrics: self.metrics.clone(),
             known: self.known.clone(),
-            generation: self.known.lock().unwrap_or_else(PoisonError::into_inner).generation,
-            readings: HashMap::new(),
-        };
-        let start = tokio::time::Instant::now();
-        let due = plan.zones.iter().map(|zone| (start + every.mul_f64(part_of(server, zone)), zone.clone()));
-        let task = tokio::spawn(round.run(due.collect(), every));
+            generation: known.generation,
+        });
+        drop(known);
+        let task = tokio::spawn(round.run(due, every));
         self.running = Some((plan.clone(), server.clone(), task.abort_handle()));
     }
 
     /// What is known of all zones, or of one, in canonical order.
     pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = known.zones.values().filter(|report| only.is_none_or(|only| *only == report.check.zone));
+        let known = self.lock();
+        let wanted = known.zones.values().filter_map(|memory| memory.report.as_ref());
+        let wanted = wanted.filter(|report| only.is_none_or(|only| *only == report.check.zone));
         let mut reports: Vec<ProbeReport> = wanted.cloned().collect();
         reports.sort_by(|a, b| a.check.zone.canonical_cmp(&b.check.zone));
         reports
     }
 
-    /// Ends the task, and forgets what it found.
-    fn end(&mut self) {
-        if let Some((_, _, task)) = self.running.take() {
+    /// Ends the task, and forgets what it found about zones other than these; gives its plan.
+    fn end(&mut self, is_kept: impl Fn(&Name) -> bool) -> Option<(ProbePlan, Name)> {
+        let old = self.running.take().map(|(plan, server, task)| {
             task.abort();
-        }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            (plan, server)
+        });
+        let mut known = self.lock();
         // A task that is just about to tell something sees that it is too late.
         known.generation += 1;
-        known.zones.drain().for_each(|(zone, _)| self.metrics.forget_probe(&zone.to_string()));
+        let gone = known.zones.extract_if(|zone, _| !is_kept(zone));
+        gone.for_each(|(zone, _)| self.metrics.forget_probe(&zone.to_string()));
+        old
+    }
+
+    /// What is known, for a moment.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        self.end();
+        self.end(|_| false);
     }
 }
 
@@ -149,77 +189,106 @@ impl Readings {
 /// The task's own.
 struct Round {
     prober: Arc<Prober>,
-    stale_after: Duration,
+    plan: ProbePlan,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     known: Arc<Mutex<Known>>,
     generation: u64,
-    /// By zone and address; without one our own.
-    readings: HashMap<Name, HashMap<Option<SocketAddr>, Readings>>,
 }
 
 impl Round {
     /// Looks at each zone when its time has come.
-    async fn run(mut self, mut due: VecDeque<(tokio::time::Instant, Name)>, every: Duration) {
+    async fn run(self: Arc<Self>, mut due: VecDeque<(tokio::time::Instant, Name)>, every: Duration) {
         due.make_contiguous().sort_by_key(|(at, _)| *at);
-        // All have one period, so they keep their order.
-        while let Some((at, zone)) = due.pop_front() {
-            tokio::time::sleep_until(at).await;
-            let check = self.look(&zone).await;
-            self.tell(check);
-            // Slow servers make the period longer, and never let zones pile up.
-            due.push_back((tokio::time::Instant::now().max(at) + every, zone));
+        let mut looks = JoinSet::new();
+        loop {
+            let next = due.front().map(|(at, _)| *at).filter(|_| looks.len() < ZONES_AT_ONCE);
+            tokio::select! {
+                () = tokio::time::sleep_until(next.unwrap_or_else(tokio::time::Instant::now)), if next.is_some() => {
+                    if let Some((at, zone)) = due.pop_front() {
+                        looks.spawn(self.clone().look_and_tell(zone, at, every));
+                    }
+                }
+                Some(done) = looks.join_next() => {
+                    let Ok((at, zone)) = done else { return };
+                    let place = due.partition_point(|(other, _)| *other <= at);
+                    due.insert(place, (at, zone));
+                }
+                else => return,
+            }
         }
     }
 
-    /// What the zone has here: its NS names and its serial.
-    fn served(&self, zone: &Name) -> Option<(Vec<Name>, Serial)> {
+    /// Looks at one zone, and gives when it is to be looked at again.
+    async fn look_and_tell(
+        self: Arc<Self>,
+        zone: Name,
+        at: tokio::time::Instant,
+        every: Duration,
+    ) -> (tokio::time::Instant, Name) {
+        let check = self.look(&zone).await;
+        // Slow servers make the period longer, and never let zones pile up.
+        let next = tokio::time::Instant::now().max(at) + every;
+        self.tell(check, next);
+        (next, zone)
+    }
+
+    /// What the zone has here: its NS names, its serial, and how long others may be behind.
+    fn served(&self, zone: &Name) -> Option<(Vec<Name>, Serial, Duration)> {
         let published = self.publisher.load();
         let zone = published.get(zone)?.answerable()?;
-        Some((zone.name_servers().collect(), zone.soa.serial))
+        let refresh = Duration::from_secs(zone.soa.refresh.into());
+        Some((zone.name_servers().collect(), zone.soa.serial, self.plan.allowance(refresh)))
     }
 
     /// Looks at one zone.
-    async fn look(&mut self, zone: &Name) -> ZoneCheck {
-        let (age, served) = (self.stale_after, self.served(zone));
-        // Who does not answer any more is forgotten.
-        let mut earlier = self.readings.remove(zone).unwrap_or_default();
-        let readings = self.readings.entry(zone.clone()).or_default();
-        let mut note = |address: Option<SocketAddr>, serial: Serial| {
-            let of_address = readings.entry(address).or_insert_with(|| earlier.remove(&address).unwrap_or_default());
-            of_address.note(Instant::now(), serial, age)
-        };
-        let current = served.as_ref().map(|(_, serial)| *serial);
-        let target = Target {
-            zone: zone.clone(),
-            wanted: served.map(|(names, _)| names),
-            current,
-            // A serial that the zone has gone back from is not due.
-            due: current.and_then(|serial| note(None, serial).filter(|due| !due.newer_than(serial))),
-        };
-        let mut facts = self.prober.examine(target).await;
+    async fn look(&self, zone: &Name) -> ZoneCheck {
+        let served = self.served(zone);
+        let age = served.as_ref().map_or(self.plan.allowance(Duration::ZERO), |(_, _, allowance)| *allowance);
+        let current = served.as_ref().map(|(_, serial, _)| *serial);
+        // A serial that the zone has gone back from is not due.
+        let due = current.and_then(|serial| self.note(zone, None, serial, age).filter(|due| !due.newer_than(serial)));
+        let wanted = served.map(|(names, _, _)| names);
+        let mut facts = self.prober.examine(Target { zone: zone.clone(), wanted, current, due }).await;
+        let mut seen = HashSet::from([None]);
         for server in facts.hosts.iter_mut().flat_map(|host| &mut host.servers) {
             if let Reply::Authority { serial, .. } = server.reply {
-                server.earlier = note(Some(server.address), serial);
+                server.earlier = self.note(zone, Some(server.address), serial, age);
+                seen.insert(Some(server.address));
             }
         }
+        // Who does not answer any more is forgotten.
+        if let Some(memory) = self.lock().as_mut().and_then(|known| known.zones.get_mut(zone)) {
+            memory.readings.retain(|address, _| seen.contains(address));
+        }
         // Asking takes time, in which something may have come here.
-        facts.current = self.served(zone).map(|(_, serial)| serial);
+        facts.current = self.served(zone).map(|(_, serial, _)| serial);
         classify(&facts)
     }
 
+    /// Notes a serial that somebody has, and gives the one of a while ago.
+    fn note(&self, zone: &Name, address: Option<SocketAddr>, serial: Serial, age: Duration) -> Option<Serial> {
+        let mut known = self.lock()?;
+        let readings = &mut known.zones.get_mut(zone)?.readings;
+        readings.entry(address).or_default().note(Instant::now(), serial, age)
+    }
+
+    /// What is known, unless another task has it now.
+    fn lock(&self) -> Option<MutexGuard<'_, Known>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        (known.generation == self.generation).then_some(known)
+    }
+
     /// Makes a result known.
-    fn tell(&self, check: ZoneCheck) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.generation != self.generation {
-            return;
-        }
+    fn tell(&self, check: ZoneCheck, next: tokio::time::Instant) {
+        let Some(mut known) = self.lock() else { return };
+        let Some(memory) = known.zones.get_mut(&check.zone) else { return };
         let (metrics, zone) = (&self.metrics, check.zone.to_string());
         let asked = unix_seconds(SystemTime::now());
         let addresses = check.servers.iter().filter(|server| server.address.is_some()).count();
         metrics.ns_servers.with_label_values(&[&zone]).set(i64::try_from(addresses).unwrap_or(i64::MAX));
         metrics.ns_probed.with_label_values(&[&zone]).set(asked);
-        let before = known.zones.get(&check.zone).map(|report| faults(&report.check)).unwrap_or_default();
+        let before = memory.report.as_ref().map(|report| faults(&report.check)).unwrap_or_default();
         let now = faults(&check);
         for (server, finding) in check.findings() {
             let (server, problem) = (server.label(), finding.problem);
@@ -241,7 +310,7 @@ impl Round {
         if now.is_empty() && !before.is_empty() {
             tracing::info!(zone, "name servers have no fault any more");
         }
-        known.zones.insert(check.zone.clone(), ProbeReport { check, asked });
+        (memory.report, memory.due) = (Some(ProbeReport { check, asked }), Some(next));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an earlier run of the program left on disk, before anything is served.
 
 use super::RunError;
+use super::loading::Loading;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::name::Name;
@@ -38,17 +39,22 @@ pub struct Remains {
     pub past: HashMap<Name, History>,
 }
 
-/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time.
-pub fn restore(store: Option<&Store>, config: &Config, published: &Published) -> Remains {
+/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time, which
+/// `loading` shows.
+pub fn restore(store: Option<&Store>, config: &Config, published: &Published, loading: Option<&Loading>) -> Remains {
     let Some(store) = store else { return Remains::default() };
+    let load = |zone: &Name| {
+        let _shown = loading.map(|loading| loading.read_file(zone));
+        store.load(zone)
+    };
     let zones = config.source_zones().filter(|zone| published.get(zone).is_none());
     if published.generation > 0 {
         // A region that comes while the program runs begins anew.
-        return Remains { zones: in_threads(zones.collect(), |zone| store.load(zone)), past: HashMap::new() };
+        return Remains { zones: in_threads(zones.collect(), load), past: HashMap::new() };
     }
     let (pins, regions) = (store.pins(), config.regions.iter().map(|plan| &plan.origin));
     let pinned = regions.clone().filter(|region| pins.iter().any(|pin| pin.region == **region));
-    let zones = in_threads(zones.chain(pinned).collect(), |zone| store.load(zone));
+    let zones = in_threads(zones.chain(pinned).collect(), load);
     Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))) }
 }
 

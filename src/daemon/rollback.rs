@@ -8,8 +8,9 @@
 use super::Daemon;
 use super::diff::{self, Changes};
 use super::drain::{view, warn_of_loss};
+use super::status::describe_pin;
 use crate::control::Reply;
-use crate::keeper::{self, PinOrder, RegionView, View};
+use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
 use crate::merge::Pin;
 use crate::metrics::unix_seconds;
 use crate::name::Name;
@@ -88,6 +89,7 @@ impl Ways {
             let persistent = self.settle().await;
             data = describe_done(&pin, &changes, persistent);
             let serial = pin.serial;
+            let pin = describe_pin(&PinStatus::new(&pin));
             _ = writeln!(text, "{pin}, published as {serial}; \"aggregator rollback {zone} --release\" ends it");
             text.push_str(warn_of_loss(persistent));
         }
@@ -100,7 +102,8 @@ impl Ways {
         let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
         let pin = region.pin.clone().ok_or_else(|| format!("region {name} is not pinned"))?;
-        let mut text = format!("{name} as its members have it, no longer {pin}\n");
+        let described = describe_pin(&PinStatus::new(&pin));
+        let mut text = format!("{name} as its members have it, no longer {described}\n");
         let served = view.published.get(&name).and_then(|served| served.zone.clone());
         let (Some(served), Some(merged)) = (served, region.merged.clone()) else {
             text.push_str("no member has valid data: it will not be served\n");
@@ -172,7 +175,8 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
 
 /// What is pinned already.
 fn describe_behind(region: &RegionView) -> String {
-    region.pin.as_ref().map(|pin| format!("it is {pin}\n")).unwrap_or_default()
+    let describe = |pin: &Pin| format!("it is {}\n", describe_pin(&PinStatus::new(pin)));
+    region.pin.as_ref().map(describe).unwrap_or_default()
 }
 
 /// What would change with an earlier version.
@@ -184,13 +188,12 @@ fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes,
 
 /// Appends a difference, cut where it is long.
 fn list(changes: &Changes, text: &mut String) {
-    let whole = changes.describe();
-    let lines: Vec<&str> = whole.lines().collect();
-    lines.iter().take(LISTED_RECORDS).for_each(|line| _ = writeln!(text, "{line}"));
-    if let Some(more) = lines.len().checked_sub(LISTED_RECORDS).filter(|more| *more > 0) {
-        _ = writeln!(text, "and {more} more; --json has all");
+    let all: usize = changes.counts().iter().sum();
+    text.push_str(&changes.describe_first(LISTED_RECORDS));
+    if let more @ 1.. = all.saturating_sub(LISTED_RECORDS) {
+        _ = writeln!(text, "and {more} more");
     }
-    if lines.is_empty() {
+    if all == 0 {
         text.push_str("no record changes\n");
     }
 }

@@ -42,7 +42,7 @@ impl Source {
     /// What is known of the way in.
     pub fn status(&self) -> SourceStatus {
         match self {
-            Source::Primaries(source) => SourceStatus::Primaries(source.status()),
+            Source::Primaries(source) => SourceStatus::Primaries(Box::new(source.status())),
             Source::Tree(source) => SourceStatus::Tree(Box::new(source.status())),
             Source::Services(source) => SourceStatus::Services(source.status()),
         }
@@ -85,7 +85,7 @@ impl Source {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum SourceStatus {
-    Primaries(transfer::Status),
+    Primaries(Box<transfer::Status>),
     Tree(Box<TreeStatus>),
     Services(ServicesStatus),
 }

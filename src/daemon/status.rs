@@ -17,7 +17,7 @@ use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
 use crate::transfer;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -195,7 +195,8 @@ impl Report {
         for RegionReport { kept: region, .. } in &self.regions {
             let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
             let mut remarks = format!("region, {members} of {} members", region.members.len());
-            if let drained @ 1.. = self.drains_in(&region.region).count() {
+            let drained: HashSet<&Name> = self.drains_in(&region.region).map(|drain| &drain.target.member).collect();
+            if let drained @ 1.. = drained.len() {
                 _ = write!(remarks, ", {drained} drained");
             }
             if let Some(pin) = &region.pinned {
@@ -292,13 +293,18 @@ pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
 /// What is to be known of transfers.
 fn transfer_remarks(source: &transfer::Status) -> String {
     let mut remarks = Vec::new();
+    // What is over in a moment is none that anybody waits for.
+    let slow = source.running.as_ref().filter(|running| running.progress.milliseconds >= 1000);
+    remarks.extend(slow.map(transfer::Running::describe));
     if let Some(held) = &source.held {
-        remarks.push(format!("serial {} held back: {} of {} names", held.serial, held.names, held.served_names));
+        remarks
+            .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
     }
     if source.failures > 0 {
         let failed = source.primaries.iter().find(|primary| primary.failures > 0);
         let result = failed.map_or("", |primary| &primary.result);
-        remarks.push(format!("{} refreshes failed: {result}", source.failures));
+        let noun = if source.failures == 1 { "refresh" } else { "refreshes" };
+        remarks.push(format!("{} {noun} failed: {result}", source.failures));
     } else if let failing @ 1.. = source.primaries.iter().filter(|primary| primary.failures > 0).count() {
         remarks.push(format!("{failing} of {} primaries fail", source.primaries.len()));
     }

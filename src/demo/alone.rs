@@ -33,7 +33,7 @@ pub struct PrimaryPlan {
 pub async fn play(plan: PrimaryPlan) -> Result<(), DemoError> {
     let end = daemon::end_signal().map_err(DemoError::Start)?;
     // Kept, because a filter that is dropped can no longer be changed.
-    let _log = log::start("info", false)?;
+    let _log = log::start("info", false, None)?;
     let number = number_of(&plan.zone);
     let mut site = Site::start(plan.zone, number, plan.listen).await?;
     tracing::info!(zone = %site.origin(), address = %site.address(), serial = %site.serial(), "primary of a datacenter");

@@ -6,7 +6,7 @@
 //! Cost: one write for a picture, and none if it is as it was.
 
 use super::frame::{Picture, WIDTH};
-use crate::terminal;
+use crate::terminal::{self, Stream};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct View {
 impl View {
     /// Looks at what standard output is.
     pub fn open() -> View {
-        let (live, color) = (terminal::is_live(), terminal::is_colored());
+        let (live, color) = (terminal::is_live(Stream::Output), terminal::is_colored(Stream::Output));
         View { live, color, reserved: 0, drawn: Vec::new(), events: Vec::new() }
     }
 

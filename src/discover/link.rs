@@ -1,5 +1,9 @@
 //! The local link: which interfaces, and services that others announce there.
 //!
+//! A host answers by IPv4 and by IPv6 each for itself, with the addresses of that family, so whoever has the first answer listens
+//! a little longer. The endpoints are those of all addresses, IPv4 first whatever came first: the same question has the same
+//! answer each time.
+//!
 //! Cost: a thread while it lasts; questions as RFC 6762 section 5.2 spaces them.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange};
@@ -13,6 +17,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// OpenStack's services on the link.
 pub const SERVICE: &str = "_openstack._tcp.local.";
+
+/// How long one listens on for more addresses once a service is found. RFC 6762 section 6: answers that several hosts may give
+/// come within 120 ms.
+const SETTLE: Duration = Duration::from_millis(500);
 
 /// Joins the multicast groups on interfaces, which are names or addresses; without any on all but loopback.
 pub fn open(interfaces: &[String]) -> Result<ServiceDaemon, DiscoverError> {
@@ -40,44 +48,78 @@ fn exists(interface: &str) -> bool {
     CString::new(interface).is_ok_and(|name| unsafe { libc::if_nametoindex(name.as_ptr()) } != 0)
 }
 
+/// The name of a service on the link.
+pub fn instance(kind: &ServiceType) -> Name {
+    let local = Name::parse("local").expect("a constant name");
+    dnssd::below(&local, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).expect("a type is one label")
+}
+
+/// Whether a name in the library's form is that of an instance.
+pub fn is_called(fullname: &str, instance: &Name) -> bool {
+    Name::parse(fullname).is_ok_and(|name| name == *instance)
+}
+
 /// Finds a service on the link.
 pub async fn discover(
     kind: &ServiceType,
     interfaces: &[String],
     patience: Duration,
 ) -> Result<Vec<Found>, DiscoverError> {
-    let local = Name::parse("local").expect("a constant name");
-    let instance = dnssd::below(&local, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]);
-    let instance = instance.map_err(|_| DiscoverError::Nobody(local))?;
+    let instance = instance(kind);
     let daemon = open(interfaces)?;
-    let events = daemon.browse(SERVICE)?;
-    let deadline = Instant::now() + patience;
-    let found = loop {
-        match timeout_at(deadline, events.recv_async()).await {
-            Ok(Ok(ServiceEvent::ServiceResolved(service))) => {
-                let is_wanted = Name::parse(&service.fullname).is_ok_and(|name| name == instance);
-                if is_wanted && !service.addresses.is_empty() {
-                    break read(&instance, &service);
-                }
-            }
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) | Err(_) => break Err(DiscoverError::Nobody(instance.clone())),
-        }
-    };
+    let service = listen(&instance, &daemon, patience).await?;
     // The thread ends by itself; nobody waits for it.
     let _ = daemon.shutdown();
-    found
+    match service {
+        Some(service) => read(&instance, &service),
+        None => Err(DiscoverError::Nobody(instance)),
+    }
 }
 
-/// The endpoints of a service as it was announced.
-fn read(instance: &Name, service: &ResolvedService) -> Result<Vec<Found>, DiscoverError> {
-    let hosts = address_hosts(service.addresses.iter().map(mdns_sd::ScopedIp::to_ip_addr).collect());
+/// Waits for a service, and a little longer for all its addresses.
+async fn listen(
+    instance: &Name,
+    daemon: &ServiceDaemon,
+    patience: Duration,
+) -> Result<Option<Box<ResolvedService>>, DiscoverError> {
+    let events = daemon.browse(SERVICE)?;
+    let deadline = Instant::now() + patience;
+    let (mut until, mut found) = (deadline, None::<Box<ResolvedService>>);
+    while let Ok(Ok(event)) = timeout_at(until, events.recv_async()).await {
+        match event {
+            ServiceEvent::ServiceResolved(mut service) if is_called(&service.fullname, instance) => {
+                match found {
+                    None => until = deadline.min(Instant::now() + SETTLE),
+                    Some(before) if before.host == service.host => service.addresses.extend(before.addresses),
+                    Some(_) => {}
+                }
+                found = Some(service);
+            }
+            ServiceEvent::ServiceRemoved(_, name) if is_called(&name, instance) => (until, found) = (deadline, None),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// What a service's TXT record says.
+pub fn text_of(service: &ResolvedService) -> Vec<u8> {
     let strings = service.txt_properties.iter().map(|property| match property.val() {
         Some(value) => [property.key().as_bytes(), b"=", value].concat(),
         None => property.key().as_bytes().to_vec(),
     });
     let strings: Vec<Vec<u8>> = strings.filter(|string| string.len() <= text::MAX_STRING_BYTES).collect();
-    let rdata = text::write(strings.iter().map(Vec::as_slice));
+    text::write(strings.iter().map(Vec::as_slice))
+}
+
+/// The addresses of a service as it was announced.
+pub fn addresses_of(service: &ResolvedService) -> impl Iterator<Item = IpAddr> {
+    service.addresses.iter().map(mdns_sd::ScopedIp::to_ip_addr)
+}
+
+/// The endpoints of a service as it was announced.
+fn read(instance: &Name, service: &ResolvedService) -> Result<Vec<Found>, DiscoverError> {
+    let hosts = address_hosts(addresses_of(service).collect());
     // The library tells neither priority nor weight; one instance is one host here.
-    arrange(instance, vec![Record { hosts, priority: 0, weight: 0, port: service.port }], &rdata)
+    arrange(instance, vec![Record { hosts, priority: 0, weight: 0, port: service.port }], &text_of(service))
 }

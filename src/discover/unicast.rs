@@ -20,13 +20,14 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The port of name servers.
 pub const DNS_PORT: u16 = 53;
 
-/// Finds a service of a domain, with these resolvers.
+/// Finds a service of a domain, with these resolvers. Beside the endpoints are told the reasons why others could not be
+/// found; without any endpoint the first of them is the error.
 pub async fn discover(
     kind: &ServiceType,
     domain: &Name,
     servers: &[SocketAddr],
     patience: Duration,
-) -> Result<Vec<Found>, DiscoverError> {
+) -> Result<(Vec<Found>, Vec<DiscoverError>), DiscoverError> {
     let instance = dnssd::below(domain, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]);
     let instance = instance.map_err(|_| DiscoverError::Missing(domain.clone()))?;
     let resolver = Resolver { servers, patience };
@@ -47,21 +48,29 @@ pub async fn discover(
     let described: Vec<Vec<u8>> = described.collect();
     let ours = described.iter().find(|rdata| text::get(rdata, "txtvers") == Some(Some(b"1")));
     let described = ours.or(described.first()).cloned().unwrap_or_else(|| text::write([]));
-    let mut records = Vec::new();
+    let (mut records, mut lost) = (Vec::new(), Vec::new());
     for service in services {
         let target = from_library(&service.target);
         // RFC 2782: the root says that the service is not available.
         if target == Name::root() {
             continue;
         }
-        let hosts = if is_host_name(&target) { vec![Host::Name(target)] } else { resolver.hosts(&target).await? };
+        let hosts = if is_host_name(&target) { Ok(vec![Host::Name(target)]) } else { resolver.hosts(&target).await };
+        let hosts = match hosts {
+            Ok(hosts) => hosts,
+            // The other endpoints may do without it.
+            Err(error) => {
+                lost.push(error);
+                continue;
+            }
+        };
         let (priority, weight, port) = (service.priority, service.weight, service.port);
         records.push(Record { hosts, priority, weight, port });
     }
     if records.is_empty() {
-        return Err(DiscoverError::NotOffered(instance));
+        return Err(lost.into_iter().next().unwrap_or(DiscoverError::NotOffered(instance)));
     }
-    arrange(&instance, records, &described)
+    Ok((arrange(&instance, records, &described)?, lost))
 }
 
 /// The resolvers of the system.
@@ -104,7 +113,7 @@ impl Resolver<'_> {
                     let answers = response.answers.into_iter().filter(|record| record.record_type() == rtype);
                     return Ok(answers.map(|record| record.data).collect());
                 }
-                code => last = DiscoverError::Rcode(server.to_string(), code.to_string()),
+                code => last = DiscoverError::Rcode(server.to_string(), exchange::rcode_name(code)),
             }
         }
         Err(last)

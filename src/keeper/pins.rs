@@ -5,7 +5,7 @@
 //! whatever becomes of the members: a pinned region neither waits for any nor expires with them.
 //!
 //! Invariants: contents change under a new serial only, to a pin and back (RFC 1982); both steps are steps of the history
-//! like any other. A pin whose contents are not on disk at start is over. A pin ends with its region.
+//! like any other. A pin of which no contents are on disk at start is over. A pin ends with its region.
 //!
 //! Cost: O(changes from the version to the present one) to pin, O(names that differ) to release.
 //!
@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::rr::{RRset, rtype};
 use crate::serial::Serial;
 use crate::state::Restored;
-use crate::zone::{Cause, Delta, Editor, RRsets, Repeated, Zone};
+use crate::zone::{Cause, Delta, Editor, History, RRsets, Repeated, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -71,17 +71,15 @@ impl Pins {
         self.unsaved
     }
 
-    /// Notes whether pins have gone with their regions.
-    pub fn note_gone(&mut self, any: bool) {
-        self.unsaved |= any;
+    /// Ends a pin whose region has left the configuration.
+    pub fn end(&mut self, pin: &Pin) {
+        log(pin, "the pin ends: the configuration has no such region any more");
+        self.unsaved = true;
     }
 
     /// Ends the pins of an earlier run whose regions are not in the configuration.
     pub fn forget_earlier(&mut self) {
-        for pin in self.earlier.drain(..) {
-            log(&pin, "the pin ends: the configuration has no such region");
-            self.unsaved = true;
-        }
+        std::mem::take(&mut self.earlier).iter().for_each(|pin| self.end(pin));
     }
 }
 
@@ -110,6 +108,25 @@ fn with_serial(zone: &Zone, serial: Serial) -> Zone {
     editor.set(&zone.origin, apex, zone.apex().spelled.map(Arc::from));
     editor.set_repeated(Repeated::default());
     editor.finish_beside(&[zone]).expect("the apex of a version has one SOA")
+}
+
+/// A pin of which the disk has the order and, in place of its contents, those of the pin that it replaced: the program ended
+/// between the two.
+///
+/// The history leads from one to the other. Without it the region stays what it was until that order, under a serial that
+/// nobody has seen: letting go would bring back what the operator wanted to be rid of.
+fn renew(pin: &Pin, older: &Arc<Zone>, past: &History) -> Option<Pinned> {
+    // What is left of a pin that was released is the apex alone; and a pin that follows another has the next serial.
+    if older.names() == 1 || older.soa.serial.advance(1) != pin.serial {
+        return None;
+    }
+    let steps = past.since(older.soa_rrset().rdatas().next()?).unwrap_or_default();
+    if let Some(Ok(zone)) = steps.first().map(|step| step.apply(older)).filter(|_| steps.len() == 1) {
+        return Some(Pinned { pin: pin.clone(), zone: Arc::new(zone) });
+    }
+    let serial = pin.serial.advance(1);
+    let pin = Pin { to: older.soa.serial, serial, ..pin.clone() };
+    Some(Pinned { pin, zone: Arc::new(with_serial(older, serial)) })
 }
 
 impl KeptRegion {
@@ -217,15 +234,22 @@ impl Keeper {
         let name = &kept.region.plan.origin;
         let Some(place) = self.pins.earlier.iter().position(|pin| pin.region == *name) else { return };
         let pin = self.pins.earlier.remove(place);
-        match restored.remove(name).filter(|restored| restored.zone.soa.serial == pin.serial) {
-            Some(Restored { zone, .. }) => {
-                log(&pin, "the pin goes on");
-                kept.hold(Pinned { pin, zone });
+        let found = restored.remove(name).map(|restored| restored.zone);
+        if let Some(zone) = found.as_ref().filter(|zone| zone.soa.serial == pin.serial) {
+            log(&pin, "the pin goes on");
+            kept.hold(Pinned { pin, zone: zone.clone() });
+            return;
+        }
+        self.pins.unsaved = true;
+        match found.and_then(|older| renew(&pin, &older, &kept.past)) {
+            Some(pinned) => {
+                log(&pinned.pin, "the pin goes on; its last change had not been written whole");
+                if let Some(store) = &self.store {
+                    store.replace(&pinned.pin.region, pinned.zone.clone(), pinned.pin.since);
+                }
+                kept.hold(pinned);
             }
-            None => {
-                log(&pin, "the pin is over: the contents are not on disk");
-                self.pins.unsaved = true;
-            }
+            None => log(&pin, "the pin is over: the contents are not on disk"),
         }
     }
 

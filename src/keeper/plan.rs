@@ -62,4 +62,6 @@ pub struct PlanChanges {
     pub rebuilt: Vec<Name>,
     /// Those of them that are pinned, so that clients see nothing of it until they are released.
     pub pinned: Vec<Name>,
+    /// Regions that were pinned when they left.
+    pub unpinned: Vec<Name>,
 }

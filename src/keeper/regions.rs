@@ -8,8 +8,8 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::pins::Pinned;
-use super::{Keeper, NO_PLAN, SourceZone, fingerprint, has_room};
-use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Touched};
+use super::{Keeper, NO_PLAN, SMALL_CHANGE, SourceZone, fingerprint};
+use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Scope, Touched};
 use crate::name::Name;
 use crate::publish::State;
 use crate::state::RegionState;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
 /// Conflicts logged one by one after an update; the rest is a number.
 const LOGGED_CONFLICTS: usize = 20;
+
+/// Octets that a name takes in a difference, more or less: what would be too large is not composed.
+const NAME_BYTES: usize = 100;
 
 /// A region with its state.
 pub(super) struct KeptRegion {
@@ -102,7 +105,10 @@ impl KeptRegion {
         }
     }
 
-    /// Adds the step from one version that clients see to the next, if a difference is worth having.
+    /// Adds the step from one version that clients see to the next, if there is room for it.
+    ///
+    /// However large: after a change of most of the region an operator wants the version before it. Secondaries are sent the
+    /// shorter of difference and zone.
     pub fn step(
         &mut self,
         before: &Zone,
@@ -112,7 +118,7 @@ impl KeptRegion {
         limits: &HistoryLimits,
     ) {
         let now = SystemTime::now();
-        if has_room(touched.len(), zone) {
+        if touched.len() <= SMALL_CHANGE || touched.len().saturating_mul(NAME_BYTES) <= limits.bytes {
             let delta = Arc::new(Delta::between(before, zone, touched));
             self.history.push(HistoryStep::new(delta, now, causes), limits);
         } else {
@@ -173,16 +179,22 @@ impl Keeper {
         now: Instant,
     ) -> Option<Option<Vec<(usize, Name)>>> {
         let plan = &kept.region.plan;
-        let (contributing, scopes) = (self.contributing(plan), self.scopes(plan));
+        let scopes = self.scopes(plan);
+        let taken = self.taken(plan, &scopes);
         let zone = |member: &Name| self.sources.get(member).and_then(|source| source.zone.clone());
         let raws: Vec<Option<Arc<Zone>>> =
-            plan.members.iter().zip(contributing).map(|(member, does)| zone(member).filter(|_| does)).collect();
+            plan.members.iter().zip(taken).map(|(member, is_taken)| zone(member).filter(|_| is_taken)).collect();
         let mut held = self.damp(kept, &raws, &scopes, touched, now);
         kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
         if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
             kept.plan_fingerprint = fingerprint(&kept.region.plan, &scopes);
             kept.is_steered = true;
             kept.note(Cause::Drain);
+            if scopes.iter().all(|scope| scope.whole) {
+                let region = &kept.region.plan.origin;
+                tracing::warn!(%region, "all members are drained, by orders and configuration together: the region is \
+                     served without any name");
+            }
         }
         // Another process holds nothing: what it makes of the same versions is something else.
         let is_holding = kept.damper.as_ref().is_some_and(Damper::is_holding);
@@ -313,6 +325,21 @@ impl Keeper {
             source.zone.is_some() && !expired && !too_old
         };
         plan.members.iter().map(|member| self.sources.get(member).is_some_and(contributes)).collect()
+    }
+
+    /// Those of which a region takes anything: the members that contribute, the drained ones for their serials and name
+    /// servers.
+    ///
+    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all who
+    /// ask, where without any drain the region had expired (`aggregation.md`, F3).
+    fn taken(&self, plan: &RegionPlan, scopes: &[Scope]) -> Vec<bool> {
+        let mut taken = self.contributing(plan);
+        let undrained: Vec<bool> =
+            taken.iter().zip(scopes).filter(|(_, scope)| !scope.whole).map(|(contributes, _)| *contributes).collect();
+        if !undrained.is_empty() && undrained.iter().all(|contributes| !contributes) {
+            taken.fill(false);
+        }
+        taken
     }
 
     /// Sets the states of the regions; returns whether any changed.

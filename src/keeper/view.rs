@@ -53,8 +53,10 @@ impl Keeper {
             let member = |(index, status): (usize, MemberStatus)| {
                 let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
                 // As it was at the last merge: the clock may have moved on since, the region has not.
-                let intake = &kept.intakes[index];
-                let (taken, drained) = (intake.zone().cloned(), intake.scope().clone());
+                // A region that still waits for its members has taken nothing of anybody.
+                let intake = kept.intakes.get(index);
+                let taken = intake.and_then(|intake| intake.zone().cloned());
+                let drained = intake.map(|intake| intake.scope().clone()).unwrap_or_default();
                 MemberView { status, traced: TracedMember { zone, taken, drained } }
             };
             let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();

@@ -3,10 +3,8 @@
 //! A pin says which version, and under which serial its contents are published until the pin is released. The contents
 //! themselves stand beside it, in the keeper and on disk.
 
-use crate::moment::format_moment;
 use crate::name::Name;
 use crate::serial::Serial;
-use std::fmt;
 use std::time::SystemTime;
 
 /// One pin.
@@ -19,14 +17,4 @@ pub struct Pin {
     pub serial: Serial,
     pub since: SystemTime,
     pub reason: Option<String>,
-}
-
-impl fmt::Display for Pin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pinned to version {} since {}", self.to, format_moment(self.since))?;
-        match &self.reason {
-            Some(reason) => write!(f, ": {reason}"),
-            None => Ok(()),
-        }
-    }
 }

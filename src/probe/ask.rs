@@ -4,14 +4,14 @@
 //! and a name [`MOST_ADDRESSES`] addresses that are asked, so that no zone can make us a weapon against others; nobody but the
 //! resolver is asked to recurse.
 //!
-//! Cost: four questions for each server of a zone; one for each server of its parent, and without `parents` some to the resolver.
+//! Cost: two questions for each server of a zone, and two more where its name is within the zone; one for each server of its
+//! parent, and some to the resolver.
 //!
-//! RFCs: 1034 section 4.3.2 (referrals), 2181 section 5.4.1 (what has authority).
+//! RFCs: 1034 section 4.3.2 (referrals), 2181 section 5.4.1 (what has authority), 9471 (glue that has no room).
 
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
-use crate::exchange::{self, Role, from_library, to_library};
-use crate::metrics::RCODES;
+use crate::exchange::{self, Role, from_library, rcode_name, to_library};
 use crate::name::Name;
 use crate::serial::Serial;
 use hickory_client::NetError;
@@ -19,7 +19,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -34,8 +34,6 @@ const MOST_ADDRESSES: usize = 8;
 const MOST_PARENTS: usize = 8;
 /// Referrals from a parent's server on the way to the delegation.
 const MOST_REFERRALS: usize = 4;
-/// RFC 1035 section 4.2.
-const DNS_PORT: u16 = 53;
 
 /// A zone to be looked at, and what is known of it beforehand.
 #[derive(Clone, Debug)]
@@ -68,12 +66,19 @@ impl Prober {
     pub async fn examine(self: &Arc<Self>, target: Target) -> Facts {
         let Target { zone, wanted, current, due } = target;
         let parents = self.ask_parents(&zone).await;
-        let (mut listed, mut glue) = (wanted.clone().unwrap_or_default(), HashMap::new());
+        let mut listed = wanted.clone().unwrap_or_default();
+        let mut glue: HashMap<Name, Vec<IpAddr>> = HashMap::new();
         for (_, said) in parents.iter().flatten() {
             match said {
                 Delegation::Servers { names, glue: theirs } => {
                     listed.extend(names.iter().cloned());
-                    glue.extend(theirs.iter().map(|(name, addresses)| (name.clone(), addresses.clone())));
+                    // What one of the parent's servers gives is what a part of the clients gets.
+                    for (name, addresses) in theirs {
+                        let known = glue.entry(name.clone()).or_default();
+                        known.extend(addresses);
+                        known.sort_unstable();
+                        known.dedup();
+                    }
                 }
                 Delegation::Same(names) => listed.extend(names.iter().cloned()),
                 Delegation::Absent | Delegation::Unknown(_) => {}
@@ -81,7 +86,7 @@ impl Prober {
         }
         let mut tasks = JoinSet::new();
         for name in sorted(listed).into_iter().take(MOST_HOSTS) {
-            let (prober, zone, glue) = (self.clone(), zone.clone(), glue.get(&name).cloned());
+            let (prober, zone, glue) = (self.clone(), zone.clone(), glue.remove(&name).unwrap_or_default());
             tasks.spawn(async move { prober.examine_host(&zone, name, glue).await });
         }
         let mut hosts = tasks.join_all().await;
@@ -91,35 +96,30 @@ impl Prober {
 
     /// Asks a server for a zone's SOA and NS records.
     pub async fn ask_server(&self, server: SocketAddr, zone: &Name) -> Reply {
-        let soa = match self.ask_authority(server, zone, RecordType::SOA).await {
-            Ok(records) => records,
+        let soa = match self.ask_origin(server, zone, RecordType::SOA).await {
+            Ok(response) if response.metadata.authoritative => response,
+            Ok(_) => return Reply::Lame("it answers without authority".into()),
             Err(reply) => return reply,
         };
-        let serial = soa.iter().find_map(|record| match &record.data {
+        let serial = records_at(soa.answers, zone).into_iter().find_map(|record| match record.data {
             RData::SOA(soa) => Some(Serial(soa.serial)),
             _ => None,
         });
         let Some(serial) = serial else { return Reply::Lame("it answers without an SOA".into()) };
-        match self.ask_authority(server, zone, RecordType::NS).await {
-            Ok(records) => Reply::Authority { serial, ns: sorted(ns_names(&records)) },
+        match self.ask_origin(server, zone, RecordType::NS).await {
+            // CNS has the zone, as it has just said, but never sets AA beside NS records (contract `cns.md`, quirk 5).
+            Ok(response) => Reply::Authority { serial, ns: sorted(ns_names(&records_at(response.answers, zone))) },
             Err(reply) => reply,
         }
     }
 
-    /// The records of the zone's origin as a server has them with authority, or what it is without.
-    async fn ask_authority(&self, server: SocketAddr, zone: &Name, rtype: RecordType) -> Result<Vec<Record>, Reply> {
-        let response = self
-            .ask(server, zone, rtype, Role::Authority)
-            .await
-            .map_err(|error| if is_without_route(&error) { Reply::NoRoute } else { Reply::Silent(describe(&error)) })?;
+    /// What a server answers about the zone's origin, or what it is without.
+    async fn ask_origin(&self, server: SocketAddr, zone: &Name, rtype: RecordType) -> Result<Message, Reply> {
+        let response = self.ask(server, zone, rtype, Role::Authority).await.map_err(|error| reply_of(&error))?;
         match response.metadata.response_code {
-            ResponseCode::NoError => {}
-            code => return Err(Reply::Lame(format!("it answers {}", rcode(code)))),
+            ResponseCode::NoError => Ok(response),
+            code => Err(Reply::Lame(format!("it answers {}", rcode_name(code)))),
         }
-        if !response.metadata.authoritative {
-            return Err(Reply::Lame("it answers without authority".into()));
-        }
-        Ok(records_at(response.answers, zone))
     }
 
     /// Asks when it is our turn.
@@ -128,57 +128,96 @@ impl Prober {
         exchange::ask(server, owner, rtype, role, self.plan.timeout).await
     }
 
+    /// Asks for NS records over TCP when it is our turn.
+    async fn ask_over_tcp(&self, server: SocketAddr, zone: &Name) -> Result<Message, NetError> {
+        let _permit = self.permits.acquire().await.expect("nobody closes it");
+        exchange::ask_over_tcp(server, zone, RecordType::NS, Role::Authority, self.plan.timeout).await
+    }
+
     //--- Names ---
 
     /// Looks for a name server's addresses, and asks all of them.
-    async fn examine_host(&self, zone: &Name, name: Name, glue: Option<Vec<IpAddr>>) -> HostFacts {
-        let (lookup, addresses) = self.addresses(zone, &name, glue).await;
+    async fn examine_host(&self, zone: &Name, name: Name, mut glue: Vec<IpAddr>) -> HostFacts {
+        let (mut lookup, addresses) = self.addresses(zone, &name, &glue).await;
+        let mut servers = self.ask_all(zone, addresses).await;
+        // Only the zone itself says whether the addresses of names within it are right.
+        if self.plan.hosts.contains_key(&name) || !name.is_within(zone) {
+            glue.clear();
+        }
+        let mut own = None;
+        if !glue.is_empty() {
+            for server in servers.iter().filter(|server| matches!(server.reply, Reply::Authority { .. })) {
+                own = own.or(self.own_addresses(server.address, &name).await);
+            }
+        }
+        let own = own.map(|(alias, addresses)| {
+            lookup = alias.map_or(lookup.clone(), Lookup::Alias);
+            addresses
+        });
+        let others = own.iter().flatten().filter(|address| !glue.contains(address)).copied();
+        servers.extend(self.ask_all(zone, self.with_port(others)).await);
+        HostFacts { name, lookup, glue, own, servers }
+    }
+
+    /// Asks all addresses of a name server, as far as that is decent.
+    async fn ask_all(&self, zone: &Name, addresses: Vec<SocketAddr>) -> Vec<ServerFacts> {
         let mut servers = Vec::new();
         for address in addresses.into_iter().take(MOST_ADDRESSES) {
             let reply = self.ask_server(address, zone).await;
-            servers.push(ServerFacts { address, reply, earlier: None });
+            servers.push(ServerFacts { address, is_here: is_here(address.ip()), reply, earlier: None });
         }
-        HostFacts { name, lookup, servers }
+        servers
+    }
+
+    /// What a server of the zone knows with authority about a name in it: an alias, or addresses.
+    async fn own_addresses(&self, server: SocketAddr, name: &Name) -> Option<(Option<Name>, Vec<IpAddr>)> {
+        let (mut addresses, mut alias) = (Vec::new(), None);
+        for rtype in [RecordType::A, RecordType::AAAA] {
+            let response = self.ask(server, name, rtype, Role::Authority).await.ok()?;
+            let is_known = matches!(response.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain);
+            if !response.metadata.authoritative || !is_known {
+                return None;
+            }
+            sort_out(response.answers, name, &mut addresses, &mut alias);
+        }
+        Some((alias, addresses))
     }
 
     /// The addresses of a name server: as configured, else as the parent gives them for names within the zone, else as the
     /// resolver knows them.
-    async fn addresses(&self, zone: &Name, name: &Name, glue: Option<Vec<IpAddr>>) -> (Lookup, Vec<SocketAddr>) {
+    async fn addresses(&self, zone: &Name, name: &Name, glue: &[IpAddr]) -> (Lookup, Vec<SocketAddr>) {
         if let Some(addresses) = self.plan.hosts.get(name) {
             return (Lookup::Found, addresses.clone());
         }
-        let with_port =
-            |addresses: Vec<IpAddr>| addresses.into_iter().map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
-        match glue {
-            Some(glue) if name.is_within(zone) => (Lookup::Found, with_port(glue)),
-            glue => match (self.resolve(name).await, glue) {
-                ((Lookup::Failed(_), _), Some(glue)) => (Lookup::Found, with_port(glue)),
-                ((lookup, addresses), _) => (lookup, with_port(addresses)),
-            },
+        let with_glue = || (Lookup::Found, self.with_port(glue.iter().copied()));
+        if !glue.is_empty() && name.is_within(zone) {
+            return with_glue();
         }
+        match self.resolve(name).await {
+            (Lookup::Failed(_), _) if !glue.is_empty() => with_glue(),
+            (lookup, addresses) => (lookup, self.with_port(addresses)),
+        }
+    }
+
+    /// Addresses with the port of name servers.
+    fn with_port(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<SocketAddr> {
+        addresses.into_iter().map(|ip| SocketAddr::new(ip, self.plan.port)).collect()
     }
 
     /// The addresses of a name as the resolver knows them.
     async fn resolve(&self, name: &Name) -> (Lookup, Vec<IpAddr>) {
-        let (mut addresses, mut alias, owner) = (Vec::new(), None, to_library(name));
+        let (mut addresses, mut alias, mut failure) = (Vec::new(), None, None);
         for rtype in [RecordType::A, RecordType::AAAA] {
-            let answers = match self.find(name, rtype).await {
-                Ok(answers) => answers,
-                Err(reason) => return (Lookup::Failed(reason), addresses),
-            };
-            for record in answers {
-                match record.data {
-                    RData::A(address) => addresses.push(IpAddr::V4(address.0)),
-                    RData::AAAA(address) => addresses.push(IpAddr::V6(address.0)),
-                    RData::CNAME(target) if record.name == owner => alias = Some(from_library(&target.0)),
-                    _ => {}
-                }
+            match self.find(name, rtype).await {
+                Ok(answers) => sort_out(answers, name, &mut addresses, &mut alias),
+                Err(reason) => failure = Some(reason),
             }
         }
         match alias {
             Some(target) => (Lookup::Alias(target), addresses),
-            None if addresses.is_empty() => (Lookup::Absent, addresses),
-            None => (Lookup::Found, addresses),
+            // Addresses of one family are enough, whatever became of the other.
+            None if !addresses.is_empty() => (Lookup::Found, addresses),
+            None => (failure.map_or(Lookup::Absent, Lookup::Failed), addresses),
         }
     }
 
@@ -195,7 +234,7 @@ impl Prober {
                         return Ok(response.answers);
                     }
                     ResponseCode::NoError | ResponseCode::NXDomain => format!("{server} does not recurse"),
-                    code => format!("resolver {server} answers {}", rcode(code)),
+                    code => format!("resolver {server} answers {}", rcode_name(code)),
                 },
                 Err(error) => format!("resolver {server}: {}", describe(&error)),
             };
@@ -230,9 +269,13 @@ impl Prober {
                 break (name, names);
             }
         };
+        // The root is not asked about name spaces that it does not have, such as those of private networks.
+        if found == Name::root() && zone.label_count() > 1 {
+            return Err("nothing above it is in the DNS that the resolver knows".into());
+        }
         let mut servers = Vec::new();
         for name in names.iter().take(MOST_HOSTS) {
-            servers.extend(self.addresses(&found, name, None).await.1);
+            servers.extend(self.addresses(&found, name, &[]).await.1);
         }
         if servers.is_empty() {
             Err(format!("no server of its parent zone {found} has an address"))
@@ -251,9 +294,16 @@ impl Prober {
             };
             let is_authoritative = response.metadata.authoritative;
             match response.metadata.response_code {
-                ResponseCode::NXDomain if is_authoritative => return Delegation::Absent,
+                ResponseCode::NXDomain if is_authoritative => {
+                    let is_of_root = response.authorities.iter().any(|record| record.name.is_root());
+                    return if is_of_root {
+                        Delegation::Unknown(format!("{server} knows nothing above it but the root"))
+                    } else {
+                        Delegation::Absent
+                    };
+                }
                 ResponseCode::NoError => {}
-                code => return Delegation::Unknown(format!("{server} answers {}", rcode(code))),
+                code => return Delegation::Unknown(format!("{server} answers {}", rcode_name(code))),
             }
             if is_authoritative {
                 // RFC 2181 section 5.4.1: records of a delegation have no authority, so these are those of the zone.
@@ -269,13 +319,21 @@ impl Prober {
                 return Delegation::Unknown(format!("{server} refers to {owner}"));
             }
             let names = sorted(ns_names(&records_at(response.authorities, &owner)));
-            let glue = collect_glue(&response.additionals);
+            let mut glue = collect_glue(&response.additionals);
             if owner == *zone {
+                let lacks_some = |name: &Name| name.is_within(zone) && !glue.contains_key(name);
+                // Before RFC 9471, addresses that had no room were left out without a word.
+                if names.iter().any(lacks_some)
+                    && let Ok(whole) = self.ask_over_tcp(server, zone).await
+                {
+                    glue.extend(collect_glue(&whole.additionals));
+                }
                 return Delegation::Servers { names, glue };
             }
             let mut next = None;
             for name in names.iter().take(MOST_HOSTS) {
-                let (_, addresses) = self.addresses(&owner, name, glue.get(name).cloned()).await;
+                let given = glue.get(name).map_or(&[][..], Vec::as_slice);
+                let (_, addresses) = self.addresses(&owner, name, given).await;
                 next = next.or(addresses.into_iter().next());
                 if next.is_some() {
                     break;
@@ -319,10 +377,38 @@ fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
     glue
 }
 
-/// A response code by its name.
-fn rcode(code: ResponseCode) -> String {
-    let number = u16::from(code);
-    RCODES.get(usize::from(number)).map_or_else(|| format!("RCODE{number}"), |name| (*name).to_owned())
+/// Takes addresses and the alias of a name out of answers.
+fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alias: &mut Option<Name>) {
+    let owner = to_library(name);
+    for record in answers {
+        match record.data {
+            RData::A(address) => addresses.push(IpAddr::V4(address.0)),
+            RData::AAAA(address) => addresses.push(IpAddr::V6(address.0)),
+            RData::CNAME(target) if record.name == owner => *alias = Some(from_library(&target.0)),
+            _ => {}
+        }
+    }
+}
+
+/// What a server is that a question got no answer from.
+fn reply_of(error: &NetError) -> Reply {
+    let reason = describe(error);
+    let NetError::Io(error) = error else { return Reply::Silent(reason) };
+    match error.kind() {
+        ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Reply::NoRoute,
+        // A firewall on this machine.
+        ErrorKind::PermissionDenied => Reply::NoRoute,
+        ErrorKind::ConnectionRefused
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe
+        | ErrorKind::HostUnreachable
+        | ErrorKind::TimedOut
+        | ErrorKind::UnexpectedEof => Reply::Silent(reason),
+        _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Reply::NoRoute,
+        // Such as too many open files.
+        _ => Reply::Failed(reason),
+    }
 }
 
 /// What kept an answer from coming, without the library's words where there are plain ones.
@@ -334,9 +420,7 @@ fn describe(error: &NetError) -> String {
     }
 }
 
-/// Whether this machine cannot send to such addresses at all, as one without IPv6.
-fn is_without_route(error: &NetError) -> bool {
-    let NetError::Io(error) = error else { return false };
-    matches!(error.kind(), ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable)
-        || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+/// Whether an address is this machine's own; loopback counts as any other, since it is where tests have everything.
+fn is_here(ip: IpAddr) -> bool {
+    !ip.is_loopback() && UdpSocket::bind((ip, 0)).is_ok()
 }

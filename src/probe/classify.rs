@@ -1,7 +1,7 @@
 //! What is wrong with the name servers of a zone, as a pure function of what they and the parent's servers have said.
 //!
-//! Invariants: the same facts give the same findings in the same order; a server that said nothing because there is no way to it
-//! from here has no finding; serials count only where both are known (RFC 1982).
+//! Invariants: the same facts give the same findings in the same order; a server is unreachable only if somebody else answers
+//! over its address family, since silence all around is rather this machine's; serials count only where both are known (RFC 1982).
 //!
 //! Cost: O(servers × names).
 //!
@@ -50,6 +50,10 @@ pub enum Delegation {
 pub struct HostFacts {
     pub name: Name,
     pub lookup: Lookup,
+    /// The addresses that the parent gives for a name within the zone.
+    pub glue: Vec<IpAddr>,
+    /// Those that the zone itself has for it, where somebody said so with authority.
+    pub own: Option<Vec<IpAddr>>,
     pub servers: Vec<ServerFacts>,
 }
 
@@ -68,6 +72,8 @@ pub enum Lookup {
 #[derive(Clone, Debug)]
 pub struct ServerFacts {
     pub address: SocketAddr,
+    /// Whether it is an address of this machine, which says nothing about ways to others.
+    pub is_here: bool,
     pub reply: Reply,
     /// A serial that it had so long ago that we should have it, too.
     pub earlier: Option<Serial>,
@@ -76,7 +82,7 @@ pub struct ServerFacts {
 /// What a server said about the zone's SOA and NS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Answers with authority.
+    /// Has the zone with authority.
     Authority { serial: Serial, ns: Vec<Name> },
     /// An answer without authority, or an error.
     Lame(String),
@@ -84,12 +90,14 @@ pub enum Reply {
     Silent(String),
     /// This machine has no way to such addresses, which says nothing about the server.
     NoRoute,
+    /// It could not be asked for another reason that lies here.
+    Failed(String),
 }
 
 //--- What is wrong ---
 
 /// Kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Problem {
     /// Answers, but not with authority for the zone.
@@ -104,6 +112,8 @@ pub enum Problem {
     Foreign,
     /// The delegation lists a name within the zone without its address.
     NoGlue,
+    /// The delegation gives an address that the name does not have.
+    OtherGlue,
     /// The name has no address.
     Unresolved,
     /// The name is an alias.
@@ -124,10 +134,38 @@ impl Problem {
             Problem::Ahead => "ahead",
             Problem::Foreign => "foreign",
             Problem::NoGlue => "no-glue",
+            Problem::OtherGlue => "other-glue",
             Problem::Unresolved => "unresolved",
             Problem::Alias => "alias",
             Problem::Undelegated => "undelegated",
             Problem::Unknown => "unknown",
+        }
+    }
+
+    /// What an operator can do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Problem::Lame => {
+                "let the server have the zone, or take it out of the zone's NS records and of the delegation"
+            }
+            Problem::Unreachable => {
+                "bring the server back, or take it out of the zone's NS records and of the delegation"
+            }
+            Problem::Stale => "see whether the server gets NOTIFY, and may transfer the zone",
+            Problem::Ahead => "see what keeps this server from transferring the zone, or its members",
+            Problem::Foreign => {
+                "make the NS records the same everywhere: in the region's ns or at the zone's primary, on all servers, in the delegation"
+            }
+            Problem::NoGlue => "have the address added to the delegation",
+            Problem::OtherGlue => "have the address in the delegation corrected",
+            Problem::Unresolved => "give the name an address, or list another one",
+            Problem::Alias => "give the name addresses of its own in place of the CNAME",
+            Problem::Undelegated => {
+                "have the zone delegated; one that is not to be found from outside belongs into skip of [probe]"
+            }
+            Problem::Unknown => {
+                "see whether this machine reaches a resolver and the servers; resolver, parents and hosts of [probe] name others"
+            }
         }
     }
 }
@@ -147,6 +185,8 @@ pub struct ServerCheck {
     pub address: Option<SocketAddr>,
     pub serial: Option<Serial>,
     pub findings: Vec<Finding>,
+    /// Why nothing can be said of it, or not all, though that is no fault.
+    pub note: Option<String>,
 }
 
 impl ServerCheck {
@@ -181,9 +221,10 @@ pub fn classify(facts: &Facts) -> ZoneCheck {
     let wanted = facts.wanted.clone().or(answered).map(sorted);
     let mut servers = judge_parents(facts, wanted.as_deref());
     for host in &facts.hosts {
-        let findings = judge_name(host);
+        let findings = judge_name(facts, host);
         if host.servers.is_empty() || !findings.is_empty() {
-            servers.push(ServerCheck { name: Some(host.name.clone()), address: None, serial: None, findings });
+            let name = Some(host.name.clone());
+            servers.push(ServerCheck { name, address: None, serial: None, findings, note: None });
         }
         servers.extend(host.servers.iter().map(|server| judge_server(facts, wanted.as_deref(), &host.name, server)));
     }
@@ -192,60 +233,89 @@ pub fn classify(facts: &Facts) -> ZoneCheck {
 
 /// Judges what the parent's servers said.
 fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
-    let row = |address: Option<SocketAddr>, findings| ServerCheck { name: None, address, serial: None, findings };
+    let row = |address, findings, note| ServerCheck { name: None, address, serial: None, findings, note };
     let parents = match &facts.parents {
         Ok(parents) => parents,
-        Err(reason) => return vec![row(None, vec![finding(Problem::Unknown, reason.clone())])],
+        Err(reason) => return vec![row(None, vec![finding(Problem::Unknown, reason.clone())], None)],
     };
     // One of several that is away does not keep resolvers from finding the zone.
     let is_known = parents.iter().any(|(_, said)| !matches!(said, Delegation::Unknown(_)));
     let judged = parents.iter().map(|(address, said)| {
-        let findings = match said {
+        let (mut findings, mut note) = (Vec::new(), None);
+        match said {
             Delegation::Servers { names, glue } => {
-                let mut findings = Vec::new();
                 // RFC 1034 section 4.2.2: both sides of a cut have the same NS records.
                 findings.extend(wanted.and_then(|wanted| compare(names, wanted, "the delegation", "the zone")));
                 // RFC 9471 section 3: nobody can find the address of a name within the zone without it.
                 let without = names.iter().filter(|name| name.is_within(&facts.zone) && !glue.contains_key(*name));
-                findings.extend(without.map(|name| finding(Problem::NoGlue, format!("no address of {name} along"))));
-                findings
+                let text = |name| format!("the delegation lists {name} without an address");
+                findings.extend(without.map(|name| finding(Problem::NoGlue, text(name))));
             }
-            Delegation::Absent => vec![finding(Problem::Undelegated, "the parent zone has no NS records of it".into())],
-            Delegation::Unknown(reason) if !is_known => vec![finding(Problem::Unknown, reason.clone())],
-            Delegation::Unknown(_) => Vec::new(),
+            Delegation::Absent => {
+                findings.push(finding(Problem::Undelegated, "the parent zone has no NS records of it".into()));
+            }
+            Delegation::Unknown(reason) if !is_known => findings.push(finding(Problem::Unknown, reason.clone())),
+            Delegation::Unknown(reason) => {
+                note = Some(format!("not known, others answer for the parent zone: {reason}"))
+            }
             // Whoever comes by the parent gets this for an answer.
             Delegation::Same(names) => {
-                wanted.and_then(|wanted| compare(names, wanted, "its own copy", "the zone")).into_iter().collect()
+                findings.extend(wanted.and_then(|wanted| compare(names, wanted, "its own copy", "the zone")));
+                note = Some("it has the zone itself, so the delegation cannot be seen there".into());
             }
-        };
-        row(Some(*address), findings)
+        }
+        row(Some(*address), findings, note)
     });
     judged.collect()
 }
 
 /// Judges what became of the search for addresses.
-fn judge_name(host: &HostFacts) -> Vec<Finding> {
-    match &host.lookup {
+fn judge_name(facts: &Facts, host: &HostFacts) -> Vec<Finding> {
+    let mut findings = match &host.lookup {
         Lookup::Found => Vec::new(),
         // RFC 2181 section 10.3.
         Lookup::Alias(target) => vec![finding(Problem::Alias, format!("it is an alias of {target}"))],
+        // A resolver that does not find the zones above does not know this name space.
+        Lookup::Absent if facts.parents.is_err() => {
+            vec![finding(Problem::Unknown, "the resolver knows neither an address of it nor the parent zone".into())]
+        }
         Lookup::Absent => vec![finding(Problem::Unresolved, "it has no address".into())],
         Lookup::Failed(reason) => vec![finding(Problem::Unknown, format!("no address could be found: {reason}"))],
+    };
+    let Some(own) = host.own.as_ref().filter(|_| !host.glue.is_empty()) else { return findings };
+    // RFC 1034 section 4.2.2: the addresses at a cut are those that the zone has.
+    let list = |addresses: Vec<&IpAddr>| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let other: Vec<&IpAddr> = host.glue.iter().filter(|address| !own.contains(address)).collect();
+    if own.is_empty() {
+        let text = format!("it has no address in the zone, only {} in the delegation", list(other));
+        findings.push(finding(Problem::Unresolved, text));
+    } else if !other.is_empty() {
+        let text = format!("the delegation gives {}, the zone {}", list(other), list(own.iter().collect()));
+        findings.push(finding(Problem::OtherGlue, text));
     }
+    findings
 }
 
 /// Judges what one server said.
 fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &ServerFacts) -> ServerCheck {
-    let mut findings = Vec::new();
-    let mut row_serial = None;
+    let (mut findings, mut row_serial, mut note) = (Vec::new(), None, None);
     match &server.reply {
-        Reply::NoRoute => {}
-        Reply::Silent(reason) => findings.push(finding(Problem::Unreachable, reason.clone())),
+        Reply::NoRoute => note = Some("not asked: this machine has no way to such addresses".into()),
+        Reply::Failed(reason) => findings.push(finding(Problem::Unknown, format!("it could not be asked: {reason}"))),
+        Reply::Silent(reason) if is_heard(facts, server.address) => {
+            findings.push(finding(Problem::Unreachable, reason.clone()));
+        }
+        Reply::Silent(reason) => {
+            let family = if server.address.is_ipv4() { "IPv4" } else { "IPv6" };
+            let text = format!("{reason}, and nobody else answers over {family}, so this machine may be cut off");
+            findings.push(finding(Problem::Unknown, text));
+        }
         Reply::Lame(reason) => findings.push(finding(Problem::Lame, reason.clone())),
         Reply::Authority { serial, ns } => {
             row_serial = Some(*serial);
             if let Some(due) = facts.due.filter(|due| due.newer_than(*serial)) {
-                findings.push(finding(Problem::Stale, format!("serial {serial}, {due} is not new any more")));
+                let text = format!("serial {serial} is old, {due} has been served for a while");
+                findings.push(finding(Problem::Stale, text));
             }
             let ahead = server.earlier.zip(facts.current).filter(|(earlier, current)| earlier.newer_than(*current));
             if let Some((earlier, current)) = ahead {
@@ -255,7 +325,18 @@ fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &Se
             findings.extend(wanted.and_then(|wanted| compare(ns, wanted, "it", "the zone")));
         }
     }
-    ServerCheck { name: Some(name.clone()), address: Some(server.address), serial: row_serial, findings }
+    ServerCheck { name: Some(name.clone()), address: Some(server.address), serial: row_serial, findings, note }
+}
+
+/// Whether another machine answered over the address family of a server.
+fn is_heard(facts: &Facts, server: SocketAddr) -> bool {
+    let is_alike = |other: SocketAddr| other.is_ipv4() == server.is_ipv4();
+    let mut parents = facts.parents.iter().flatten();
+    let mut servers = facts.hosts.iter().flat_map(|host| &host.servers);
+    parents.any(|(address, said)| is_alike(*address) && !matches!(said, Delegation::Unknown(_)))
+        || servers.any(|other| {
+            is_alike(other.address) && !other.is_here && matches!(other.reply, Reply::Authority { .. } | Reply::Lame(_))
+        })
 }
 
 /// Compares two sets of name servers.
@@ -302,8 +383,10 @@ mod tests {
     }
 
     fn host(text: &str, lookup: Lookup, replies: &[Reply]) -> HostFacts {
-        let server = |reply: &Reply| ServerFacts { address: address(1), reply: reply.clone(), earlier: None };
-        HostFacts { name: name(text), lookup, servers: replies.iter().map(server).collect() }
+        let server =
+            |reply: &Reply| ServerFacts { address: address(1), is_here: false, reply: reply.clone(), earlier: None };
+        let servers = replies.iter().map(server).collect();
+        HostFacts { name: name(text), lookup, glue: Vec::new(), own: None, servers }
     }
 
     fn answers(serial: u32, ns: &str) -> Reply {
@@ -352,9 +435,9 @@ mod tests {
         for (reply, problem, text) in [
             (Reply::Lame("REFUSED".into()), "lame", "REFUSED"),
             (Reply::Silent("no answer".into()), "unreachable", "no answer"),
-            (answers(6, both), "stale", "serial 6, 7 is not new any more"),
+            (answers(6, both), "stale", "serial 6 is old, 7 has been served for a while"),
             // Older on the circle (RFC 1982).
-            (answers(4_294_967_290, both), "stale", "serial 4294967290, 7 is not new any more"),
+            (answers(4_294_967_290, both), "stale", "serial 4294967290 is old, 7 has been served for a while"),
             (answers(8, "ns1.test"), "foreign", "it does not list ns2.test., the zone does"),
             (answers(8, "ns1.test ns2.test x.test"), "foreign", "it lists x.test., the zone does not"),
             (answers(8, "x.test ns2.test"), "foreign", "it lists x.test., the zone lists ns1.test."),
@@ -377,6 +460,9 @@ mod tests {
         let with = |lookup: Lookup| Facts { hosts: vec![host("ns1.test", lookup, &[])], ..healthy() };
         assert_eq!(only(&with(Lookup::Absent)), ("ns1.test.".into(), "unresolved", "it has no address".into()));
         assert_eq!(only(&with(Lookup::Failed("SERVFAIL".into()))).1, "unknown");
+        let blind = Facts { parents: Err("no zone above it was found".into()), ..with(Lookup::Absent) };
+        let kinds: Vec<_> = found(&blind).into_iter().map(|(_, kind, _)| kind).collect();
+        assert_eq!(kinds, ["unknown", "unknown"]);
         let both = "ns1.test ns2.test";
         let alias = host("ns1.test", Lookup::Alias(name("a.test")), &[answers(8, both)]);
         let alias = Facts { hosts: vec![alias], ..healthy() };
@@ -431,5 +517,68 @@ mod tests {
         assert_eq!(kinds, ["unreachable", "foreign"]);
         let nobody = Facts { wanted: None, hosts: Vec::new(), ..healthy() };
         assert_eq!(found(&nobody), []);
+    }
+
+    #[test]
+    fn addresses_in_the_delegation_are_those_of_the_zone() {
+        let with = |own: Option<&[u8]>| {
+            let mut inner = host("a.r.test", Lookup::Found, &[answers(8, "ns1.test ns2.test")]);
+            inner.glue = vec![address(1).ip(), address(2).ip()];
+            inner.own = own.map(|own| own.iter().map(|last| address(*last).ip()).collect());
+            Facts { hosts: vec![inner], ..healthy() }
+        };
+        // More addresses than a delegation needs are no fault, and what nobody said is none.
+        for well in [None, Some(&[1, 2][..]), Some(&[2, 3, 1])] {
+            assert_eq!(found(&with(well)), []);
+        }
+        let told = |problem, text: &str| ("a.r.test.".to_owned(), problem, text.to_owned());
+        let other = "the delegation gives 192.0.2.2, the zone 192.0.2.1, 192.0.2.3";
+        assert_eq!(only(&with(Some(&[1, 3]))), told("other-glue", other));
+        let nowhere = "it has no address in the zone, only 192.0.2.1, 192.0.2.2 in the delegation";
+        assert_eq!(only(&with(Some(&[]))), told("unresolved", nowhere));
+    }
+
+    #[test]
+    fn silence_all_around_is_no_fault_of_servers() {
+        let silent = || Reply::Silent("no answer".into());
+        let alone = Facts {
+            parents: Err("no resolver".into()),
+            hosts: vec![host("ns1.test", Lookup::Found, &[silent()]), host("ns2.test", Lookup::Found, &[silent()])],
+            ..healthy()
+        };
+        let kinds = |facts: &Facts| found(facts).into_iter().map(|(_, kind, _)| kind).collect::<Vec<_>>();
+        assert_eq!(kinds(&alone), ["unknown"; 3]);
+        // One that answers is enough, but not if it is this machine, or of the other family.
+        let mut heard = alone;
+        heard.hosts[1].servers[0].reply = Reply::Lame("it answers REFUSED".into());
+        assert_eq!(kinds(&heard), ["unknown", "unreachable", "lame"]);
+        heard.hosts[1].servers[0].is_here = true;
+        assert_eq!(kinds(&heard), ["unknown", "unknown", "lame"]);
+        heard.hosts[1].servers[0].is_here = false;
+        heard.hosts[0].servers[0].address = "[2001:db8::1]:53".parse().unwrap();
+        assert_eq!(kinds(&heard), ["unknown", "unknown", "lame"]);
+        assert!(found(&heard)[1].2.contains("over IPv6"));
+        // The parent's servers are others, too.
+        let parents = Ok(vec![("[2001:db8::2]:53".parse().unwrap(), Delegation::Absent)]);
+        assert_eq!(kinds(&Facts { parents, ..heard }), ["undelegated", "unreachable", "lame"]);
+    }
+
+    #[test]
+    fn what_is_no_fault_is_still_told() {
+        let silent = Delegation::Unknown("no answer".into());
+        let copy = Delegation::Same(names("ns1.test ns2.test"));
+        let parents = Ok(vec![(address(200), silent), (address(201), copy)]);
+        let hosts = vec![host("ns1.test", Lookup::Found, &[Reply::NoRoute])];
+        let facts = Facts { parents, hosts, ..healthy() };
+        assert_eq!(found(&facts), []);
+        let notes: Vec<String> = classify(&facts).servers.into_iter().filter_map(|server| server.note).collect();
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(
+            notes[0].ends_with(": no answer")
+                && notes[1].contains("cannot be seen")
+                && notes[2].starts_with("not asked")
+        );
+        let failed = host("ns1.test", Lookup::Found, &[Reply::Failed("too many open files".into())]);
+        assert_eq!(only(&Facts { hosts: vec![failed], ..healthy() }).1, "unknown");
     }
 }

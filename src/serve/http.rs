@@ -4,9 +4,11 @@
 //! Health means that the process runs. Readiness means that clients get answers: every region, or every zone where no
 //! region is configured, has valid data.
 //!
-//! Invariants: a connection ends after one response or five seconds, except streams of events, of which there are fewer
-//! than connections, so that monitoring always finds a place; a stream whose client reads nothing ends, too. Beyond a
-//! number of connections new ones are closed at once. Only GET and HEAD are served; bodies of requests are not read.
+//! Invariants: a connection ends after one response, or when its client has taken nothing for five seconds. Streams of
+//! events have more patience, but there are fewer of them than connections, so that monitoring always finds a place. Beyond
+//! a number of connections new ones are closed at once. Only GET and HEAD are served; bodies of requests are not read. What
+//! is for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
+//! learns the name and decides for itself.
 //!
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
 
@@ -16,9 +18,10 @@ use crate::publish::{Published, State};
 use crate::serve::stream::listen;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -26,7 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -40,8 +43,11 @@ const MAX_HEAD_BYTES: usize = 8 << 10;
 const MAX_CONNECTIONS: usize = 64;
 /// Streams of events among them.
 const MAX_STREAMS: usize = 32;
-/// How long a connection may take from its first octet to its last.
+/// How long a connection may be without progress: until its request is there and answered, then for each piece of the
+/// response.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Octets of a piece.
+const PIECE: usize = 64 << 10;
 /// How much longer the client of a stream may leave it unread.
 const STREAM_PATIENCE: u32 = 6;
 /// What `/` says where there is no site.
@@ -52,8 +58,20 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What is shown beside the measurements.
 pub trait Site: Send + Sync {
-    /// What there is at a path, asked for with a query; none if there is nothing.
-    fn respond(&self, path: String, query: String) -> Answer;
+    /// What there is at a path; none if there is nothing.
+    fn respond(&self, asked: Asked) -> Answer;
+
+    /// Why something at a path is refused, in the form that suits those who ask there.
+    fn refuse(&self, path: &str, status: u16, why: &str) -> Content;
+}
+
+/// What somebody wants of a site.
+#[derive(Debug, Default)]
+pub struct Asked {
+    pub path: String,
+    pub query: String,
+    /// The name or address by which the client knows this server, without a port; old clients do not tell.
+    pub host: Option<String>,
 }
 
 /// What a site has, as soon as it knows.
@@ -178,23 +196,23 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stop: watch::R
 /// Serves one connection.
 async fn serve(stream: TcpStream, context: Arc<Context>) {
     let patience = context.patience;
-    let progress = Arc::new(AtomicU64::new(0));
-    let streamed = progress.clone();
+    let progress = Arc::new(Progress::default());
+    let made = progress.clone();
     let service = service_fn(move |request| {
         let (context, progress) = (context.clone(), progress.clone());
-        Box::pin(async move { Ok::<_, Infallible>(respond(request, &context, &progress).await) })
+        Box::pin(async move { Ok::<_, Infallible>(respond(request, &context, progress).await) })
     });
     let mut settings = http1::Builder::new();
     settings.max_buf_size(MAX_HEAD_BYTES).keep_alive(false).header_read_timeout(None).title_case_headers(true);
     let mut connection = settings.serve_connection(TokioIo::new(stream), service);
-    let (mut seen, mut wait) = (0, patience);
+    let mut seen = 0;
     // Whatever goes wrong with a connection concerns its client alone.
-    while timeout(wait, poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {
-        let events = streamed.load(Ordering::Relaxed);
-        if events == seen {
+    while timeout(made.patience(patience), poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {
+        let pieces = made.pieces.load(Ordering::Relaxed);
+        if pieces == seen {
             return;
         }
-        (seen, wait) = (events, patience * STREAM_PATIENCE);
+        seen = pieces;
     }
     let _ = timeout(patience, close(connection.into_parts().io.into_inner())).await;
 }
@@ -210,15 +228,32 @@ async fn close(mut stream: TcpStream) -> io::Result<()> {
 
 //--- Responses ---
 
+/// How far a response has come.
+#[derive(Default)]
+struct Progress {
+    /// Pieces or events that the client has taken.
+    pieces: AtomicU64,
+    /// Whether these are events.
+    streams: AtomicBool,
+}
+
+impl Progress {
+    /// How long the next piece may take.
+    fn patience(&self, patience: Duration) -> Duration {
+        if self.streams.load(Ordering::Relaxed) { patience * STREAM_PATIENCE } else { patience }
+    }
+}
+
 /// The body of a response.
-enum Sent {
-    Whole(Option<Bytes>),
-    Stream {
-        events: mpsc::Receiver<String>,
-        /// Counts what the client has taken.
-        progress: Arc<AtomicU64>,
-        _place: OwnedSemaphorePermit,
-    },
+struct Sent {
+    content: Sending,
+    progress: Arc<Progress>,
+}
+
+/// What is left to send.
+enum Sending {
+    Whole(Bytes),
+    Stream { events: mpsc::Receiver<String>, _place: OwnedSemaphorePermit },
 }
 
 impl Body for Sent {
@@ -229,36 +264,29 @@ impl Body for Sent {
         mut self: Pin<&mut Self>,
         task: &mut TaskContext<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let data = match &mut *self {
-            Sent::Whole(body) => body.take(),
-            Sent::Stream { events, progress, .. } => {
-                let event = ready!(events.poll_recv(task));
-                progress.fetch_add(1, Ordering::Relaxed);
-                event.map(Bytes::from)
-            }
+        let data = match &mut self.content {
+            Sending::Whole(rest) if rest.is_empty() => None,
+            Sending::Whole(rest) => Some(rest.split_to(rest.len().min(PIECE))),
+            Sending::Stream { events, .. } => ready!(events.poll_recv(task)).map(Bytes::from),
         };
+        self.progress.pieces.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Sent::Whole(None))
+        matches!(&self.content, Sending::Whole(rest) if rest.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Sent::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Sent::Stream { .. } => SizeHint::default(),
+        match &self.content {
+            Sending::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
+            Sending::Stream { .. } => SizeHint::default(),
         }
     }
 }
 
-/// A response with one body.
-fn whole(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Sent> {
-    respond_with(status, media_type, Sent::Whole(Some(body.into())))
-}
-
 /// A response.
-fn respond_with(status: StatusCode, media_type: &'static str, body: Sent) -> Response<Sent> {
+fn respond_with<T>(status: StatusCode, media_type: &'static str, body: T) -> Response<T> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let fields = response.headers_mut();
@@ -268,16 +296,55 @@ fn respond_with(status: StatusCode, media_type: &'static str, body: Sent) -> Res
     response
 }
 
-/// Answers a request.
-async fn respond(request: Request<Incoming>, context: &Context, progress: &Arc<AtomicU64>) -> Response<Sent> {
-    let path = request.uri().path();
-    // A request without a host is an error (RFC 9112 section 3.2); what is neither a path nor a whole address, too.
-    let has_host = request.version() == Version::HTTP_10 || request.headers().contains_key(HOST);
-    if !has_host || !path.starts_with('/') {
-        return whole(StatusCode::BAD_REQUEST, PLAIN, "the request is no HTTP/1.1\n");
+/// A response with one body.
+fn whole(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Sending> {
+    respond_with(status, media_type, Sending::Whole(body.into()))
+}
+
+/// The name or address by which a client knows this server; none if an old one does not tell, an error if it is told as
+/// no client may (RFC 9112 sections 3.2 and 3.2.2).
+fn host_of(uri: &Uri, version: Version, fields: &HeaderMap) -> Result<Option<String>, ()> {
+    let mut told = fields.get_all(HOST).iter();
+    let host = match (told.next(), told.next()) {
+        (Some(host), None) => Some(host.to_str().map_err(|_| ())?),
+        (None, _) if version == Version::HTTP_10 => None,
+        _ => return Err(()),
+    };
+    // A whole address says it better than the field.
+    let authority = match (uri.authority(), host) {
+        (Some(authority), _) => Some(authority.clone()),
+        (None, Some("") | None) => None,
+        (None, Some(host)) => Some(Authority::try_from(host).map_err(|_| ())?),
+    };
+    match authority {
+        Some(authority) if authority.as_str().contains('@') => Err(()),
+        Some(authority) => Ok(Some(authority.host().to_owned())),
+        None => Ok(host.map(str::to_owned)),
     }
+}
+
+/// Answers a request.
+async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Progress>) -> Response<Sent> {
+    let response = answer(request, context).await;
+    progress.streams.store(matches!(response.body(), Sending::Stream { .. }), Ordering::Relaxed);
+    // The answer itself is progress.
+    progress.pieces.fetch_add(1, Ordering::Relaxed);
+    response.map(|content| Sent { content, progress })
+}
+
+/// What a request gets.
+async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sending> {
+    let path = request.uri().path();
+    let host = host_of(request.uri(), request.version(), request.headers());
+    let (Ok(host), true) = (host, path.starts_with('/')) else {
+        return whole(StatusCode::BAD_REQUEST, PLAIN, "the request is no HTTP/1.1\n");
+    };
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = whole(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD are served\n");
+        let why = "only GET and HEAD are served";
+        let mut response = match &context.site {
+            Some(site) => send(site.refuse(path, StatusCode::METHOD_NOT_ALLOWED.as_u16(), why), context),
+            None => whole(StatusCode::METHOD_NOT_ALLOWED, PLAIN, format!("{why}\n")),
+        };
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
@@ -291,8 +358,11 @@ async fn respond(request: Request<Incoming>, context: &Context, progress: &Arc<A
         ("/", None) => whole(StatusCode::OK, PLAIN, INDEX),
         (_, Some(site)) => {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            match site.respond(path.to_owned(), query).await {
-                Some(content) => send(content, request.method(), context, progress),
+            match site.respond(Asked { path: path.to_owned(), query, host }).await {
+                // Nobody reads the events of an answer without a body.
+                Some(Content::Events(_)) if request.method() == Method::HEAD => whole(StatusCode::OK, EVENT_STREAM, ""),
+                Some(content) => send(content, context),
+                None if path == "/" => whole(StatusCode::OK, PLAIN, INDEX),
                 None => whole(StatusCode::NOT_FOUND, PLAIN, INDEX),
             }
         }
@@ -301,7 +371,7 @@ async fn respond(request: Request<Incoming>, context: &Context, progress: &Arc<A
 }
 
 /// Sends what a site has.
-fn send(content: Content, method: &Method, context: &Context, progress: &Arc<AtomicU64>) -> Response<Sent> {
+fn send(content: Content, context: &Context) -> Response<Sending> {
     match content {
         Content::Whole { status, media_type, fields, body } => {
             let mut response = whole(StatusCode::from_u16(status).unwrap_or_default(), media_type, body);
@@ -310,13 +380,8 @@ fn send(content: Content, method: &Method, context: &Context, progress: &Arc<Ato
             }
             response
         }
-        Content::Events(_) if method == Method::HEAD => whole(StatusCode::OK, EVENT_STREAM, ""),
         Content::Events(events) => match context.streams.clone().try_acquire_owned() {
-            Ok(place) => {
-                progress.fetch_add(1, Ordering::Relaxed);
-                let body = Sent::Stream { events, progress: progress.clone(), _place: place };
-                respond_with(StatusCode::OK, EVENT_STREAM, body)
-            }
+            Ok(place) => respond_with(StatusCode::OK, EVENT_STREAM, Sending::Stream { events, _place: place }),
             Err(_) => {
                 let mut response = whole(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "too many pages are watching\n");
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
@@ -334,7 +399,6 @@ mod tests {
     use super::*;
     use crate::publish::{Identity, Served};
     use std::io::{Read, Write};
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn start(patience: Duration, ready: Arc<AtomicBool>) -> HttpListener {
         let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -433,10 +497,13 @@ mod tests {
     struct Events;
 
     impl Site for Events {
-        fn respond(&self, path: String, query: String) -> Answer {
+        fn respond(&self, asked: Asked) -> Answer {
             Box::pin(async move {
+                let Asked { path, query, host } = asked;
                 let fields: &[(&str, &str)] = &[("x-field", "value")];
                 match path.as_str() {
+                    "/host" => Some(Events.refuse(&path, 200, &host.unwrap_or_default())),
+                    "/large" => Some(Events.refuse(&path, 200, &"x".repeat(query.parse().unwrap()))),
                     "/page" => Some(Content::Whole { status: 418, media_type: "text/html", fields, body: query }),
                     "/events" => {
                         let (sender, events) = mpsc::channel(1);
@@ -452,14 +519,79 @@ mod tests {
                 }
             })
         }
+
+        fn refuse(&self, path: &str, status: u16, why: &str) -> Content {
+            let body = if status == 200 { why.to_owned() } else { format!("{path}: {why}") };
+            Content::Whole { status, media_type: PLAIN, fields: &[], body }
+        }
+    }
+
+    fn start_site(patience: Duration) -> HttpListener {
+        let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.patience = patience;
+        let site: Arc<dyn Site> = Arc::new(Events);
+        listener.start(Arc::new(Metrics::new()), || Ok(()), Some(site)).unwrap();
+        listener
+    }
+
+    #[tokio::test]
+    async fn sites_learn_the_host() {
+        let listener = start_site(PATIENCE);
+        for (request, wanted) in [
+            ("GET /host HTTP/1.1\r\nHost: A.example:99", "A.example"),
+            ("GET /host HTTP/1.1\r\nHost: [::1]:9153", "[::1]"),
+            ("GET /host HTTP/1.1\r\nHost:", ""),
+            ("GET /host HTTP/1.0", ""),
+            ("GET http://b.example/host HTTP/1.1\r\nHost: a.example", "b.example"),
+        ] {
+            let response = exchange(listener.address(), format!("{request}\r\n\r\n").as_bytes()).await;
+            assert_eq!(response.split("\r\n\r\n").nth(1), Some(wanted), "{request}: {response}");
+        }
+        for wrong in [
+            "GET /host HTTP/1.1\r\nHost: a\r\nHost: b",
+            "GET /host HTTP/1.1\r\nHost: u@a",
+            "GET /host HTTP/1.1\r\nHost: a/b",
+            "GET /host HTTP/1.1\r\nHost: \u{e9}",
+            "GET http://a/host HTTP/1.1",
+        ] {
+            let response = exchange(listener.address(), format!("{wrong}\r\n\r\n").as_bytes()).await;
+            assert!(response.starts_with("HTTP/1.1 400 "), "{wrong}: {response}");
+        }
+        let refused = exchange(listener.address(), b"PUT /host HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(refused.starts_with("HTTP/1.1 405 ") && refused.contains("\r\nAllow: GET, HEAD\r\n"), "{refused}");
+        assert!(refused.ends_with("/host: only GET and HEAD are served"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn large_responses_take_their_time_and_not_for_ever() {
+        const LENGTH: usize = 32 << 20;
+        let listener = start_site(Duration::from_millis(400));
+        let request = format!("GET /large?{LENGTH} HTTP/1.0\r\n\r\n");
+        let mut reader = TcpStream::connect(listener.address()).await.unwrap();
+        let mut idler = TcpStream::connect(listener.address()).await.unwrap();
+        let started = std::time::Instant::now();
+        reader.write_all(request.as_bytes()).await.unwrap();
+        idler.write_all(request.as_bytes()).await.unwrap();
+        let (mut piece, mut length) = (vec![0; 4 << 20], 0);
+        while let Ok(read @ 1..) = reader.read(&mut piece).await {
+            length += read;
+            // Slower than the patience in all, faster in each part.
+            if started.elapsed() < listener.patience * 3 {
+                tokio::time::sleep(listener.patience / 8).await;
+            }
+        }
+        assert!(length > LENGTH && started.elapsed() > listener.patience * 2, "{length} in {:?}", started.elapsed());
+        // Who has read nothing meanwhile finds what was under way, and then an end.
+        let mut length = 0;
+        while let Ok(read @ 1..) = idler.read(&mut piece).await {
+            length += read;
+        }
+        assert!(length < LENGTH, "{length}");
     }
 
     #[tokio::test]
     async fn streams_go_on_and_are_limited() {
-        let mut listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        listener.patience = Duration::from_millis(200);
-        let site: Arc<dyn Site> = Arc::new(Events);
-        listener.start(Arc::new(Metrics::new()), || Ok(()), Some(site)).unwrap();
+        let listener = start_site(Duration::from_millis(200));
         let address = listener.address();
         let page = exchange(address, b"GET /page?a=b HTTP/1.0\r\n\r\n").await;
         assert!(page.starts_with("HTTP/1.0 418 ") && page.contains("\r\nX-Field: value\r\n"), "{page}");

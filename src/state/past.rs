@@ -100,7 +100,7 @@ pub fn read(region: &Name, folder: &Path) -> (History, Past) {
     if let Some((_, time)) = begun.filter(|(place, _)| *place == first) {
         history.begin(time);
     }
-    let limits = HistoryLimits { versions: usize::MAX, bytes: usize::MAX };
+    let limits = HistoryLimits { versions: usize::MAX, bytes: usize::MAX, total: usize::MAX };
     steps.into_iter().skip(first).for_each(|step| history.push(step, &limits));
     (history, past)
 }

@@ -10,6 +10,7 @@ use crate::serial::Serial;
 use crate::transfer::Shared;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::ZonePlan;
+use crate::transfer::progress::Running;
 use crate::transfer::status::{Activity, TransferNote};
 use crate::zone::Anomalies;
 use std::sync::Arc;
@@ -69,9 +70,25 @@ impl Accounts {
         &self.primaries[index]
     }
 
+    /// Counts an attempt to learn the serial.
+    pub fn note_poll(&self, index: usize) {
+        self.shared.status().turn_to(Activity::Polling);
+        self.count_attempt(index, Kind::Soa);
+    }
+
+    /// Counts a transfer that begins, which is expected to bring as many records.
+    pub fn note_begin(&self, index: usize, kind: Kind, expected: Option<u64>) {
+        self.shared.tally.note(0, 0);
+        let since = unix_seconds(SystemTime::now());
+        let mut status = self.shared.status();
+        status.turn_to(Activity::Transferring);
+        status.running = Some(Running::new(status.primaries[index].address, kind.label(), since, expected));
+        drop(status);
+        self.count_attempt(index, kind);
+    }
+
     /// Counts an attempt.
-    pub fn note_attempt(&self, index: usize, kind: Kind) {
-        self.shared.status().activity = if kind == Kind::Soa { Activity::Polling } else { Activity::Transferring };
+    fn count_attempt(&self, index: usize, kind: Kind) {
         self.metrics.transfer_attempts.with_label_values(&[self.zone(), self.primary(index), kind.label()]).inc();
     }
 

@@ -258,7 +258,7 @@ impl Task {
             return result;
         }
         let heard = Instant::now();
-        self.accounts.note_attempt(index, Kind::Soa);
+        self.accounts.note_poll(index);
         let announced = self.poll(index, answers).await;
         self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
@@ -318,10 +318,10 @@ impl Task {
         polled: Serial,
     ) -> Result<Option<Outcome>, TransferError> {
         let heard = Instant::now();
-        self.accounts.note_attempt(index, Kind::Ixfr);
+        self.accounts.note_begin(index, Kind::Ixfr, None);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let fetched = wire::fetch_changes(base, primary, &self.plan.limits).await;
+        let fetched = wire::fetch_changes(base, primary, &self.plan.limits, &self.shared.tally).await;
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
@@ -346,9 +346,10 @@ impl Task {
     /// Transfers the whole zone.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
         let heard = Instant::now();
-        self.accounts.note_attempt(index, Kind::Axfr);
-        let primary = &self.plan.primaries[index];
-        let fetched = wire::fetch_zone(&self.plan.zone, self.ours().base, primary, &self.plan.limits).await;
+        let base = self.ours().base;
+        self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
+        let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
+        let fetched = wire::fetch_zone(&self.plan.zone, base, primary, limits, &self.shared.tally).await;
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
@@ -430,7 +431,7 @@ impl Task {
             if drift { touched as u64 } else { 0 },
             version.noop_changes,
         );
-        self.shared.status().activity = Activity::Publishing;
+        self.shared.status().turn_to(Activity::Publishing);
         let change = if touched == 0 && ours.serial == Some(theirs) {
             Change::Current
         } else {
@@ -453,7 +454,10 @@ impl Task {
             warn!(%zone, %serial, names = touched, kind = ?wake, "content differed under the same serial");
         }
         self.accounts.note_result(index, format!("transferred serial {theirs}"));
-        Ok(Outcome::Adopted(format!("serial {from} -> {theirs}, {records} records, {touched} names changed")))
+        let took = format_args!("{}.{:03} s", elapsed.as_secs(), elapsed.subsec_millis());
+        Ok(Outcome::Adopted(format!(
+            "serial {from} -> {theirs}, {records} records, {touched} names changed, in {took}"
+        )))
     }
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
@@ -479,7 +483,7 @@ impl Task {
         let held = self.guard.held().map(HeldStatus::from);
         self.accounts.note_held(held.is_some());
         let mut status = self.shared.status();
-        status.activity = Activity::Idle;
+        status.turn_to(Activity::Idle);
         status.failures = self.failures;
         status.older_answers = self.setback.rounds();
         status.next_refresh = Some(unix_after(delay));

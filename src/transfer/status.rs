@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::serial::Serial;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
+use crate::transfer::progress::Running;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -78,6 +79,8 @@ pub struct TransferNote {
 pub struct Status {
     pub zone: Name,
     pub activity: Activity,
+    /// The transfer that is received at the moment.
+    pub running: Option<Running>,
     /// In configuration order.
     pub primaries: Vec<PrimaryStatus>,
     /// Refreshes in a row that failed at every primary.
@@ -105,6 +108,7 @@ impl Status {
         Status {
             zone: plan.zone.clone(),
             activity: Activity::Idle,
+            running: None,
             primaries: primaries.collect(),
             failures: 0,
             next_refresh: None,
@@ -112,6 +116,11 @@ impl Status {
             older_answers: 0,
             transfers: VecDeque::new(),
         }
+    }
+
+    /// Goes on to what the zone's task does next.
+    pub fn turn_to(&mut self, activity: Activity) {
+        (self.activity, self.running) = (activity, None);
     }
 
     /// Remembers a transfer in place of the oldest.

@@ -15,6 +15,7 @@ use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::{Limits, PrimaryPlan};
+use crate::transfer::progress::Tally;
 use crate::transfer::reader::{Progress, Reader, Received};
 use crate::tsig::{self, Key};
 use crate::zone::Zone;
@@ -47,8 +48,9 @@ pub async fn fetch_zone(
     present: Option<Arc<Zone>>,
     primary: &PrimaryPlan,
     limits: &Limits,
+    tally: &Tally,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits).await
+    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally).await
 }
 
 /// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that.
@@ -56,8 +58,9 @@ pub async fn fetch_changes(
     base: Arc<Zone>,
     primary: &PrimaryPlan,
     limits: &Limits,
+    tally: &Tally,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::ixfr(base, random_id()), primary, limits).await
+    fetch(Reader::ixfr(base, random_id()), primary, limits, tally).await
 }
 
 /// A random number that needs no generator: the hasher's keys differ from one to the next.
@@ -71,13 +74,18 @@ pub(super) fn now() -> u64 {
 }
 
 /// Connects, asks, and reads the answer.
-async fn fetch(reader: Reader, primary: &PrimaryPlan, limits: &Limits) -> Result<(Received, Traffic), TransferError> {
+async fn fetch(
+    reader: Reader,
+    primary: &PrimaryPlan,
+    limits: &Limits,
+    tally: &Tally,
+) -> Result<(Received, Traffic), TransferError> {
     let begun = Instant::now();
     let stream = match timeout(limits.connect_timeout, connect(primary)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };
-    exchange(stream, reader, primary.key.as_ref(), limits, begun).await
+    exchange(stream, reader, primary.key.as_ref(), limits, begun, tally).await
 }
 
 /// Opens the connection, from the source address if there is one.
@@ -100,6 +108,7 @@ async fn exchange(
     key: Option<&Arc<Key>>,
     limits: &Limits,
     begun: Instant,
+    tally: &Tally,
 ) -> Result<(Received, Traffic), TransferError> {
     let mut query = reader.write_query();
     let mut chain = key.map(|key| tsig::sign_request(&mut query, key, now()));
@@ -123,6 +132,7 @@ async fn exchange(
         }
         progress = reader.get().feed(&message)?;
         incoming.lone_soa = reader.get().has_lone_soa();
+        tally.note(reader.get().records(), incoming.bytes);
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }
@@ -286,9 +296,10 @@ mod tests {
         limits: Limits,
         play: impl FnOnce(DuplexStream) -> F,
     ) -> Result<(Received, Traffic), TransferError> {
+        let tally = Tally::default();
         let (ours, mut theirs) = tokio::io::duplex(1 << 17);
         let query = reader.write_query();
-        let client = exchange(ours, reader, None, &limits, Instant::now());
+        let client = exchange(ours, reader, None, &limits, Instant::now(), &tally);
         let primary = async {
             let mut received = vec![0; query.len() + 2];
             theirs.read_exact(&mut received).await.unwrap();
@@ -439,9 +450,9 @@ mod tests {
             }
             std::future::pending::<()>().await
         };
-        let (reader, limits) = (Reader::axfr(zone(), 7), Limits::default());
+        let (reader, limits, tally) = (Reader::axfr(zone(), 7), Limits::default(), Tally::default());
         tokio::select! {
-            result = exchange(ours, reader, Some(&key), &limits, Instant::now()) => {
+            result = exchange(ours, reader, Some(&key), &limits, Instant::now(), &tally) => {
                 result.map_or_else(|error| error.reason(), |_| "none")
             }
             () = primary => unreachable!("the primary never ends"),

@@ -21,12 +21,32 @@ use std::time::SystemTime;
 pub struct HistoryLimits {
     pub versions: usize,
     pub bytes: usize,
+    /// Octets of all histories together.
+    pub total: usize,
 }
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        HistoryLimits { versions: 500, bytes: 64 << 20 }
+        HistoryLimits { versions: 500, bytes: 64 << 20, total: 512 << 20 }
     }
+}
+
+/// What each of several histories may occupy so that all together keep to a total: the small ones stay whole, the large ones
+/// are cut to the same size.
+pub fn share_of_total(mut sizes: Vec<usize>, total: usize) -> usize {
+    if sizes.iter().sum::<usize>() <= total {
+        return usize::MAX;
+    }
+    sizes.sort_unstable();
+    let mut left = total;
+    for (index, size) in sizes.iter().enumerate() {
+        let share = left / (sizes.len() - index);
+        if *size > share {
+            return share;
+        }
+        left -= size;
+    }
+    usize::MAX
 }
 
 //--- Step ---
@@ -214,5 +234,20 @@ impl History {
     /// Octets that the steps occupy, nearly.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_histories_share_what_the_others_leave() {
+        assert_eq!(share_of_total(vec![10, 500, 20, 300], 830), usize::MAX);
+        assert_eq!(share_of_total(vec![10, 500, 20, 300], 829), 499);
+        assert_eq!(share_of_total(vec![10, 500, 20, 300], 130), 50);
+        assert_eq!(share_of_total(vec![7; 3], 20), 6);
+        assert_eq!(share_of_total(Vec::new(), 0), usize::MAX);
+        assert_eq!(share_of_total(vec![0, 1], 0), 0);
     }
 }

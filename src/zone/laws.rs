@@ -117,7 +117,7 @@ proptest! {
         let texts: Vec<String> = texts.iter().enumerate()
             .map(|(serial, text)| format!("@ 30 SOA {}\n{}", serial + 1, text.split_once('\n').unwrap().1)).collect();
         let (zones, deltas) = chain(&texts);
-        let limits = HistoryLimits { versions, bytes: usize::MAX };
+        let limits = HistoryLimits { versions, bytes: usize::MAX, ..HistoryLimits::default() };
         let mut history = History::default();
         deltas.iter().for_each(|delta| history.push(delta.clone(), &limits));
         prop_assert_eq!(history.len(), deltas.len().min(versions));

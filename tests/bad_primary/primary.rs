@@ -38,6 +38,8 @@ pub enum Transfer {
     Rcode(u8),
     HangAtOnce,
     HangMidway,
+    /// All but the closing SOA, which comes when the script says something else.
+    Pause,
     Dribble,
     CutMidMessage,
     CutMidZone,
@@ -231,7 +233,7 @@ async fn serve_tcp(listener: TcpListener, script: Arc<Mutex<Script>>) {
     }
 }
 
-async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> std::io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, shared: Arc<Mutex<Script>>) -> std::io::Result<()> {
     loop {
         let mut query = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut query).await?;
@@ -241,7 +243,7 @@ async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> 
         assert_eq!(soa.is_some(), question_type == IXFR);
         if let Some(soa) = soa {
             let script = {
-                let mut script = script.lock().unwrap();
+                let mut script = shared.lock().unwrap();
                 script.asked += 1;
                 script.clone()
             };
@@ -250,7 +252,7 @@ async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> 
         }
         if question_type != AXFR {
             let answer = {
-                let mut script = script.lock().unwrap();
+                let mut script = shared.lock().unwrap();
                 script.tcp_polls += 1;
                 if script.poll == Poll::Silent { None } else { Some(answer_poll(&query, &mut script, false)) }
             };
@@ -261,13 +263,26 @@ async fn serve_connection(mut stream: TcpStream, script: Arc<Mutex<Script>>) -> 
             continue;
         }
         let script = {
-            let mut script = script.lock().unwrap();
+            let mut script = shared.lock().unwrap();
             script.transfers += 1;
             script.serial += u32::from(script.rising);
             script.clone()
         };
         transfer(&mut stream, &query, &script).await?;
+        if script.transfer == Transfer::Pause {
+            while shared.lock().unwrap().transfer == Transfer::Pause {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            stream.write_all(&frame(&closing(&query, &script).0)).await?;
+        }
     }
+}
+
+/// The message that ends a zone transfer.
+fn closing(query: &[u8], script: &Script) -> Message {
+    let mut last = Message::answer(query).without_question();
+    last.record(question_name(query), SOA, 1, &soa(script.serial));
+    last
 }
 
 /// Sends a zone, or what the script has instead.
@@ -280,8 +295,7 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
     for number in (0..script.names).chain(script.twice.then_some(0)) {
         data.address(origin, number, script.flavour);
     }
-    let mut last = Message::answer(query).without_question();
-    last.record(origin, SOA, 1, &soa);
+    let mut last = closing(query, script);
     match script.transfer {
         Transfer::Good => {}
         Transfer::Rcode(rcode) => first = Message::answer(query).with_rcode(rcode),
@@ -290,6 +304,7 @@ async fn transfer(stream: &mut TcpStream, query: &[u8], script: &Script) -> std:
             stream.write_all(&frame(&first.0)).await?;
             std::future::pending().await
         }
+        Transfer::Pause => return stream.write_all(&[frame(&first.0), frame(&data.0)].concat()).await,
         Transfer::Dribble => {
             for byte in frame(&first.0) {
                 stream.write_all(&[byte]).await?;

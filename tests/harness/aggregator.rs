@@ -1,6 +1,7 @@
 //! Our daemon as a child process.
 
 use super::folder::write_file;
+use super::process::run;
 use super::{Dname, Folder, Port, Process, Record, read_zone};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -145,15 +146,26 @@ impl Aggregator {
 
     /// Status and body of a page of the metrics server.
     pub fn http(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.metrics).expect("connect to the metrics server");
-        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("timeout");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("request");
+        self.http_as("GET", path, "localhost")
+    }
+
+    /// Status and body of a response of the metrics server to somebody who knows it by a host name.
+    pub fn http_as(&self, method: &str, path: &str, host: &str) -> (u16, String) {
+        let mut stream = self.begin_http(method, path, host);
         let mut reply = String::new();
         stream.read_to_string(&mut reply).expect("reply");
         let (head, body) = reply.split_once("\r\n\r\n").expect("head and body");
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("status");
         (status, body.to_string())
+    }
+
+    /// A connection to the metrics server on which something has been asked.
+    pub fn begin_http(&self, method: &str, path: &str, host: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.metrics).expect("connect to the metrics server");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("request");
+        stream
     }
 
     /// Everything the daemon has logged so far.
@@ -183,7 +195,7 @@ fn start_process(configuration: &Path) -> Process {
 /// Runs a verb with a configuration file, whether a daemon runs or not.
 pub fn run_verb(arguments: &[&str], configuration: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-    let output = command.args(arguments).arg("-c").arg(configuration).output().expect("run aggregator");
+    let output = run(command.args(arguments).arg("-c").arg(configuration)).expect("run aggregator");
     Output {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -6,6 +6,7 @@
 
 use super::folder::write_file;
 use super::peer::program_path;
+use super::process::spawn;
 use super::{Client, Dname, Folder, Port, Process, Query, Record, TsigKey, difference, rtype, wait_until, write_zone};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -158,7 +159,7 @@ impl Primary {
     fn tool(&self, program: &str, arguments: &[&str], input: &str) -> String {
         let mut command = Command::new(program_path(program));
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("run the tool");
+        let mut child = spawn(&mut command).expect("run the tool");
         let mut pipe = child.stdin.take().expect("standard input");
         // A tool says next to nothing before it has read everything, so that this cannot lock up.
         let written = pipe.write_all(input.as_bytes());

@@ -1,11 +1,35 @@
 //! A child process that ends with its owner.
+//!
+//! A process that is being made has our open sockets for a moment, until it becomes another program. [`spawn`] and
+//! [`without_births`] see to it that a port which one thread gives free is not held by a child of another thread.
 
 use super::wait_until;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::RwLock;
 use std::time::Duration;
+
+/// Shared by those that make processes, for as long as that takes.
+static BIRTHS: RwLock<()> = RwLock::new(());
+
+/// Starts a program.
+pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _birth = BIRTHS.read();
+    command.spawn()
+}
+
+/// Runs a program that reads nothing, and returns what it said.
+pub fn run(command: &mut Command) -> std::io::Result<Output> {
+    spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?.wait_with_output()
+}
+
+/// Does something while no process is being made.
+pub fn without_births<T>(act: impl FnOnce() -> T) -> T {
+    let _alone = BIRTHS.write();
+    act()
+}
 
 /// A running server, its process group and its log.
 pub struct Process {
@@ -23,7 +47,7 @@ impl Process {
         // An own group, because NSD forks and all of it must end.
         command.process_group(0);
         end_with_parent(command);
-        let child = match command.spawn() {
+        let child = match spawn(command) {
             Ok(child) => child,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 panic!("{name} is not installed; run `make test`, which installs it")

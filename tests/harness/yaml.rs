@@ -1,5 +1,6 @@
 //! YAML, by Debian's python3-yaml: files of deploy/ as values.
 
+use super::process::run;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +40,7 @@ pub fn read_yaml(path: &str) -> Vec<Value> {
 /// Runs a tool that must succeed. Returns what it said on standard output.
 pub fn run_tool(command: &mut Command) -> String {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().unwrap_or_else(|error| panic!("{name} is missing ({error}); run make test"));
+    let output = run(command).unwrap_or_else(|error| panic!("{name} is missing ({error}); run make test"));
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{command:?}\n{}{}", said(&output.stdout), said(&output.stderr));
     said(&output.stdout)

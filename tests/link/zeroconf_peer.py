@@ -1,6 +1,6 @@
 """python-zeroconf as the other side of the link: `announce` a service of OpenStack's, or `browse` them.
 
-announce ADDRESS TYPE PORT [KEY=VALUE ...]
+announce ADDRESS[,ADDRESS] TYPE PORT [KEY=VALUE ...]
 browse                                       prints a line for each service that comes or goes
 
 Either lasts until it is terminated.
@@ -38,11 +38,14 @@ def main():
         ServiceBrowser(zeroconf, SERVICE, Listener())
         print("ready", flush=True)
     else:
-        address, kind, port, *strings = sys.argv[2:]
+        addresses, kind, port, *strings = sys.argv[2:]
         info = ServiceInfo(
             SERVICE,
             f"{kind}.{SERVICE}",
-            addresses=[socket.inet_aton(address)],
+            addresses=[
+                socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+                for address in addresses.split(",")
+            ],
             port=int(port),
             properties=dict(string.split("=", 1) for string in strings),
             server=f"{kind}-host.local.",

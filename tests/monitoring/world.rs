@@ -1,18 +1,22 @@
 //! Three datacenters on one primary, two replicas of our daemon that reach each over a relay of its own, and Prometheus.
 
 use super::harness::*;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub const REGION: &str = "us-west.cns.example.com.";
 pub const ZONES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
+/// A zone that is made of what services write into ZooKeeper, and its node there.
+pub const TREE: &str = "emy-10.example.com.";
+const NODE: &str = "/com/example/emy-10";
 /// More than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// For how long nothing may fire before all counts as well.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// What is shorter in the copy of the rules that the tests use; each stands in the real files.
-const SHORTER: [(&str, &str); 11] = [
+const SHORTER: [(&str, &str); 12] = [
     ("for: 1m\n", "for: 1s\n"),
     ("for: 2m\n", "for: 1s\n"),
     ("for: 5m\n", "for: 1s\n"),
@@ -24,6 +28,7 @@ const SHORTER: [(&str, &str); 11] = [
     ("[15m]", "[60s]"),
     ("offset 5m", "offset 3s"),
     ("zone_age:seconds > 600", "zone_age:seconds > 5"),
+    ("timestamp_seconds > 86400", "timestamp_seconds > 2"),
 ];
 
 /// What a world begins with.
@@ -32,15 +37,17 @@ pub struct Plan {
     pub expire: u32,
     /// Whether the first datacenter cannot be reached.
     pub missing: bool,
-    /// Whether there are secondaries, conflicts and a primary that is dead, for series that a quiet world has not.
+    /// Whether there are secondaries, damping, and a primary that is dead, for series that a quiet world has not.
     pub busy: bool,
     /// Whether name servers are looked at; the datacenters' primary is the parent, and not one of those that are listed.
     pub probed: bool,
+    /// Whether both replicas have a tree of a ZooKeeper, too.
+    pub tree: bool,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { expire: 2_592_000, missing: false, busy: false, probed: false }
+        Plan { expire: 2_592_000, missing: false, busy: false, probed: false, tree: false }
     }
 }
 
@@ -51,6 +58,9 @@ pub struct World {
     pub relays: Vec<Vec<Relay>>,
     pub replicas: Vec<Aggregator>,
     pub prometheus: Prometheus,
+    pub zookeeper: Option<ZooKeeper>,
+    /// The rules of all alerts that were waited for and came.
+    seen: RefCell<BTreeSet<String>>,
     instances: Vec<String>,
     _folder: Folder,
 }
@@ -62,6 +72,7 @@ impl World {
         let zones: Vec<ZoneText> = (0..3)
             .map(|site| (Dname::parse(ZONES[site]), write_zone(&zone_records(site, 1000, 20, plan.expire))))
             .collect();
+        let zookeeper = plan.tree.then(|| start_zookeeper(&folder));
         let primary = Knotd::start(&folder, &zones);
         let relay = |seed| {
             let mut port = Port::reserve();
@@ -73,13 +84,14 @@ impl World {
         }
         let replicas: Vec<Aggregator> = (0..2)
             .map(|replica| {
-                let settings = settings(plan, replica, &relays[replica]);
+                let settings = settings(plan, replica, &relays[replica], zookeeper.as_ref());
                 Aggregator::start_with(&folder.subfolder(&format!("replica{replica}")), &settings)
             })
             .collect();
         let instances: Vec<String> = replicas.iter().map(|replica| replica.metrics_address().to_string()).collect();
         let prometheus = Prometheus::start(&folder, &prometheus_files(&instances));
-        let world = World { primary, relays, replicas, prometheus, instances, _folder: folder };
+        let seen = RefCell::default();
+        let world = World { primary, relays, replicas, prometheus, zookeeper, seen, instances, _folder: folder };
         if !plan.missing && !plan.busy && !plan.probed {
             world.wait_quiet();
         }
@@ -107,7 +119,13 @@ impl World {
         for text in alert.annotations.values() {
             assert!(!text.is_empty() && !text.contains(['{', '<']), "{alert:?}");
         }
+        self.seen.borrow_mut().insert(name.to_string());
         alert
+    }
+
+    /// Ends everything, and tells the rules of all alerts that were waited for and came.
+    pub fn into_seen(self) -> BTreeSet<String> {
+        self.seen.take()
     }
 
     /// Demands that nothing fires but alerts of these rules.
@@ -136,6 +154,30 @@ impl World {
             let began = *since.get_or_insert_with(std::time::Instant::now);
             (began.elapsed() > QUIET).then_some(())
         });
+    }
+
+    /// Gives a replica an order, which it must obey.
+    pub fn order(&self, replica: usize, arguments: &[&str]) {
+        let output = self.replicas[replica].verb(arguments);
+        assert_eq!(output.code, 0, "{output:?}");
+    }
+
+    /// Has one replica drain a datacenter, and the other one go back to what it had before a change.
+    pub fn drain_and_pin(&self) {
+        let earlier = Client::new(self.replicas[1].address()).serial(&Dname::parse(REGION)).expect("a serial");
+        self.change(0, 1100);
+        self.order(0, &["drain", ZONES[0], "--yes"]);
+        self.order(1, &["rollback", REGION, "--to", &earlier.to_string(), "--yes"]);
+    }
+
+    /// Gives a datacenter's zone a serial, and waits until both replicas have it.
+    pub fn change(&self, site: usize, serial: u32) {
+        let zone = Dname::parse(ZONES[site]);
+        self.primary.replace_zone(&zone, &zone_records(site, serial, 20, 2_592_000));
+        for replica in &self.replicas {
+            let mut client = Client::new(replica.address());
+            wait_until("a replica has the change", PATIENCE, || (client.serial(&zone) == Some(serial)).then_some(()));
+        }
     }
 
     /// Gives every panel something to show: queries of all kinds, transfers, a change with its announcement.
@@ -185,18 +227,33 @@ pub fn zone_records(site: usize, serial: u32, instances: u8, expire: u32) -> Vec
     read_zone(&text)
 }
 
+/// A server with a tree of one machine.
+fn start_zookeeper(folder: &Folder) -> ZooKeeper {
+    let server = ZooKeeper::start(folder);
+    let machine = br#"{"type":"host","address":"10.0.0.1","host":{"address":"10.0.0.1"}}"#;
+    let nodes = Znodes::connect(&[server.address()]);
+    nodes.create(&format!("{NODE}/web"), machine);
+    nodes.create(&format!("{NODE}/odd"), b"faulty");
+    server
+}
+
 /// The settings of a replica.
-fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
+fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&ZooKeeper>) -> Settings {
     let mut zones = String::new();
     for (zone, relay) in ZONES.iter().zip(relays) {
         zones.push_str(&format!("\"{zone}\" = \"{}\"\n", relay.address()));
+    }
+    if let Some(server) = zookeeper {
+        zones.push_str(&format!("\"{TREE}\" = {{ zookeeper = \"{}\", session_timeout = \"4s\" }}\n", server.address()));
     }
     let mut more = String::new();
     if plan.busy {
         let mut dead = Port::reserve();
         let dead = dead.release();
         zones.push_str(&format!("\"dead.test\" = \"{dead}\"\n"));
-        more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{dead}\"]\n");
+        // The primary is no secondary of anything and says so at once; silence would be counted after a minute.
+        let secondary = relays[0].address();
+        more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{secondary}\"]\n");
     }
     if plan.probed {
         let address = relays[0].address();
@@ -207,11 +264,13 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay]) -> Settings {
             ZONES[1], ZONES[2],
         ));
     }
+    let damping =
+        if plan.busy { "damping = { max_removed = \"1/3\", window = \"60s\", last = \"600s\" }\n" } else { "" };
     let members = ZONES.map(|zone| format!("\"{zone}\"")).join(", ");
     let text = format!(
         "[transfer]\nrefresh_min = \"1s\"\nrefresh_max = \"1s\"\nretry_min = \"500ms\"\nretry_max = \"1s\"\nexpire_min = \"1s\"\n\
          connect_timeout = \"1s\"\nconfirm_after = \"1h\"\n{more}\n[zones]\n{zones}\n\
-         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n"
+         [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n{damping}"
     );
     let name = format!("ns{}.example.com", replica + 1);
     Settings { name, state: Some("state".to_string()), ..Settings::new(&text) }

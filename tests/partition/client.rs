@@ -1,4 +1,4 @@
-//! Clients that ask as resolvers do: one server after the other, a second for each at most, and what they saw.
+//! Clients that ask as resolvers do: one server after the other, half a second for each at most, and what they saw.
 
 use super::harness::{Dname, Query, decode, rtype};
 use std::net::{SocketAddr, UdpSocket};

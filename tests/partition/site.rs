@@ -1,8 +1,8 @@
 //! A datacenter in its own namespace: CNS as the demonstration has it, behind a relay with weather.
 //!
 //! Each version has its number in an address of the watched service, 10.SITE.HIGH.LOW, so that an answer tells which version of
-//! each datacenter it was made from. A version is announced as CNS does it: at once, and every five seconds until the
-//! secondary has asked for the serial, which the test simplifies to every five seconds.
+//! each datacenter it was made from. A version is announced at once, and again every five seconds while the test waits for
+//! everybody to have it; CNS does so until the secondary has asked for the serial.
 
 use super::harness::{Net, Random, Relay, Weather};
 use aggregator::demo::primary::Primary;

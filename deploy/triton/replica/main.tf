@@ -13,6 +13,7 @@ variable "image_version" { type = string }
 variable "package" { type = string }
 variable "network" { type = string }
 variable "config" { type = string }
+variable "protected" { type = bool }
 
 data "triton_image" "aggregator" {
   name    = "cns-region-aggregator"
@@ -29,7 +30,7 @@ resource "triton_machine" "replica" {
   package                     = var.package
   networks                    = [data.triton_network.public.id]
   firewall_enabled            = true
-  deletion_protection_enabled = true
+  deletion_protection_enabled = var.protected
 
   # Another server than the other replicas of this datacenter, if there are any.
   affinity = ["role!=~cns-aggregator"]

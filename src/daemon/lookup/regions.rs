@@ -98,7 +98,14 @@ fn held_seconds(region: &RegionView, given: &Contribution) -> Option<u64> {
 fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contribution) -> Option<LeftOutReport> {
     let Some(reason) = given.left_out else { return hidden_by_pin(view, region, given) };
     let explanation = match reason {
-        LeftOut::Withdrawn => describe_withdrawal(view, region, given.member),
+        LeftOut::Withdrawn => match region.members[given.member].status.state {
+            "drained" => {
+                let drains = describe_drains(view, region, given);
+                format!("{drains}; the members that are not drained have no valid data")
+            }
+            "ok" | "stale" => "the region waits for members that have never been transferred".to_owned(),
+            _ => describe_withdrawal(view, region, given.member),
+        },
         LeftOut::Excluded => {
             let pattern = trace.excluded_by.as_ref().map(describe_pattern).unwrap_or_default();
             format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")

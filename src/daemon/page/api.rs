@@ -3,7 +3,7 @@
 //! Cost: as the pages.
 
 use super::zone::Timers;
-use super::{Page, Refused, compare};
+use super::{Page, Refused, number_of};
 use crate::daemon::history::list_versions;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::Report;
@@ -19,6 +19,10 @@ use std::sync::Arc;
 const DESCRIPTION: &str = include_str!("openapi.json");
 /// Versions of a history unless more are asked for.
 const VERSIONS: usize = 100;
+/// Changes of a difference unless more are asked for, and at most.
+const CHANGES: (usize, usize) = (10_000, 100_000);
+/// Why there is nothing at a path.
+pub const NO_PATH: &str = "there is no such path; /api/v1/openapi.json lists them all";
 /// What programs in browsers may do with it.
 const FIELDS: &[(&str, &str)] = &[("cross-origin-resource-policy", "same-origin")];
 
@@ -30,52 +34,39 @@ impl Page {
         }
         match self.answer(path, query).await {
             Ok(value) => whole(200, value.to_string()),
-            Err((status, error)) => whole(status, json!({ "error": error }).to_string()),
+            Err((status, why)) => failure(status, &why),
         }
     }
 
     /// What there is at a path of the API.
     async fn answer(&self, path: &[&str], query: &HashMap<String, String>) -> Result<Value, Refused> {
-        let stopping = || (503, "the server is stopping".to_owned());
         match path {
-            ["status"] => Ok(json!(self.report().await.ok_or_else(stopping)?)),
+            ["status"] => Ok(json!(self.report().await?)),
             ["queries"] => Ok(json!(self.rates.read())),
             ["zones"] => Ok(self.list_zones()),
             ["zones", zone] => {
-                let published = self.publisher.load();
-                let name = self.served(zone)?.origin.clone();
-                let report = self.report().await.ok_or_else(stopping)?;
-                let served = published.get(&name).ok_or_else(|| unknown(zone))?;
-                Ok(json!(Detail::new(&report, served).ok_or_else(|| unknown(zone))?))
+                let served = self.served(zone)?;
+                let report = self.report().await?;
+                let gone = || (404, "the zone has just gone".to_owned());
+                Ok(json!(Detail::new(&report, &served).ok_or_else(gone)?))
             }
             ["zones", zone, "history"] => {
-                let limit = match query.get("limit") {
-                    Some(text) => text.parse().map_err(|_| (400, "\"limit\" is no number".to_owned()))?,
-                    None => VERSIONS,
-                };
-                Ok(json!(list_versions(&*self.served(zone)?, limit)))
+                let (served, limit) = (self.served(zone)?, number_of(query, "limit")?);
+                Ok(json!(self.compute(move || list_versions(&served, limit.unwrap_or(VERSIONS))).await?))
             }
             ["zones", zone, "diff"] => {
-                let served = self.served(zone)?;
-                compare(&served, query).map(|changes| changes.to_json())
+                let (usual, most) = CHANGES;
+                let limit = number_of(query, "limit")?.map_or(usual, |limit: usize| limit.min(most));
+                let compared = self.compare(self.served(zone)?, query, limit).await?;
+                Ok(compared.changes.to_json_first(limit))
             }
             ["lookup"] => {
-                let text = |key: &str| query.get(key).map(|text| text.trim().to_owned()).unwrap_or_default();
-                let (name, rtype) = (text("name"), text("type"));
-                if name.is_empty() {
-                    return Err((400, "\"name\" is missing".to_owned()));
-                }
-                let explained = self.lookup(name, rtype).await.ok_or_else(stopping)?;
-                explained.map(|lookup| json!(lookup)).map_err(|error| (400, error))
+                let name = query.get("name").ok_or_else(|| (400, "\"name\" is missing".to_owned()))?;
+                let rtype = query.get("type").cloned().unwrap_or_default();
+                Ok(json!(self.lookup(name.trim().to_owned(), rtype.trim().to_owned()).await?))
             }
-            _ => Err((404, "there is no such path; /api/v1/openapi.json lists them all".to_owned())),
+            _ => Err((404, NO_PATH.to_owned())),
         }
-    }
-
-    /// A zone as it is published.
-    fn served(&self, zone: &str) -> Result<Arc<Served>, Refused> {
-        let name = Name::parse(zone).map_err(|error| (400, format!("no zone name: {error}")))?;
-        self.publisher.load().get(&name).cloned().ok_or_else(|| unknown(zone))
     }
 
     /// Everything that is served, in canonical order of names.
@@ -132,9 +123,9 @@ impl<'r> Detail<'r> {
     }
 }
 
-/// That there is no such zone.
-fn unknown(zone: &str) -> Refused {
-    (404, format!("zone {zone} is not configured"))
+/// That there is no answer, and why.
+pub fn failure(status: u16, why: &str) -> Content {
+    whole(status, json!({ "error": why }).to_string())
 }
 
 /// A response of JSON.

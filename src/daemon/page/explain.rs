@@ -2,15 +2,14 @@
 //!
 //! Cost: O(records of the name × members); O(changes).
 
-use super::Shell;
 use super::parts::{Cell, Grade, Mark, When, ago_text, encode, number, serial, short, when, zone_link};
-use crate::daemon::diff::Changes;
+use super::{Compared, Shell};
 use crate::daemon::lookup::{Lookup, SeenReport, SourceReport, Step};
 use crate::name::Name;
 use askama::Template;
 
 /// Lines of a difference that are shown; `aggregator diff` has them all.
-const LISTED_CHANGES: usize = 2000;
+pub const LISTED_CHANGES: usize = 2000;
 
 /// Why a name answers as it does.
 #[derive(Template)]
@@ -230,7 +229,7 @@ pub struct DiffPage {
 
 impl DiffPage {
     /// What came of a comparison.
-    pub fn new(shell: Shell, zone: &Name, changes: Result<Changes, String>) -> DiffPage {
+    pub fn new(shell: Shell, zone: &Name, compared: Result<Compared, String>) -> DiffPage {
         let mut page = DiffPage {
             shell,
             name: short(zone),
@@ -243,17 +242,18 @@ impl DiffPage {
             added: String::new(),
             more: 0,
         };
-        let changes = match changes {
-            Ok(changes) => changes,
+        let compared = match compared {
+            Ok(compared) => compared,
             Err(error) => return DiffPage { error, ..page },
         };
-        let signed = |sign: char| changes.records.iter().filter(|change| change.sign == sign).count() as u64;
+        let Compared { changes, limit } = compared;
+        let [removed, added] = changes.counts();
         (page.from, page.to) = (changes.from.to_string(), changes.to.to_string());
-        (page.removed, page.added) = (number(signed('-')), number(signed('+')));
+        (page.removed, page.added) = (number(removed as u64), number(added as u64));
         let class = |sign: char| if sign == '-' { "removed" } else { "added" };
-        let shown = changes.records.iter().take(LISTED_CHANGES);
+        let shown = changes.iter().take(limit);
         page.lines = shown.map(|change| (class(change.sign), change.sign, change.line())).collect();
-        page.more = changes.records.len() - page.lines.len();
+        page.more = removed + added - page.lines.len();
         page
     }
 }

@@ -2,20 +2,23 @@
 //! Standard, section 9.2).
 //!
 //! A page marks its parts in the template, `<!--live ID-->` and `<!--/live-->` around an element that has the id. For each
-//! page that is open a task writes the page anew when something was published, at least every five seconds, and sends what
-//! is not as it was; when parts have come, gone or moved, the whole. Ages do not count: scripts let them grow.
+//! page that is open anywhere a task writes it anew when something was published, at least every five seconds; to each
+//! browser goes what is not as it was there; when parts have come, gone or moved, the whole. Ages do not count: scripts let
+//! them grow.
 //!
-//! Invariants: a client that takes nothing gets nothing more, and its task waits for it; the task ends with its client.
+//! Invariants: a client that takes nothing gets nothing more, and its task waits for it; a task ends with its client, and
+//! that of a page with the last of them, or when the page is switched off.
 //!
-//! Cost: O(page) each time, at most twice a second for a client.
+//! Cost: O(page) at most twice a second for a page, however many look at it, and O(parts that changed) for each of them.
 
 use super::Page;
 use crate::serve::http::Content;
 use serde_json::json;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 /// Longest time without an event, so that both ends know that the other is there.
@@ -23,44 +26,114 @@ const PULSE: Duration = Duration::from_secs(5);
 /// Shortest time between events.
 const PAUSE: Duration = Duration::from_millis(500);
 
-impl Page {
-    /// The events of a page; nothing if it has none.
-    pub(super) fn events(&self, of: &str) -> Option<Content> {
-        let segments: Vec<String> = of.split('/').skip(1).map(super::decode).collect();
-        if !matches!(segments.iter().map(String::as_str).collect::<Vec<_>>()[..], [""] | ["zone", _]) {
-            return None;
-        }
-        let (events, sent) = mpsc::channel(1);
-        tokio::spawn(self.clone().keep_current(segments, events));
-        Some(Content::Events(sent))
+/// The pages that are open somewhere, by the segments of their paths.
+#[derive(Clone, Default)]
+pub struct Views(Arc<Mutex<HashMap<Vec<String>, Arc<View>>>>);
+
+/// A page that is open somewhere.
+#[derive(Default)]
+struct View {
+    /// As it was last; nothing before it is written for the first time.
+    latest: watch::Sender<Option<Arc<Version>>>,
+    /// Tells that somebody has just come.
+    joined: Notify,
+}
+
+/// A page at a moment.
+struct Version {
+    generation: u64,
+    main: String,
+    parts: Parts,
+}
+
+impl Views {
+    /// Nobody does anything that can fail while the views are locked.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<String>, Arc<View>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what changes until the client has gone.
-    async fn keep_current(self, segments: Vec<String>, events: mpsc::Sender<String>) {
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    /// Joins those who look at a page, from the next time that it is written; whoever is the first has to keep it current.
+    fn join(&self, segments: &[String]) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
+        let mut views = self.lock();
+        if let Some(view) = views.get(segments) {
+            view.joined.notify_one();
+            return (view.latest.subscribe(), None);
+        }
+        let view = Arc::new(View::default());
+        views.insert(segments.to_vec(), view.clone());
+        (view.latest.subscribe(), Some(view))
+    }
+
+    /// Ends a view if nobody looks at it any more, or in any case.
+    fn end(&self, segments: &[String], in_any_case: bool) -> bool {
+        let mut views = self.lock();
+        let ends = in_any_case || views.get(segments).is_none_or(|view| view.latest.receiver_count() == 0);
+        if ends {
+            views.remove(segments);
+        }
+        ends
+    }
+}
+
+impl Page {
+    /// The events of a page.
+    pub(super) fn events(&self, of: &str) -> Content {
+        let segments: Vec<String> = of.split('/').skip(1).map(super::decode).collect();
+        if !matches!(segments.iter().map(String::as_str).collect::<Vec<_>>()[..], [""] | ["zone", _]) {
+            return self.problem(404, "There is no such page.");
+        }
+        let (events, sent) = mpsc::channel(1);
+        let (latest, own) = self.views.join(&segments);
+        if let Some(view) = own {
+            tokio::spawn(self.clone().keep_current(segments, view));
+        }
+        tokio::spawn(tell(latest, events));
+        Content::Events(sent)
+    }
+
+    /// Writes a page anew while somebody looks at it.
+    async fn keep_current(self, segments: Vec<String>, view: Arc<View>) {
+        let path: Vec<&str> = segments.iter().map(String::as_str).collect();
         let mut published = self.publisher.changes();
-        let mut known: Option<Parts> = None;
-        loop {
+        let mut ends = false;
+        while !self.views.end(&segments, ends) {
             let generation = *published.borrow_and_update();
-            let Some(Content::Whole { body, .. }) = self.live_page(&segments).await else { return };
-            let parts = Parts::read(&body);
-            let changed = parts.changed_since(known.as_ref());
-            let data = match changed {
-                Some(changed) => json!({ "generation": generation, "parts": changed }),
-                None => json!({ "generation": generation, "page": main_of(&body) }),
-            };
-            known = Some(parts);
-            // JSON has no line feeds, which would end the field.
-            if events.send(format!("data: {data}\n\n")).await.is_err() {
-                return;
+            // What is told while the server is too busy for a page must not take the place of the last one.
+            if let Content::Whole { body, status: 200 | 404, .. } = self.live_page(&path).await {
+                let (parts, main) = (Parts::read(&body), main_of(&body).to_owned());
+                view.latest.send_replace(Some(Arc::new(Version { generation, main, parts })));
             }
             sleep(PAUSE).await;
-            if let Ok(Err(_)) = timeout(PULSE.saturating_sub(PAUSE), published.changed()).await {
-                return;
-            }
-            if events.is_closed() {
-                return;
-            }
+            let changed = async {
+                tokio::select! {
+                    changed = published.changed() => changed.is_ok(),
+                    () = view.joined.notified() => true,
+                    () = view.latest.closed() => true,
+                }
+            };
+            let goes_on = timeout(PULSE.saturating_sub(PAUSE), changed).await.unwrap_or(true);
+            ends = !goes_on || self.hosts.load().is_none();
+        }
+    }
+}
+
+/// Sends one browser what changes, until it has gone or there is nothing to tell any more.
+async fn tell(mut latest: watch::Receiver<Option<Arc<Version>>>, events: mpsc::Sender<String>) {
+    let mut known: Option<Arc<Version>> = None;
+    loop {
+        tokio::select! {
+            changed = latest.changed() => if changed.is_err() { return },
+            () = events.closed() => return,
+        }
+        let Some(version) = latest.borrow_and_update().clone() else { continue };
+        let data = match version.parts.changed_since(known.as_ref().map(|known| &known.parts)) {
+            Some(changed) => json!({ "generation": version.generation, "parts": changed }),
+            None => json!({ "generation": version.generation, "page": version.main }),
+        };
+        known = Some(version);
+        // JSON has no line feeds, which would end the field.
+        if events.send(format!("data: {data}\n\n")).await.is_err() {
+            return;
         }
     }
 }

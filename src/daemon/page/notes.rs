@@ -3,7 +3,7 @@
 //! Cost: O(zones + members of all regions).
 
 use super::parts::{Cell, Grade, Mark, count, short, zone_link};
-use super::rows::{drain_row, is_failing};
+use super::rows::{drain_row, trouble};
 use super::zone::pinned_to;
 use crate::daemon::status::{RegionReport, Report, remarks};
 use crate::name::Name;
@@ -102,11 +102,11 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
     }
     for zone in report.zones.iter().filter(|zone| !told.contains(&zone.kept.zone)) {
         let (name, why) = (&zone.kept.zone, why(&zone.kept.zone));
-        match (zone.kept.state, &zone.source) {
+        match (zone.kept.state, trouble(zone)) {
             (State::NotReady, _) => add(Grade::Bad, "not ready", zone_link(name), why),
             (State::Expired, _) => add(Grade::Bad, "expired", zone_link(name), why),
-            (State::Ok, Some(source)) if is_failing(source) => add(Grade::Warn, "source", zone_link(name), why),
-            (State::Ok, _) => {}
+            (State::Ok, Some(trouble)) => add(Grade::Warn, trouble, zone_link(name), why),
+            (State::Ok, None) => {}
         }
     }
     for report in &report.name_servers {

@@ -126,8 +126,6 @@ pub fn zone_rate(report: &Report, zone: &Name) -> Cell {
 pub fn zone_row(report: &Report, zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
     let kept = &zone.kept;
     let remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
-    let mark = Mark::of_state(kept.state);
-    let failing = zone.source.as_ref().is_some_and(is_failing);
     let row = ZoneRow {
         id: id_of("zone", &kept.zone),
         link: zone_link(&kept.zone),
@@ -138,19 +136,33 @@ pub fn zone_row(report: &Report, zone: &ZoneReport, now: i64) -> (Grade, ZoneRow
         expires: ahead(kept.expires_in_seconds, now),
         transfers: transfer_bars(zone),
         remarks,
-        mark: if failing && mark.grade == Grade::Good { Mark::new(Grade::Warn, "ok, source fails") } else { mark },
+        mark: zone_mark(zone),
     };
     (row.mark.grade, row)
 }
 
-/// Whether a way in is not as it should be.
-pub fn is_failing(source: &SourceStatus) -> bool {
-    match source {
+/// The state of a source zone, and whether it will stay so.
+pub fn zone_mark(zone: &ZoneReport) -> Mark {
+    let mark = Mark::of_state(zone.kept.state);
+    match trouble(zone) {
+        Some(trouble) if mark.grade == Grade::Good => Mark::new(Grade::Warn, format!("{}, {trouble}", mark.text)),
+        _ => mark,
+    }
+}
+
+/// What is not as it should be with a zone's way in.
+pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
+    let (held, failing) = match zone.source.as_ref()? {
         SourceStatus::Primaries(source) => {
-            source.held.is_some() || source.primaries.iter().any(|primary| primary.failures > 0)
+            (source.held.is_some(), source.primaries.iter().any(|primary| primary.failures > 0))
         }
-        SourceStatus::Tree(source) => source.held.is_some() || source.session == Session::Disconnected,
-        SourceStatus::Services(_) => false,
+        SourceStatus::Tree(source) => (source.held.is_some(), source.session == Session::Disconnected),
+        SourceStatus::Services(_) => (false, false),
+    };
+    match (held, failing) {
+        (true, _) => Some("held back"),
+        (false, true) => Some("source fails"),
+        (false, false) => None,
     }
 }
 

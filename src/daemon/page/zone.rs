@@ -4,7 +4,7 @@
 
 use super::Shell;
 use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, size, when, zone_link};
-use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars};
+use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars, zone_mark};
 use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::Outward;
@@ -40,7 +40,7 @@ pub struct ZonePage {
     /// Of a region.
     members: Vec<MemberRow>,
     conflicts: Vec<ConflictRow>,
-    conflict_names: String,
+    conflicts_title: String,
     /// Of a zone that is a member.
     regions: Vec<Cell>,
     /// What operators have ordered.
@@ -146,7 +146,7 @@ impl ZonePage {
             timers: timer_facts(served),
             members: Vec::new(),
             conflicts: Vec::new(),
-            conflict_names: String::new(),
+            conflicts_title: String::new(),
             regions: Vec::new(),
             orders: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
             primaries: Vec::new(),
@@ -210,7 +210,7 @@ impl ZonePage {
         remarks.extend(without.map(|server| format!("name server {} has no address in the region", short(server))));
         self.remarks = remarks.join("; ");
         self.members = region.members.iter().map(|member| member_row(member, &zones, now)).collect();
-        self.conflict_names = count(region.conflict_names, "name", "names");
+        self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let rows = region
             .conflicts
             .iter()
@@ -229,6 +229,7 @@ impl ZonePage {
     fn describe_zone(&mut self, report: &Report, zone: &ZoneReport, now: i64) {
         let kept = &zone.kept;
         self.kind = "zone";
+        self.mark = zone_mark(zone);
         self.facts = vec![
             Fact::new("serial", serial(kept.serial)),
             Fact::new("records", number(kept.records)),
@@ -340,7 +341,10 @@ impl ZonePage {
 fn server_rows(server: &ServerCheck) -> Vec<ServerRow> {
     let row = |mark, text| ServerRow { server: server.label(), serial: serial(server.serial), mark, text };
     if server.findings.is_empty() {
-        return vec![row(Mark::new(Grade::Good, "ok"), String::new())];
+        return vec![match &server.note {
+            Some(note) => row(Mark::new(Grade::Told, "note"), printable(note)),
+            None => row(Mark::new(Grade::Good, "ok"), String::new()),
+        }];
     }
     let grade = |problem| if problem == Problem::Unknown { Grade::Told } else { Grade::Warn };
     let faults = server.findings.iter();
@@ -369,8 +373,8 @@ pub fn pinned_to(pin: &PinStatus) -> String {
 fn drained(drain: &DrainStatus) -> (Mark, String) {
     let names = drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string);
     let regions: Vec<String> = drain.regions.iter().map(short).collect();
-    let reason = drain.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-    let text = format!("{names} of {} are out of {}{reason}", short(&drain.target.member), regions.join(", "));
+    let reason = drain.reason.as_deref().map(|reason| format!("; {}", printable(reason))).unwrap_or_default();
+    let text = format!("out of {}: {names} of {}{reason}", regions.join(", "), short(&drain.target.member));
     (Mark::new(Grade::Told, "drained"), text)
 }
 

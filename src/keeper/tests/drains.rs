@@ -88,6 +88,32 @@ fn a_region_whose_members_are_all_drained_is_empty_and_served() {
 }
 
 #[test]
+fn what_is_drained_does_not_speak_for_a_member_that_has_expired() {
+    let mut bench = bench();
+    bench.drain("w1.x", None, true);
+    bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
+    assert_eq!((bench.state("w.x"), bench.ask("only.w.x"), bench.ask("web.w.x")), (State::Expired, (2, 0), (2, 0)));
+    let states = bench.status().regions[0].members.iter().map(|member| member.state).collect::<Vec<_>>();
+    assert_eq!(states, ["drained", "expired"]);
+    bench.drain("w1.x", None, false);
+    assert_eq!((bench.state("w.x"), bench.ask("only.w.x"), bench.ask("web.w.x")), (State::Ok, (0, 1), (0, 1)));
+    bench.drain("w1.x", None, true);
+    bench.update("w2.x", Change::Current, ZERO);
+    assert_eq!((bench.state("w.x"), bench.ask("only.w.x"), bench.ask("web.w.x")), (State::Ok, (3, 0), (0, 1)));
+    assert!(bench.serial("w.x") > 31);
+}
+
+#[test]
+fn a_region_that_waits_for_members_can_be_looked_at() {
+    let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
+    bench.load("w1.x.", "@ 30 SOA 10\nweb 30 A 192.0.2.1", ZERO);
+    let view = bench.keeper.view(Instant::now());
+    let members = &view.regions[&name("w.x")].members;
+    assert_eq!((members.len(), members.iter().any(|member| member.traced.contributes())), (2, false));
+    assert_eq!(members[0].traced.zone.as_ref().unwrap().soa.serial, Serial(10));
+}
+
+#[test]
 fn a_drain_ends_by_itself() {
     let mut bench = bench();
     let (done, _answered) = oneshot::channel();

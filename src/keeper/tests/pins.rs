@@ -187,7 +187,7 @@ fn a_reload_keeps_the_pin_and_the_region_ends_it() {
     bench.release("w.x").unwrap();
     assert_eq!((bench.ask("web.w.x"), bench.number("w.x")), ((0, 1), 34));
     bench.pin("w.x", 34).unwrap();
-    bench.plan(&["w1.x"], Vec::new());
+    assert_eq!(bench.plan(&["w1.x"], Vec::new()).unpinned, [name("w.x")]);
     bench.plan(&["w1.x"], vec![region("w.x", &["w1.x"])]);
     assert!(bench.region_status().pinned.is_none());
     assert!(Serial(bench.number("w.x")).newer_than(Serial(35)));
@@ -281,6 +281,80 @@ fn a_pin_without_its_contents_is_over() {
     end(start(folder.path(), &[]));
     let bench = start(folder.path(), &MEMBERS);
     assert!(bench.region_status().pinned.is_none());
+}
+
+#[test]
+fn a_pin_whose_last_change_was_cut_off_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = start(folder.path(), &MEMBERS);
+    bench.load("w1.x.", "@ 30 SOA 10\na 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 20\nweb 30 A 192.0.2.2", ZERO);
+    bench.load("w1.x.", "@ 30 SOA 11\nb 30 A 192.0.2.1", ZERO);
+    bench.load("w1.x.", "@ 30 SOA 12\nc 30 A 192.0.2.1", ZERO);
+    assert_eq!(bench.pin("w.x", 30).unwrap().serial, Serial(33));
+    end(bench);
+    let region = folder.path().join("zones/w.x");
+    let contents = |wanted: fn(&str) -> bool| -> Vec<(std::path::PathBuf, Vec<u8>)> {
+        let paths = std::fs::read_dir(&region).unwrap().map(|entry| entry.unwrap().path());
+        let meant = paths.filter(|path| wanted(path.file_name().unwrap().to_str().unwrap()));
+        meant.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    };
+    let is_contents = |file: &str| !file.starts_with("past.");
+    let older = contents(is_contents);
+    let mut bench = start(folder.path(), &MEMBERS);
+    assert_eq!((bench.ask("a.w.x"), bench.pin("w.x", 31).unwrap().serial), ((0, 1), Serial(34)));
+    end(bench);
+    // The order is on disk, and the contents are those of the pin before.
+    let cut = || {
+        contents(is_contents).iter().for_each(|(path, _)| std::fs::remove_file(path).unwrap());
+        older.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+    };
+    cut();
+    let regions = std::fs::read(folder.path().join("regions")).unwrap();
+    let bench = start(folder.path(), &MEMBERS);
+    assert_eq!((bench.number("w.x"), bench.ask("a.w.x"), bench.ask("b.w.x")), (34, (3, 0), (0, 1)), "by the history");
+    end(bench);
+    // Nothing leads to the new contents.
+    cut();
+    contents(|file| file.starts_with("past.")).iter().for_each(|(path, _)| std::fs::remove_file(path).unwrap());
+    std::fs::write(folder.path().join("regions"), regions).unwrap();
+    for _ in 0..2 {
+        let bench = start(folder.path(), &MEMBERS);
+        let pin = bench.region_status().pinned.unwrap();
+        assert_eq!((bench.number("w.x"), pin.to, bench.ask("a.w.x")), (35, Serial(33), (0, 1)), "as it was before");
+        assert_eq!((bench.ask("b.w.x"), bench.ask("c.w.x")), ((3, 0), (3, 0)));
+        end(bench);
+    }
+}
+
+#[test]
+fn a_region_can_be_taken_back_over_a_change_of_nearly_everything() {
+    let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
+    let many: String = (0..2 * SMALL_CHANGE).map(|number| format!("\nh{number} 30 A 192.0.2.1")).collect();
+    bench.load("w1.x.", &format!("@ 30 SOA 10{many}"), ZERO);
+    bench.load("w2.x.", "@ 30 SOA 20\nweb 30 A 192.0.2.2", ZERO);
+    bench.load("w1.x.", "@ 30 SOA 11", ZERO);
+    assert_eq!((bench.number("w.x"), bench.ask("h7.w.x"), bench.served("w1.x").history.len()), (31, (3, 0), 0));
+    bench.pin("w.x", 30).unwrap();
+    assert_eq!((bench.number("w.x"), bench.ask("h7.w.x"), bench.ask("web.w.x")), (32, (0, 1), (0, 1)));
+    // What history_bytes has no room for is not even composed.
+    bench.keeper.history.bytes = 100 * SMALL_CHANGE;
+    bench.release("w.x").unwrap();
+    assert_eq!((bench.number("w.x"), bench.served("w.x").history.len()), (33, 0));
+}
+
+#[test]
+fn all_histories_together_keep_to_a_total() {
+    let mut bench = bench();
+    let bytes = |bench: &Bench| ["w1.x", "w2.x", "w.x"].map(|zone| bench.served(zone).history.bytes());
+    let before: usize = bytes(&bench).iter().sum();
+    bench.keeper.history.total = before;
+    for serial in 13..40 {
+        bench.load("w1.x.", &format!("@ 30 SOA {serial}\nweb 30 A 192.0.2.{serial}"), ZERO);
+        assert!(bytes(&bench).iter().sum::<usize>() <= before);
+        let newest = bench.served("w.x").history.iter().next_back().map(|delta| delta.to_serial());
+        assert_eq!(newest, Some(Serial(20 + serial)));
+    }
 }
 
 //--- Law ---
@@ -377,9 +451,10 @@ proptest! {
             }
             let served = bench.served("w.x");
             if served.state != State::Ok {
-                prop_assert!(pinned.is_none() && expired == [true; 2]);
+                prop_assert!(pinned.is_none() && !has_any(expired, drained));
                 continue;
             }
+            prop_assert!(pinned.is_some() || has_any(expired, drained));
             let zone = served.zone.clone().unwrap();
             let serial = zone.soa.serial;
             let is_same = last == Some(serial);
@@ -399,6 +474,11 @@ proptest! {
             last = Some(serial);
         }
     }
+}
+
+/// Whether the region has anything to say: what is drained says nothing for a member that is not and has expired.
+fn has_any(expired: [bool; 2], drained: [bool; 2]) -> bool {
+    (0..2).any(|member| !expired[member] && (!drained[member] || drained == [true; 2]))
 }
 
 /// The serials of the versions that a zone's history reaches, oldest first.

@@ -36,6 +36,11 @@ impl World {
         self.step(Some((member, given, scope)))
     }
 
+    /// The addresses of the service that [`service`] writes, by their last octets.
+    fn service_addresses(&self) -> BTreeSet<u8> {
+        self.standing("web.svc.acme").into_iter().collect()
+    }
+
     /// Lets time pass, second by second; the seconds at which addresses went, and how many.
     fn wait(&mut self, until: u64) -> Vec<(u64, u64)> {
         let mut removals = Vec::new();
@@ -342,29 +347,76 @@ struct Known {
     is_taken: bool,
 }
 
+/// How fast addresses leave a region, as one sees from outside.
+#[derive(Default)]
+struct Pace {
+    /// When damping removed how many, within the window.
+    removals: Vec<(u64, u64)>,
+    /// What has left for any reason within the window.
+    left: Vec<(u64, u8)>,
+}
+
+impl Pace {
+    /// Takes what one moment removed. The window must not have more than the share of all addresses that can count.
+    fn take(
+        &mut self,
+        now: u64,
+        before: &BTreeSet<u8>,
+        after: &BTreeSet<u8>,
+        released: u64,
+    ) -> Result<(), TestCaseError> {
+        let recent = |at: &u64| now - at < PLAN.window.as_secs();
+        self.removals.push((now, released));
+        self.left.extend(before.difference(after).map(|last| (now, *last)));
+        self.removals.retain(|(at, _)| recent(at));
+        self.left.retain(|(at, _)| recent(at));
+        let known: BTreeSet<u8> =
+            before.iter().chain(after).copied().chain(self.left.iter().map(|(_, last)| *last)).collect();
+        let removed: u64 = self.removals.iter().map(|(_, count)| count).sum();
+        let most = PLAN.quota(known.len()) as u64;
+        prop_assert!(released == 0 || removed <= most, "{} of {:?} removed until {}", removed, known, now);
+        Ok(())
+    }
+
+    /// Lets time pass, and looks at every second.
+    fn wait(&mut self, world: &mut World, seconds: u64) -> Result<(), TestCaseError> {
+        for _ in 0..seconds {
+            let before = world.service_addresses();
+            let released = world.wait(world.now + 1).iter().map(|(_, count)| count).sum();
+            self.take(world.now, &before, &world.service_addresses(), released)?;
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
     /// An answer has all that is in service; beside that only what a member that is valid and not drained has withdrawn while
-    /// the instance lives; and it is not empty while something was withdrawn within the time of the last one, unless something
-    /// has gone for good since.
+    /// the instance lives; it is not empty while something was withdrawn within the time of the last one, unless something
+    /// has gone for good since; it loses no more within a window than the rule says; and when nothing happens any more, what
+    /// is held goes in the time that the rule takes.
     #[test]
     fn answers_have_what_they_must_and_may(events in prop::collection::vec(arbitrary_event(), 1..20)) {
         let mut world = World::new();
         let mut known = vec![Known::default(); 2];
         let mut withdrawn_at: Option<u64> = None;
+        let mut pace = Pace::default();
         for event in events {
+            let before = world.service_addresses();
             match event {
-                Event::Wait(seconds) => _ = world.wait(world.now + seconds),
+                Event::Wait(seconds) => pace.wait(&mut world, seconds)?,
                 Event::Expire(member) => {
-                    world.give(member, None, all());
+                    let tally = world.give(member, None, all());
+                    pace.take(world.now, &before, &world.service_addresses(), tally.released)?;
                     known[member] = Known::default();
                     withdrawn_at = None;
                 }
                 Event::Give { member, there, up, drained } => {
                     let [up_list, there_list] = [&up, &there].map(|set| set.iter().copied().collect::<Vec<u8>>());
                     let scope = Scope { whole: drained, patterns: Vec::new() };
-                    world.give(member, Some(&service(&up_list, &there_list)), scope);
+                    let tally = world.give(member, Some(&service(&up_list, &there_list)), scope);
+                    pace.take(world.now, &before, &world.service_addresses(), tally.released)?;
                     let one = &mut known[member];
                     let all_there = one.given.iter().chain(one.remembered.keys()).all(|last| there.contains(last));
                     if drained || !all_there {
@@ -382,7 +434,7 @@ proptest! {
                     one.is_taken = !drained;
                 }
             }
-            let standing: BTreeSet<u8> = world.standing("web.svc.acme").into_iter().collect();
+            let standing = world.service_addresses();
             let must: BTreeSet<u8> = known.iter().flat_map(|one| one.given.iter().copied()).collect();
             let may: BTreeSet<u8> = known.iter().flat_map(|one| one.remembered.keys().copied()).collect();
             prop_assert!(standing.is_superset(&must), "{:?} without {:?}", standing, must);
@@ -390,5 +442,11 @@ proptest! {
             let recent = withdrawn_at.is_some_and(|at| world.now < at + PLAN.last.as_secs());
             prop_assert!(!standing.is_empty() || !recent, "emptied at {}", world.now);
         }
+        // At least one goes within each window, and the last has its own time.
+        let windows = world.service_addresses().len() as u64;
+        pace.wait(&mut world, PLAN.last.as_secs() + windows * PLAN.window.as_secs())?;
+        let must: BTreeSet<u8> = known.iter().flat_map(|one| one.given.iter().copied()).collect();
+        prop_assert_eq!(world.service_addresses(), must, "after a long quiet");
+        prop_assert!(!world.damper.is_active(), "nothing is left to do");
     }
 }

@@ -460,7 +460,7 @@ proptest! {
             let loaded = load("z.", &version(serial.0, records), zones.last());
             if let Some(old) = zones.last() {
                 let delta = Delta::between(old, &loaded.zone, loaded.touched);
-                history.push(Arc::new(delta), &HistoryLimits { versions: limit, bytes: usize::MAX });
+                history.push(Arc::new(delta), &HistoryLimits { versions: limit, ..HistoryLimits::default() });
             }
             zones.push(loaded.zone);
         }

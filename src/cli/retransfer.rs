@@ -1,0 +1,98 @@
+//! `aggregator retransfer`: the order, and a bar while somebody waits for what comes of it.
+//!
+//! The bar is drawn on standard error, from the status that the server is asked for meanwhile. Elsewhere than on a terminal only
+//! the outcome is told.
+//!
+//! Cost: five requests a second.
+
+use super::{FAILED, fail, print_problem, report_call, show_reply};
+use crate::control::{self, CallError, Reply, Request};
+use crate::terminal::{Bar, Bars};
+use crate::transfer::Progress;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Time between looks at the transfer.
+const PACE: Duration = Duration::from_millis(200);
+
+/// Has a zone transferred, and shows how far that has come.
+pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> ExitCode {
+    let order = Request::Retransfer { zone: zone.clone(), accept };
+    let Some(bars) = Bars::on_errors() else { return super::send(socket, &order, json) };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&CallError::Start(error).to_string()),
+    };
+    let end = runtime.block_on(async {
+        let bar = bars.add(&zone);
+        let look = Request::Status { zone: Some(zone.clone()) };
+        tokio::select! {
+            reply = control::call(socket, &order) => End::Outcome(reply),
+            // Without a handler for the key the process has ended by it.
+            Ok(()) = tokio::signal::ctrl_c() => End::Left,
+            never = watch(socket, &look, &bar) => match never {},
+        }
+    });
+    match end {
+        End::Outcome(reply) => report_call(reply).map_or_else(|code| code, |reply| show_reply(&order, reply, json)),
+        End::Left => {
+            print_problem(&format!("nobody looks any more; the transfer goes on: aggregator status {zone}"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Why the bar has gone.
+enum End {
+    Outcome(Result<Reply, CallError>),
+    /// Somebody had seen enough.
+    Left,
+}
+
+/// Shows again and again how far the transfer is.
+async fn watch(socket: &Path, look: &Request, bar: &Bar) -> Infallible {
+    let mut pace = tokio::time::interval(PACE);
+    loop {
+        pace.tick().await;
+        // A server that has no time for this has a reply to the order all the same.
+        if let Ok(reply) = control::call(socket, look).await {
+            let (progress, words) = describe(&reply.data["zones"][0]["source"]);
+            bar.show(progress.records, progress.expected, words);
+        }
+    }
+}
+
+/// Reads a transfer in a status.
+pub fn progress_of(running: &Value) -> Progress {
+    serde_json::from_value(running.clone()).unwrap_or_default()
+}
+
+/// How far a zone's source is, and in words.
+fn describe(source: &Value) -> (Progress, String) {
+    let progress = progress_of(&source["running"]);
+    let words = match source["activity"].as_str() {
+        Some("transferring") => progress.describe(),
+        Some("publishing") => "is published".to_owned(),
+        _ => "is asked for".to_owned(),
+    };
+    (progress, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_the_server_tells_is_put_in_words() {
+        let running = json!({ "kind": "axfr", "milliseconds": 1500, "records": 7, "bytes": 2048, "expected": 9 });
+        let (progress, words) = describe(&json!({ "activity": "transferring", "running": running }));
+        assert_eq!((progress.records, progress.expected), (7, Some(9)));
+        assert_eq!(words, "7 of about 9 records, 2.00 KiB in 1 s");
+        assert_eq!(describe(&json!({ "activity": "publishing", "running": null })).1, "is published");
+        assert_eq!(describe(&Value::Null).1, "is asked for", "a tree of ZooKeeper's");
+    }
+}

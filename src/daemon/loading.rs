@@ -1,0 +1,98 @@
+//! Lines on the terminal for zones that come for the first time, while the server runs in the foreground.
+//!
+//! A zone has a line while its first transfer runs, or while what an earlier run left of it is read from disk, as soon as either
+//! takes longer than a moment. Without a terminal there is no [`Loading`], and nobody looks.
+//!
+//! Cost: O(zones) for each look, five a second.
+
+use super::sources::{Source, Sources};
+use crate::name::Name;
+use crate::publish::Publisher;
+use crate::terminal::{Bar, Bars};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What takes no longer than this is not shown.
+const MOMENT: Duration = Duration::from_millis(200);
+/// Lines at a time; on most terminals as many log lines stay in sight.
+const MOST_LINES: usize = 10;
+
+/// What the files of zones and the sources are doing, for the terminal.
+pub struct Loading {
+    bars: Bars,
+    /// Zones whose files are being read, and since when.
+    reading: Mutex<HashMap<Name, Instant>>,
+}
+
+impl Loading {
+    /// Looks after the first loads from now on, for as long as the runtime lives.
+    pub fn start(bars: Bars, sources: Sources, publisher: Arc<Publisher>) -> Arc<Loading> {
+        let loading = Arc::new(Loading { bars, reading: Mutex::default() });
+        let shown = loading.clone();
+        tokio::spawn(async move {
+            let mut lines = BTreeMap::new();
+            let mut pace = tokio::time::interval(MOMENT);
+            loop {
+                pace.tick().await;
+                shown.draw(&mut lines, shown.find(&sources, &publisher));
+            }
+        });
+        loading
+    }
+
+    /// Notes that a zone's file is read, until what this returns is dropped.
+    pub fn read_file<'a>(&'a self, zone: &'a Name) -> ReadingFile<'a> {
+        self.reading().insert(zone.clone(), Instant::now());
+        ReadingFile { loading: self, zone }
+    }
+
+    /// The zones whose files are being read, for a moment.
+    fn reading(&self) -> MutexGuard<'_, HashMap<Name, Instant>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The zones that are on their way for longer than a moment, with the records that have come and words.
+    fn find(&self, sources: &Sources, publisher: &Publisher) -> BTreeMap<String, (u64, String)> {
+        let slow = |since: &Instant| since.elapsed() >= MOMENT;
+        let reading = self.reading();
+        let mut found: BTreeMap<String, (u64, String)> = reading
+            .iter()
+            .filter(|(_, since)| slow(since))
+            .map(|(zone, _)| (zone.to_string(), (0, "is read from disk".to_owned())))
+            .collect();
+        drop(reading);
+        let published = publisher.load();
+        for (zone, source) in sources.lock().iter() {
+            let Source::Primaries(source) = source else { continue };
+            if published.get(zone).is_some_and(|served| served.zone.is_some()) {
+                continue;
+            }
+            let running = source.running().filter(|running| running.progress.milliseconds >= MOMENT.as_millis() as u64);
+            found.extend(running.map(|running| (zone.to_string(), (running.progress.records, running.describe()))));
+        }
+        found
+    }
+
+    /// Draws what was found, and takes away what is over.
+    fn draw(&self, lines: &mut BTreeMap<String, Bar>, found: BTreeMap<String, (u64, String)>) {
+        lines.retain(|zone, _| found.contains_key(zone));
+        for (zone, (records, words)) in found {
+            if lines.len() < MOST_LINES || lines.contains_key(&zone) {
+                lines.entry(zone).or_insert_with_key(|zone| self.bars.add(zone)).show(records, None, words);
+            }
+        }
+    }
+}
+
+/// A file that is being read.
+pub struct ReadingFile<'a> {
+    loading: &'a Loading,
+    zone: &'a Name,
+}
+
+impl Drop for ReadingFile<'_> {
+    fn drop(&mut self) {
+        self.loading.reading().remove(self.zone);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the documents say of files, commands and versions: that they are there.
+
+mod harness;
+
+use harness::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Every document, as a path within the repository.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(repository_file("").join(&folder)).expect("a folder") {
+            let path = folder.join(entry.expect("an entry").file_name());
+            let name = path.to_str().expect("a name in UTF-8").to_string();
+            if repository_file(&name).is_dir() {
+                let is_ours = name.starts_with("docs") || name.starts_with("deploy");
+                folders.extend(is_ours.then_some(path));
+            } else if name.ends_with(".md") {
+                found.push(name);
+            }
+        }
+    }
+    assert!(found.len() >= 15, "{found:?}");
+    found
+}
+
+/// Every link of the documents leads to a file that is there, and to a chapter of it.
+#[test]
+fn links_of_the_documents_lead_somewhere() {
+    let mut links = 0;
+    for document in &documents() {
+        let text = repository_text(document);
+        let folder = repository_file(document).parent().expect("a folder").to_path_buf();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            links += 1;
+            let (file, chapter) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { repository_file(document) } else { folder.join(file) };
+            assert!(path.exists(), "{document}: {target}");
+            if !chapter.is_empty() {
+                let titles = std::fs::read_to_string(&path).expect("a document");
+                let mut titles = titles.lines().filter(|line| line.starts_with('#'));
+                assert!(titles.any(|title| anchor(title) == chapter), "{document}: {target}");
+            }
+        }
+    }
+    assert!(links > 30, "{links}");
+}
+
+/// The anchor that the usual sites give a title: lower case, hyphens for spaces, letters, digits and hyphens only.
+fn anchor(title: &str) -> String {
+    let title = title.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    title.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
+}
+
+/// What a document has the reader type: a verb and its options.
+fn commands_in(text: &str) -> Vec<(String, Vec<String>)> {
+    let in_line = text.split('`').skip(1).step_by(2).filter_map(|code| code.strip_prefix("aggregator "));
+    let prompt = |line: &'_ str| line.trim_start().trim_start_matches(['$', '#', ' ']).to_string();
+    let lines: Vec<String> = text.lines().filter(|line| line.starts_with([' ', '$', '#'])).map(prompt).collect();
+    let of_lines = lines.iter().filter_map(|line| line.strip_prefix("aggregator "));
+    let mut found = Vec::new();
+    for command in in_line.chain(of_lines) {
+        let end = command.find(['#', '|', ';', '`', '\n']).unwrap_or(command.len());
+        let words: Vec<&str> = command[..end].split_whitespace().collect();
+        let is_verb = |word: &&&str| word.chars().all(|c| c.is_ascii_lowercase());
+        if let Some(verb) = words.first().filter(is_verb) {
+            let options = words.iter().filter(|word| word.starts_with("--"));
+            let bare = |word: &&str| word.split(['=', ']', ')', '"']).next().unwrap_or_default().to_string();
+            found.push((verb.to_string(), options.map(bare).collect()));
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_of_the_documents_are_verbs_and_options_of_ours() {
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut commands = 0;
+    for document in documents() {
+        for (verb, options) in commands_in(&repository_text(&document)) {
+            commands += 1;
+            let help = helps
+                .entry(verb.clone())
+                .or_insert_with(|| run_tool(Command::new(env!("CARGO_BIN_EXE_aggregator")).args([&verb, "--help"])));
+            for option in options {
+                let is_known = help.split([' ', ',', '\n']).any(|word| word == option);
+                assert!(is_known, "{document}: aggregator {verb} has no {option}\n{help}");
+            }
+        }
+    }
+    assert!(commands > 60 && helps.len() > 15, "{commands} commands, {:?}", helps.keys());
+}
+
+/// The versions of three numbers in a text.
+fn versions_in(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+    let numbers = words.map(|word| {
+        let parts = word.split('.').take_while(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()));
+        parts.collect::<Vec<&str>>()
+    });
+    numbers.filter(|parts| parts.len() == 3).map(|parts| parts.join(".")).collect()
+}
+
+#[test]
+fn versions_in_instructions_are_the_current_one() {
+    assert_eq!(versions_in("v2.53.5 10.53.0.0/24 aggregator_1.2.3_amd64 x:4.5.6. 7.8"), ["1.2.3", "4.5.6"]);
+    let files = [
+        "docs/image.md",
+        "deploy/compose/compose.yaml",
+        "deploy/kubernetes/aggregator.yaml",
+        "deploy/triton/main.tf",
+        "deploy/triton/README.md",
+    ];
+    for file in files {
+        let versions = versions_in(&repository_text(file));
+        assert!(!versions.is_empty(), "{file} names no version");
+        assert!(versions.iter().all(|version| version == env!("CARGO_PKG_VERSION")), "{file}: {versions:?}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Manual pages and completions, as the packages have them: nothing of the command line is missing, and bash takes them.
+
+// Its `main` is for the packages.
+#[allow(dead_code)]
+#[path = "../examples/manual.rs"]
+mod manual;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Everything that can be written: each verb with those above it, and its long options.
+fn collect(command: &clap::Command, above: &str, found: &mut Vec<(String, Vec<String>)>) {
+    let options = command.get_arguments().filter(|option| !option.is_hide_set()).filter_map(clap::Arg::get_long);
+    let page = format!("{above}{}", command.get_name());
+    found.push((page.clone(), options.map(str::to_owned).collect()));
+    command.get_subcommands().for_each(|verb| collect(verb, &format!("{page}-"), found));
+}
+
+fn read(folder: &Path, file: &str) -> String {
+    fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+#[test]
+fn manual_and_completions_have_every_verb_and_option() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write_manual(folder.path()).unwrap();
+    let mut verbs = Vec::new();
+    collect(&aggregator::cli::command(), "", &mut verbs);
+    assert!(verbs.len() > 20 && verbs.iter().any(|(page, _)| page == "aggregator-discover-openstack"), "{verbs:?}");
+    let completions =
+        ["aggregator.bash", "_aggregator", "aggregator.fish"].map(|file| (file, read(folder.path(), file)));
+    for (page, options) in &verbs {
+        let text = read(folder.path(), &format!("{page}.1"));
+        let verb = page.rsplit('-').next().expect("a word");
+        for (file, completion) in &completions {
+            assert!(completion.contains(verb), "{verb} in {file}");
+        }
+        for option in options {
+            // A hyphen in a manual page is written so that it cannot become a dash.
+            assert!(text.contains(&format!("\\-\\-{}", option.replace('-', "\\-"))), "--{option} in {page}.1");
+            for (file, completion) in &completions {
+                let written = if *file == "aggregator.fish" { format!("-l {option}") } else { format!("--{option}") };
+                assert!(completion.contains(&written), "--{option} of {verb} in {file}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bash_completes_verbs_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write_manual(folder.path()).unwrap();
+    let complete = |words: &str| {
+        let script = format!(
+            "source ./aggregator.bash && complete -p aggregator && COMP_WORDS=({words}) && \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) && _aggregator aggregator \"${{COMP_WORDS[-1]}}\" && echo \"${{COMPREPLY[@]}}\""
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &script]).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told = complete("aggregator retr");
+    assert!(told.contains("-F _aggregator aggregator\n") && told.ends_with("\nretransfer\n"), "{told}");
+    let told = complete("aggregator retransfer --acc");
+    assert!(told.ends_with("\n--accept\n"), "{told}");
+}

@@ -1,0 +1,217 @@
+//! What is made to happen, and the alerts that are waited for. Each function has its row in the table of `monitoring.rs`.
+
+use super::world::*;
+use crate::harness::*;
+
+/// Alerts that come with a datacenter that is cut off, besides those that a test waits for.
+const CUT_OFF: [&str; 3] = ["CnsTransferFailing", "CnsTransferErrors", "CnsPrimaryFailing"];
+
+/// One replica cannot reach a datacenter any more.
+pub fn a_datacenter_that_is_cut_off_fires_for_its_zone_and_replica() -> World {
+    let world = World::start(&Plan::default());
+    world.relays[0][0].cut(true);
+    let alert = world.wait_firing("CnsTransferFailing", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
+    assert!(alert.annotations["summary"].contains("has not been confirmed by any primary for"), "{alert:?}");
+    world.wait_firing("CnsTransferErrors", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
+    world.wait_firing("CnsPrimaryFailing", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
+    let firing = world.prometheus.alerts();
+    assert!(firing.iter().all(|alert| alert.labels["instance"] == world.instance(0)), "{firing:?}");
+    world.assert_only(&CUT_OFF);
+    world.relays[0][0].cut(false);
+    world.wait_quiet();
+    world
+}
+
+/// The only ZooKeeper that both replicas have ends, and comes back with its data.
+pub fn an_ensemble_that_ends_fires_for_its_tree_until_it_is_back() -> World {
+    let mut world = World::start(&Plan { tree: true, ..Plan::default() });
+    world.zookeeper.as_mut().expect("a server").kill();
+    for replica in 0..2 {
+        world.wait_firing("CnsZooKeeperSessionLost", &[("zone", TREE), ("instance", &world.instance(replica))]);
+    }
+    assert!(world.firing("CnsZooKeeperSessionLost").iter().all(|alert| alert.labels["zone"] == TREE));
+    // The copy is served, and is not confirmed by anybody.
+    world.assert_only(&["CnsZooKeeperSessionLost", "CnsTransferFailing"]);
+    world.zookeeper.as_mut().expect("a server").restart();
+    world.wait_quiet();
+    world
+}
+
+/// One replica is told to drain a datacenter, the other one to go back to an earlier version, and nobody ends that.
+pub fn orders_that_one_replica_alone_was_given_fire_until_they_end() -> World {
+    let world = World::start(&Plan::default());
+    world.drain_and_pin();
+    // Both have changed the region once by themselves, which is one drift; now it is another one.
+    world.order(0, &["undrain", ZONES[0]]);
+    world.order(0, &["drain", ZONES[0], "--yes"]);
+    let instance = world.instance(0);
+    world.wait_firing("CnsDrainForgotten", &[("member", ZONES[0]), ("region", REGION), ("instance", &instance)]);
+    world.wait_firing("CnsPinForgotten", &[("region", REGION), ("instance", &world.instance(1))]);
+    world.wait_firing("CnsReplicaSerialsApart", &[("region", REGION)]);
+    for name in ["CnsDrainForgotten", "CnsPinForgotten"] {
+        assert_eq!(world.firing(name).len(), 1, "{name}");
+    }
+    let orders = ["CnsDrainForgotten", "CnsPinForgotten", "CnsReplicaSerialsApart"];
+    world.assert_only(&[&orders[..], &["CnsReplicaBehind"]].concat());
+    world.order(0, &["undrain", ZONES[0]]);
+    world.order(1, &["rollback", REGION, "--release", "--yes"]);
+    // Both go on without a drift when the members alone give a serial that is newer.
+    world.change(0, 2000);
+    world.wait_quiet();
+    world
+}
+
+/// Two datacenters list name servers of their own, and the region has not been told which are its own.
+pub fn members_that_have_no_name_server_in_common_fire_for_their_region() -> World {
+    let world = World::start(&Plan::default());
+    let list_alone = |is_alone: bool, serial| {
+        for site in [1, 2] {
+            let records = zone_records(site, serial, 20, 2_592_000);
+            let own = Dname::parse(&format!("ns.{}", ZONES[site]));
+            let (servers, mut records): (Vec<Record>, _) =
+                records.into_iter().partition(|record| is_alone && record.rtype == rtype::NS);
+            records.extend(servers.into_iter().take(1).map(|server| Record { rdata: own.0.clone(), ..server }));
+            world.primary.replace_zone(&Dname::parse(ZONES[site]), &records);
+        }
+    };
+    list_alone(true, 1100);
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        world.wait_firing("CnsRegionNameServersUnknown", &[("region", REGION), ("instance", &instance)]);
+    }
+    world.assert_only(&["CnsRegionNameServersUnknown"]);
+    list_alone(false, 1200);
+    world.wait_quiet();
+    world
+}
+
+/// The servers that the region lists as its own refuse to answer for it.
+pub fn name_servers_that_do_not_have_the_region_fire_for_it_and_for_no_zone() -> World {
+    let world = World::start(&Plan { probed: true, ..Plan::default() });
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        // The primary answers for the datacenters' zones, and refuses to for the region.
+        for server in ["ns1.example.com.", "ns2.example.com."] {
+            let labels = [("zone", REGION), ("problem", "lame"), ("instance", &instance[..])];
+            let server = format!("{server} {}", world.relays[replica][0].address());
+            world.wait_firing("CnsNameServersInconsistent", &[&labels[..], &[("server", &server)]].concat());
+        }
+    }
+    let firing = world.firing("CnsNameServersInconsistent");
+    assert!(firing.iter().all(|alert| alert.labels["zone"] == REGION), "{firing:?}");
+    world.assert_only(&["CnsNameServersInconsistent"]);
+    world
+}
+
+/// No replica reaches a datacenter until its zone expires.
+pub fn a_zone_near_its_end_fires_before_it_expires_and_its_region_after() -> World {
+    let world = World::start(&Plan { expire: 12, ..Plan::default() });
+    (0..2).for_each(|replica| world.relays[replica][0].cut(true));
+    world.wait_firing("CnsNearExpiry", &[("zone", ZONES[0]), ("instance", &world.instance(0))]);
+    world.wait_firing("CnsNearExpiry", &[("zone", ZONES[0]), ("instance", &world.instance(1))]);
+    world.wait_firing("CnsRegionIncomplete", &[("region", REGION), ("state", "expired")]);
+    world.wait_firing("CnsZoneNotServed", &[("zone", ZONES[0]), ("state", "expired")]);
+    world.assert_only(&[&CUT_OFF[..], &["CnsNearExpiry", "CnsRegionIncomplete", "CnsZoneNotServed"]].concat());
+    (0..2).for_each(|replica| world.relays[replica][0].cut(false));
+    world.wait_quiet();
+    world
+}
+
+/// No replica has ever reached a datacenter, and clients ask for its names.
+pub fn a_datacenter_that_was_never_there_fires_for_its_region_and_for_what_clients_get() -> World {
+    let world = World::start(&Plan { missing: true, ..Plan::default() });
+    world.wait_firing("CnsRegionIncomplete", &[("region", REGION), ("state", "missing")]);
+    world.wait_firing("CnsZoneNotServed", &[("zone", ZONES[0]), ("state", "not-ready")]);
+    world.assert_only(&[&CUT_OFF[1..], &["CnsRegionIncomplete", "CnsZoneNotServed"]].concat());
+    // Only the replica that is asked fails anybody.
+    let mut client = Client::new(world.replicas[1].address());
+    let query = Query::new(&Dname::parse(ZONES[0]), rtype::SOA);
+    wait_until("CnsServerFailures fires", PATIENCE, || {
+        assert_eq!(client.ask(&query).expect("an answer").rcode(), 2);
+        (!world.firing("CnsServerFailures").is_empty()).then_some(())
+    });
+    world.wait_firing("CnsServerFailures", &[("instance", &world.instance(1))]);
+    assert_eq!(world.firing("CnsServerFailures").len(), 1);
+    (0..2).for_each(|replica| world.relays[replica][0].cut(false));
+    world.wait_quiet();
+    world
+}
+
+/// A datacenter changes while one replica cannot reach it.
+pub fn a_replica_that_misses_changes_fires_as_behind() -> World {
+    let world = World::start(&Plan::default());
+    world.relays[1][0].cut(true);
+    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1100, 20, 2_592_000));
+    world.wait_firing("CnsReplicaBehind", &[("region", REGION), ("instance", &world.instance(1))]);
+    let behind = world.firing("CnsReplicaBehind");
+    assert!(behind.iter().all(|alert| alert.labels["instance"] == world.instance(1)), "{behind:?}");
+    world.assert_only(&[&CUT_OFF[..], &["CnsReplicaBehind"]].concat());
+    world.relays[1][0].cut(false);
+    world.wait_quiet();
+    world
+}
+
+/// A datacenter loses nine of ten instances at once.
+pub fn a_zone_that_is_held_back_fires_until_it_is_accepted() -> World {
+    let world = World::start(&Plan::default());
+    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1100, 2, 2_592_000));
+    for replica in 0..2 {
+        world.wait_firing("CnsTransferHeldBack", &[("zone", ZONES[0]), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&["CnsTransferHeldBack", "CnsTransferFailing"]);
+    (0..2).for_each(|replica| world.order(replica, &["retransfer", ZONES[0], "--accept"]));
+    world.wait_quiet();
+    world
+}
+
+/// A replica is killed again and again; then the other one is stopped.
+pub fn restarts_in_a_row_and_a_replica_that_is_away_fire() -> World {
+    let mut world = World::start(&Plan::default());
+    let instance = world.instance(0);
+    let started = format!("aggregator_started_timestamp_seconds{{instance=\"{instance}\"}}");
+    let mut seen = world.prometheus.query(&started)[0].1;
+    for _ in 0..3 {
+        assert_eq!(world.firing("CnsRestartLoop").len(), 0);
+        world.replicas[0].kill_and_restart(|| ());
+        seen = wait_until("Prometheus has seen the restart", PATIENCE, || {
+            let now = world.prometheus.query(&started).first()?.1;
+            (now > seen).then_some(now)
+        });
+    }
+    world.wait_firing("CnsRestartLoop", &[("instance", &instance)]);
+    world.assert_only(&["CnsRestartLoop", "CnsAggregatorDown"]);
+    let mut stopped = world.replicas.pop().expect("a replica");
+    assert!(stopped.stop().success());
+    world.wait_firing("CnsAggregatorDown", &[("instance", &world.instance(1))]);
+    world
+}
+
+/// One replica is told to read a file with a mistake; the other one can write no file.
+pub fn a_mistake_in_the_file_and_a_full_disk_fire() -> World {
+    let world = World::start(&Plan::default());
+    world.replicas[0].write_plan("[zones]\nmistake\n");
+    assert_eq!(world.replicas[0].verb(&["reload"]).code, 1);
+    let alert = world.wait_firing("CnsReloadFailed", &[("instance", &world.instance(0))]);
+    assert_eq!(alert.labels["result"], "failed");
+    world.assert_only(&["CnsReloadFailed"]);
+    // No file of the other one may grow any more, which is what a full disk does to it.
+    limit_files(world.replicas[1].id(), 0);
+    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 1100, 20, 2_592_000));
+    world.wait_firing("CnsStateNotWritten", &[("instance", &world.instance(1))]);
+    world.assert_only(&["CnsReloadFailed", "CnsStateNotWritten"]);
+    limit_files(world.replicas[1].id(), libc::RLIM_INFINITY);
+    wait_until("the state is written again", PATIENCE, || world.firing("CnsStateNotWritten").is_empty().then_some(()));
+    world
+}
+
+/// Lets no file of a process grow beyond a size.
+fn limit_files(process: u32, bytes: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid for both calls, and the process is a child that runs.
+    let status = unsafe {
+        libc::prlimit(process as i32, libc::RLIMIT_FSIZE, std::ptr::null(), &raw mut limit);
+        limit.rlim_cur = bytes.min(limit.rlim_max);
+        libc::prlimit(process as i32, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut())
+    };
+    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+}
