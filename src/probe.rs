@@ -33,7 +33,7 @@ pub struct ProbePlan {
     pub every: Option<Duration>,
     /// Who finds addresses and parent zones; none are those of the system.
     pub resolvers: Vec<SocketAddr>,
-    /// How long a server may be behind, or ahead of us; without, as long as the zone's REFRESH, but [`LEAST_STALE_AFTER`].
+    /// How long a server may be behind, or ahead of us; without, as long as the zone's REFRESH, but five minutes at least.
     pub stale_after: Option<Duration>,
     /// For each question.
     pub timeout: Duration,
