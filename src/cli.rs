@@ -106,30 +106,42 @@ enum Verb {
     /// Have the server read its configuration again, without dropping a query
     Reload,
     /// Show how all zones are, or one in detail
-    Status { zone: Option<String> },
+    Status {
+        /// A zone or region [default: all]
+        zone: Option<String>,
+    },
     /// Ask the primaries of all zones, or of one, for news now
-    Refresh { zone: Option<String> },
+    Refresh {
+        /// A zone, or a region, which stands for its members [default: all zones]
+        zone: Option<String>,
+    },
     /// Transfer a zone in full, whatever its serial
     Retransfer {
+        /// A zone that is transferred or read from ZooKeeper
         zone: String,
         /// Take what comes even if most of the zone is gone
         #[arg(long)]
         accept: bool,
     },
     /// Print all records of a zone as they are served
-    Dump { zone: String },
+    Dump {
+        /// A zone or region
+        zone: String,
+    },
     /// Print what changed in a zone with its last version, or from one version to another
     Diff {
+        /// A zone or region
         zone: String,
         /// The serial of the older version [default: the one before the newer]
-        #[arg(long, value_name = "SERIAL")]
+        #[arg(long, value_name = "SERIAL", value_parser = read_serial)]
         from: Option<u32>,
         /// The serial of the newer version [default: what is served]
-        #[arg(long, value_name = "SERIAL")]
+        #[arg(long, value_name = "SERIAL", value_parser = read_serial)]
         to: Option<u32>,
     },
     /// List the versions of all zones or of one, with time and cause, or every change of a name
     History {
+        /// A zone or region, or any name in one [default: all zones and regions]
         #[arg(value_name = "ZONE|NAME")]
         name: Option<String>,
         /// The zone whose history is looked at [default: the one that answers for the name]
@@ -143,7 +155,9 @@ enum Verb {
     Rollback(RollbackOptions),
     /// Explain why a name answers as it does, for one type such as SRV or all that it has
     Lookup {
+        /// A name of a region or zone
         name: String,
+        /// A type of records, such as SRV [default: all that the name has]
         #[arg(value_name = "TYPE")]
         rtype: Option<TypeName>,
     },
@@ -154,7 +168,10 @@ enum Verb {
     /// Watch regions, zones and queries on the terminal; q ends
     Top,
     /// Tell the secondaries of all zones, or of one, to look for changes now
-    Notify { zone: Option<String> },
+    Notify {
+        /// A zone or region [default: all]
+        zone: Option<String>,
+    },
     /// End the server, and wait until it has ended
     Stop,
     /// Run datacenters that exist only in this process, and watch their region
@@ -193,6 +210,11 @@ pub fn command() -> clap::Command {
 /// Reads a duration as the configuration file has them.
 fn read_duration(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "write a number and ms, s, m, h or d, such as 20s".to_string())
+}
+
+/// Reads the serial of a version.
+fn read_serial(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("a serial is a number up to {}; see \"aggregator history ZONE\"", u32::MAX))
 }
 
 /// Reads the name of a zone.

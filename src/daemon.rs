@@ -497,7 +497,9 @@ impl Daemon {
         names.sort_by(Name::canonical_cmp);
         let sources = self.sources.lock();
         let wake = |name: Name| {
-            let source = sources.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+            let source = sources
+                .get(&name)
+                .ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
             let (done, result) = oneshot::channel();
             source.wake(Wake { kind, done: Some(done) });
             Ok((name, result))
@@ -509,7 +511,7 @@ impl Daemon {
     fn notify_secondaries(&self, zone: Option<&str>) -> Result<Reply, String> {
         let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
         if let Some(name) = name.as_ref().filter(|name| self.publisher.load().get(name).is_none()) {
-            return Err(format!("zone {name} is not configured"));
+            return Err(format!("zone {name} is not configured; see \"aggregator status\""));
         }
         let sent = self.notifier.notify_now(name.as_ref());
         if sent == 0 {
@@ -527,7 +529,9 @@ impl Daemon {
         async move {
             let printed = tokio::task::spawn_blocking(move || {
                 let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                let served = published
+                    .get(&name)
+                    .ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
                 let data = served.zone.as_ref().ok_or_else(|| format!("zone {name} has not been transferred yet"))?;
                 let mut text = String::new();
                 data.write_text(&mut text).map_err(|error| error.to_string())?;

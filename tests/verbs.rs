@@ -123,7 +123,10 @@ async fn diff_shows_what_changed() {
     let has = format!("the history of zone {ZONE}. does not have serial 1; it has {first}, {after}, {last}\n");
     assert_eq!((unknown.code, unknown.stderr), (1, has));
     let nowhere = scene.daemon.verb(&["diff", "other.example"]);
-    assert_eq!((nowhere.code, nowhere.stderr.as_str()), (1, "zone other.example. is not configured\n"));
+    assert_eq!(
+        (nowhere.code, nowhere.stderr.as_str()),
+        (1, "zone other.example. is not configured; see \"aggregator status\"\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,7 +171,10 @@ async fn notify_tells_secondaries_and_status_what_they_said() {
     let reason = format!("zone {REGION}. has no secondaries to tell; set \"notify\" in the configuration\n");
     assert_eq!((refused.code, refused.stderr), (1, reason));
     let unknown = scene.daemon.verb(&["notify", "other.example"]);
-    assert_eq!((unknown.code, unknown.stderr.as_str()), (1, "zone other.example. is not configured\n"));
+    assert_eq!(
+        (unknown.code, unknown.stderr.as_str()),
+        (1, "zone other.example. is not configured; see \"aggregator status\"\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ pub struct RollbackOptions {
     /// The region
     zone: String,
     /// The serial of the version that has the contents; "aggregator history" lists them
-    #[arg(long, value_name = "SERIAL", required_unless_present = "release", conflicts_with = "release")]
+    #[arg(long, value_name = "SERIAL", value_parser = super::read_serial, required_unless_present = "release", conflicts_with = "release")]
     to: Option<u32>,
     /// Let the region follow its members again
     #[arg(long)]

@@ -125,7 +125,9 @@ impl Daemon {
         async move {
             let described = tokio::task::spawn_blocking(move || {
                 let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-                let served = published.get(&name).ok_or_else(|| format!("zone {name} is not configured"))?;
+                let served = published
+                    .get(&name)
+                    .ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
                 compare(served, from, to).map_err(|error| error.to_string())
             });
             match described.await {

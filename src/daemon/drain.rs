@@ -90,7 +90,9 @@ impl RegionReport {
     /// In words.
     fn describe(&self, text: &mut String) {
         let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
-        _ = writeln!(text, "  {region} {changed_names} names change, {fewer_records} records fewer");
+        let names = if *changed_names == 1 { "name changes" } else { "names change" };
+        let records = if *fewer_records == 1 { "record" } else { "records" };
+        _ = writeln!(text, "  {region} {changed_names} {names}, {fewer_records} {records} fewer");
         if self.pinned {
             _ = writeln!(text, "    it is pinned: this shows when it is released");
         }

@@ -154,7 +154,7 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
             Some(_) => {
                 Err(format!("{name} is the catalog, which lists what is served; only regions can be rolled back"))
             }
-            None => Err(format!("zone {name} is not configured")),
+            None => Err(format!("zone {name} is not configured; see \"aggregator status\"")),
         };
     }
     let has = |region: &&RegionView| region.plan.members.contains(name);
@@ -181,7 +181,8 @@ fn describe_behind(region: &RegionView) -> String {
 
 /// What would change with an earlier version.
 fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes, String> {
-    let served: &Served = view.published.get(name).ok_or_else(|| format!("zone {name} is not configured"))?;
+    let served: &Served =
+        view.published.get(name).ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
     let present = served.zone.as_ref().map(|zone| zone.soa.serial);
     diff::compare(served, present, Some(to)).map_err(|error| error.to_string())
 }

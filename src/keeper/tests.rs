@@ -121,15 +121,6 @@ fn after_a_while_a_region_is_served_without_the_missing() {
 }
 
 #[test]
-fn a_region_that_waits_for_its_members_can_be_looked_at() {
-    let bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
-    let view = bench.keeper.view(Instant::now());
-    let region = &view.regions[&name("w.x")];
-    assert!(region.merged.is_none() && region.members.len() == 2);
-    assert!(region.members.iter().all(|member| member.traced.taken.is_none() && !member.traced.drained.whole));
-}
-
-#[test]
 fn an_expired_member_leaves_and_comes_back() {
     let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
     let expire = Duration::from_secs(2_592_001);
