@@ -572,12 +572,12 @@ mod tests {
         let started = std::time::Instant::now();
         reader.write_all(request.as_bytes()).await.unwrap();
         idler.write_all(request.as_bytes()).await.unwrap();
-        let (mut piece, mut length) = (vec![0; 4 << 20], 0);
+        let (mut piece, mut length) = (vec![0; 256 << 10], 0);
         while let Ok(read @ 1..) = reader.read(&mut piece).await {
             length += read;
             // Slower than the patience in all, faster in each part.
             if started.elapsed() < listener.patience * 3 {
-                tokio::time::sleep(listener.patience / 8).await;
+                tokio::time::sleep(listener.patience / 40).await;
             }
         }
         assert!(length > LENGTH && started.elapsed() > listener.patience * 2, "{length} in {:?}", started.elapsed());
