@@ -34,10 +34,10 @@ struct Scene {
     _folder: Folder,
 }
 
-/// What makes trouble: versions that stay held back, a member and a tree that are not there, name servers that are silent.
+/// What makes trouble: versions that stay held back, a member and a tree that are not there, name servers that refuse.
 const TROUBLE: &str = "confirm_after = \"1h\"\n[zones.\"absent.example\"]\nprimaries = [\"NOBODY\"]\n[zones.\"tree.example\"]\nzookeeper = \"NOBODY\"\n\
     [aggregations.\"us-east.example\"]\nmembers = [\"absent.example\"]\nns = [\"ns1.example\"]\n\
-    [probe]\nevery = \"1s\"\ntimeout = \"1s\"\nresolver = \"NOBODY\"\nhosts = { \"ns1.example\" = \"NOBODY\" }\n";
+    [probe]\nevery = \"1s\"\ntimeout = \"1s\"\nresolver = \"NOBODY\"\nhosts = { \"ns1.example\" = \"SOMEBODY\" }\n";
 
 impl Scene {
     fn new() -> Scene {
@@ -63,7 +63,8 @@ impl Scene {
             address(1),
             ZONES[0],
             ZONES[1]
-        );
+        )
+        .replace("SOMEBODY", &address(0).to_string());
         let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
         let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
         let path = format!("/api/v1/zones/{REGION}");
@@ -301,7 +302,7 @@ fn every_state_is_told_in_words() {
     assert!(names.iter().all(|name| !name.is_empty()) && names.contains(&"ZooKeeper".to_owned()), "{names:?}");
 
     scene.open_live(&format!("/zone/{REGION}"));
-    scene.browser.wait_for_text("#servers", |text| text.contains("ns1.example") && text.contains("unreachable"));
+    scene.browser.wait_for_text("#servers", |text| text.contains("ns1.example") && text.contains("lame"));
     let head = scene.browser.text("#head");
     assert!(head.contains("pinned") && head.contains("drained") && head.contains("wrong hosts"), "{head}");
     looks("the region of much trouble", "trouble-region");
