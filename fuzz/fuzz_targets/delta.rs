@@ -74,7 +74,7 @@ fuzz_target!(|input: &[u8]| {
     let mut records = BTreeSet::new();
     let mut versions = vec![Arc::new(load(1, &records, None).0)];
     let (mut deltas, mut history) = (Vec::new(), History::default());
-    let limits = HistoryLimits { versions: 4, bytes: 1 << 20 };
+    let limits = HistoryLimits { versions: 4, bytes: 1 << 20, total: 1 << 20 };
     for step in input.chunks_exact(3).take(64) {
         let record = (step[0] % 8, step[1]);
         // A record that is there goes, one that is not comes.
