@@ -209,7 +209,7 @@ pub fn command() -> clap::Command {
 
 /// Reads a duration as the configuration file has them.
 fn read_duration(text: &str) -> Result<Duration, String> {
-    config::parse_duration(text).ok_or_else(|| "write a number and ms, s, m, h or d, such as 20s".to_string())
+    config::parse_duration(text).ok_or_else(|| "write numbers with d, h, m, s or ms, such as 20s or 1h30m".to_string())
 }
 
 /// Reads the serial of a version.

@@ -23,14 +23,32 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Reads one number and one unit, such as `10s`.
+/// Reads a number and a unit, such as `10s`, or several from the largest unit to the smallest, such as `1h30m`, which is how
+/// times that have passed are shown.
 pub fn parse_duration(text: &str) -> Option<Duration> {
-    parse_quantity(text, &TIME_UNITS).map(Duration::from_millis)
+    let (mut rest, mut units, mut millis) = (text, &TIME_UNITS[..], 0u64);
+    loop {
+        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
+        let end =
+            rest[digits..].find(|character: char| character.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let unit = rest[digits..end].trim_matches(' ');
+        let place = units.iter().position(|(name, _)| *name == unit)?;
+        millis = parse_digits(&rest[..digits])?.checked_mul(units[place].1)?.checked_add(millis)?;
+        (rest, units) = (&rest[end..], &units[place + 1..]);
+        if rest.is_empty() {
+            return Some(Duration::from_millis(millis));
+        }
+    }
 }
 
 /// Reads one number and one unit, such as `64MiB`; a bare number counts bytes.
 pub fn parse_size(text: &str) -> Option<u64> {
-    parse_quantity(text, &SIZE_UNITS).or_else(|| parse_digits(text))
+    let Some(split) = text.find(|character: char| !character.is_ascii_digit()) else {
+        return parse_digits(text);
+    };
+    let unit = text[split..].trim_start_matches(' ');
+    let (_, factor) = SIZE_UNITS.iter().find(|(name, _)| *name == unit)?;
+    parse_digits(&text[..split])?.checked_mul(*factor)
 }
 
 /// Writes a duration in the largest unit that needs no fraction.
@@ -55,15 +73,6 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Splits digits from unit and multiplies.
-fn parse_quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let split = text.find(|character: char| !character.is_ascii_digit())?;
-    let (digits, unit) = text.split_at(split);
-    let unit = unit.trim_start_matches(' ');
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    parse_digits(digits)?.checked_mul(*factor)
-}
-
 /// Reads digits only: no sign, no separators.
 fn parse_digits(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
@@ -74,13 +83,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_one_number_and_one_unit() {
+    fn durations_have_numbers_with_units() {
         for (text, millis) in [("500ms", 500), ("10s", 10_000), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)] {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
             assert_eq!(format_duration(Duration::from_millis(millis)), text);
         }
-        assert_eq!(parse_duration("30 d"), Some(Duration::from_secs(30 * 86_400)));
-        for text in ["", "s", "10", "10x", "-1s", "1.5h", "1h30m", "10S", "+5s", "99999999999999999999s", "１s"] {
+        for (text, secs) in [("30 d", 30 * 86_400), ("1h30m", 5400), ("1d 2h 5s", 93_605), ("0h10s", 10)] {
+            assert_eq!(parse_duration(text), Some(Duration::from_secs(secs)), "{text}");
+        }
+        for text in [
+            "",
+            "s",
+            "10",
+            "10x",
+            "-1s",
+            "1.5h",
+            "30m1h",
+            "1h1h",
+            "1h30",
+            "h30m",
+            "10S",
+            "+5s",
+            "99999999999999999999s",
+            "１s",
+        ] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }
