@@ -51,11 +51,18 @@ impl Container {
         let capabilities = if user == 0 { ROOT_CAPABILITIES } else { &["CAP_NET_BIND_SERVICE"] };
         let process = &mut config["process"];
         process["terminal"] = false.into();
-        process["noNewPrivileges"] = true.into();
+        // As engines have it: a user gets what its program's file has, and no more; which that flag would keep it from.
+        process["noNewPrivileges"] = (user == 0).into();
         process["rlimits"] = json!([]);
         process["user"] = json!({ "uid": user, "gid": user });
-        for set in ["bounding", "effective", "permitted", "inheritable", "ambient"] {
-            process["capabilities"][set] = json!(capabilities);
+        for (set, filled) in [
+            ("bounding", true),
+            ("effective", user == 0),
+            ("permitted", user == 0),
+            ("inheritable", false),
+            ("ambient", false),
+        ] {
+            process["capabilities"][set] = if filled { json!(capabilities) } else { json!([]) };
         }
         config["root"]["readonly"] = true.into();
         config["linux"]["resources"] = json!({});
@@ -239,6 +246,12 @@ fn engines_take_it() {
     // As `docker load` reads it.
     let tar = image("aggregator-VERSION.oci.tar").display().to_string();
     run("skopeo", &["inspect", &format!("docker-archive:{tar}")]);
+    // As an engine of containerd reads it: one image, by its whole name.
+    let index = run("tar", &["-xOf", &tar, "index.json"]);
+    let index: Value = serde_json::from_slice(&index.stdout).unwrap();
+    let names: Vec<&Value> = index["manifests"].as_array().unwrap().iter().map(|entry| &entry["annotations"]).collect();
+    assert_eq!(names.len(), 1);
+    assert_eq!(names[0]["io.containerd.image.name"], format!("docker.io/library/aggregator:{version}"));
     // The same as our own manifest of that kind.
     let index: Value = serde_json::from_slice(&std::fs::read(format!("{layout}/index.json")).unwrap()).unwrap();
     let docker =
