@@ -200,6 +200,7 @@ pub struct Metrics {
     pub zone_primary_serial: IntGaugeVec,
     pub zone_records: IntGaugeVec,
     pub zone_refreshed: IntGaugeVec,
+    pub zone_refresh: IntGaugeVec,
     pub zone_expires: IntGaugeVec,
     pub zone_state: IntGaugeVec,
     pub region_serial: IntGaugeVec,
@@ -379,6 +380,11 @@ impl Metrics {
                 "When a primary last confirmed or sent the zone, Unix time.",
                 &["zone"],
             ),
+            zone_refresh: make.gauges(
+                "zone_refresh_seconds",
+                "How often the zone asks to be looked for (REFRESH of its SOA record).",
+                &["zone"],
+            ),
             zone_expires: make.gauges(
                 "zone_expires_timestamp_seconds",
                 "When the zone expires unless a primary answers before, Unix time.",
@@ -544,6 +550,7 @@ impl Metrics {
             &self.zone_primary_serial,
             &self.zone_records,
             &self.zone_refreshed,
+            &self.zone_refresh,
             &self.zone_expires,
             &self.zone_state,
             &self.region_serial,

@@ -27,6 +27,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -41,6 +42,8 @@ pub struct Listeners {
     tls_idle: Option<Duration>,
     /// What clients ask for, and so what readiness depends on.
     regions: Arc<ArcSwap<Vec<Name>>>,
+    /// Whether somebody was told that all of them are served.
+    was_ready: Arc<AtomicBool>,
     sockets: Sockets,
     page: Page,
     manager: Arc<Manager>,
@@ -82,6 +85,7 @@ impl Listeners {
             udp_threads: 0,
             tls_idle: None,
             regions: Arc::default(),
+            was_ready: Arc::default(),
             sockets: Sockets::default(),
             page,
             manager,
@@ -179,7 +183,12 @@ impl Listeners {
         }
         for (address, mut listener) in bound.sockets.http {
             let (publisher, regions) = (self.publisher.clone(), self.regions.clone());
-            let ready = move || readiness(&publisher.load(), &regions.load());
+            let was_ready = self.was_ready.clone();
+            let ready = move || {
+                let result = readiness(&publisher.load(), &regions.load(), was_ready.load(Ordering::Relaxed));
+                was_ready.fetch_or(result.is_ok(), Ordering::Relaxed);
+                result
+            };
             let site = Some(Arc::new(self.page.clone()) as Arc<dyn Site>);
             result = result.and(listener.start(self.metrics.clone(), ready, site));
             self.sockets.http.insert(address, listener);

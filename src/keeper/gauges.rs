@@ -24,6 +24,7 @@ impl Keeper {
             }
             if let Some(data) = &source.zone {
                 metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
+                metrics.zone_refresh.with_label_values(&[zone]).set(data.soa.refresh.into());
                 metrics.zone_records.with_label_values(&[zone]).set(data.records as i64);
             }
             if let (Some(refreshed), Some(expires)) = (source.refreshed, source.expires()) {

@@ -173,12 +173,13 @@ impl Keeper {
             let source = self.sources.get(member);
             let zone = source.and_then(|source| source.zone.as_ref());
             let state = match (source, zone) {
-                (Some(source), Some(_)) if source.state == State::Ok && contributes && is_drained(member) => "drained",
-                (Some(source), Some(zone)) if source.state == State::Ok && contributes => {
-                    // Two failed tries after a missed refresh are no accident any more.
+                (Some(_), Some(_)) if contributes && is_drained(member) => "drained",
+                (Some(source), Some(zone)) if contributes => {
+                    // Two failed tries after a missed refresh are no accident any more. What has expired is kept where the
+                    // configuration says so.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
                     let age = source.refreshed.map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
-                    if age > patience { "stale" } else { "ok" }
+                    if source.state != State::Ok || age > patience { "stale" } else { "ok" }
                 }
                 (_, Some(_)) => "expired",
                 (_, None) => "missing",

@@ -203,10 +203,12 @@ fn a_region_can_let_go_of_a_silent_member_before_its_zone_expires() {
 fn members_can_stay_beyond_expiry() {
     let mut plan = region("w.x", &["w1.x"]);
     plan.on_expire = OnExpire::Keep;
-    let mut bench = Bench::new(&["w1.x"], vec![plan]);
+    let mut bench = Bench::new(&["w1.x"], vec![plan.clone()]);
     bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
     bench.update("w1.x", Change::Current, Duration::from_secs(2_592_001));
     assert_eq!((bench.ask("web.w1.x"), bench.ask("web.w.x")), ((2, 0), (0, 1)));
+    // It is in the region, and so nobody is told that it is not.
+    assert_eq!(bench.keeper.member_statuses(&plan, Instant::now())[0].state, "stale");
 }
 
 #[test]

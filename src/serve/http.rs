@@ -52,7 +52,7 @@ const PIECE: usize = 64 << 10;
 const STREAM_PATIENCE: u32 = 6;
 /// What `/` says where there is no site.
 const INDEX: &str = "/metrics  measurements for Prometheus\n/healthz  200 while the server runs\n\
-                     /readyz   200 when every region, or every zone without regions, is served; else what is missing\n";
+                     /readyz   200 once every region, or every zone without regions, is served, and while any is; else what is missing\n";
 /// For people.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -146,8 +146,10 @@ impl Drop for HttpListener {
     }
 }
 
-/// Whether everything that is published can be answered from; only the regions count if there are any.
-pub fn readiness(published: &Published, regions: &[Name]) -> Result<(), String> {
+/// Whether everything that is published can be answered from; only the regions count if there are any. One of them is enough
+/// for who was ready before: a region that a reload has added, or that has expired, is no reason to take all others from
+/// clients, at all replicas at once.
+pub fn readiness(published: &Published, regions: &[Name], was_ready: bool) -> Result<(), String> {
     let state_of = |origin: &Name| published.get(origin).map_or(State::NotReady, |served| served.state);
     let mut states: Vec<(Name, State)> = if regions.is_empty() {
         published.iter().map(|served| (served.origin.clone(), served.state)).collect()
@@ -156,6 +158,9 @@ pub fn readiness(published: &Published, regions: &[Name]) -> Result<(), String> 
     };
     if states.is_empty() {
         return Err("no zones yet\n".to_string());
+    }
+    if was_ready && states.iter().any(|(_, state)| *state == State::Ok) {
+        return Ok(());
     }
     states.retain(|(_, state)| *state != State::Ok);
     states.sort_by(|(one, _), (other, _)| one.canonical_cmp(other));

@@ -240,10 +240,14 @@ fn regions_decide_where_there_are_any() {
         Published::new(Identity::default(), states.iter().map(served), 1)
     };
     let one_down = published(&[("b", State::Expired), ("a", State::NotReady), ("r", State::Ok)]);
-    assert_eq!(readiness(&one_down, &[name("r")]), Ok(()));
-    assert_eq!(readiness(&one_down, &[]), Err("a. not-ready\nb. expired\n".to_string()));
-    assert_eq!(readiness(&one_down, &[name("b")]), Err("b. expired\n".to_string()));
-    assert_eq!(readiness(&one_down, &[name("new")]), Err("new. not-ready\n".to_string()));
-    assert_eq!(readiness(&published(&[("a", State::Ok)]), &[]), Ok(()));
-    assert!(readiness(&Published::default(), &[]).is_err());
+    let ready = |regions: &[Name]| readiness(&one_down, regions, false);
+    assert_eq!(ready(&[name("r")]), Ok(()));
+    assert_eq!(ready(&[]), Err("a. not-ready\nb. expired\n".to_string()));
+    assert_eq!(ready(&[name("r"), name("b")]), Err("b. expired\n".to_string()));
+    assert_eq!(ready(&[name("r"), name("new")]), Err("new. not-ready\n".to_string()));
+    assert_eq!(readiness(&published(&[("a", State::Ok)]), &[], false), Ok(()));
+    assert!(readiness(&Published::default(), &[], true).is_err());
+    // Who was ready stays so, as long as there is anything to serve.
+    assert_eq!(readiness(&one_down, &[name("r"), name("new")], true), Ok(()));
+    assert_eq!(readiness(&one_down, &[name("b"), name("new")], true), Err("b. expired\nnew. not-ready\n".to_string()));
 }
