@@ -41,7 +41,7 @@ the `format` of the log, which wait for a restart. Relative paths begin in the f
 
 | takes | as in |
 |---|---|
-| duration | `\"250ms\"`, `\"30s\"`, `\"10m\"`, `\"12h\"`, `\"30d\"` |
+| duration | `\"250ms\"`, `\"30s\"`, `\"10m\"`, `\"12h\"`, `\"1h30m\"`, `\"30d\"` |
 | size | `\"64KiB\"`, `\"256MiB\"`, or a number of bytes |
 | address | `\"192.0.2.1\"`, `\"192.0.2.1:5353\"`, `\"[2001:db8::1]:53\"` |
 | addresses | one, or a list of them |

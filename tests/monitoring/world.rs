@@ -27,7 +27,7 @@ const SHORTER: [(&str, &str); 12] = [
     ("[10m]", "[10s]"),
     ("[15m]", "[60s]"),
     ("offset 5m", "offset 3s"),
-    ("zone_age:seconds > 600", "zone_age:seconds > 5"),
+    ("clamp_min(2 * aggregator_zone_refresh_seconds, 600)", "clamp_min(0 * aggregator_zone_refresh_seconds, 5)"),
     ("timestamp_seconds > 86400", "timestamp_seconds > 2"),
 ];
 
