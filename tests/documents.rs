@@ -121,3 +121,25 @@ fn versions_in_instructions_are_the_current_one() {
         assert!(versions.iter().all(|version| version == env!("CARGO_PKG_VERSION")), "{file}: {versions:?}");
     }
 }
+
+/// The job that Kubernetes' document has for Prometheus takes the pods of the manifests, under the name that rules expect.
+#[test]
+fn the_scrape_job_of_kubernetes_takes_the_pods_of_its_manifests() {
+    let text = repository_text("deploy/kubernetes/README.md");
+    let block = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of YAML");
+    let folder = Folder::new();
+    let path = folder.path().join("prometheus.yml");
+    write_file(&path, block);
+    let file = read_yaml(path.to_str().expect("a path in UTF-8")).remove(0);
+    let job = &file["scrape_configs"][0];
+    assert_eq!(job["job_name"], read_yaml("deploy/prometheus/prometheus.yml")[0]["scrape_configs"][0]["job_name"]);
+    let objects = read_yaml("deploy/kubernetes/aggregator.yaml");
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+    let namespaces = &job["kubernetes_sd_configs"][0]["namespaces"]["names"];
+    assert_eq!(namespaces[0], deployment["metadata"]["namespace"]);
+    let pod = &deployment["spec"]["template"];
+    let label = pod["metadata"]["labels"]["app.kubernetes.io/name"].as_str().expect("a label");
+    let ports = pod["spec"]["containers"][0]["ports"].as_array().expect("ports");
+    assert!(ports.iter().any(|port| port["name"] == "metrics"), "{ports:?}");
+    assert_eq!(job["relabel_configs"][0]["regex"], format!("{label};metrics;Running"));
+}
