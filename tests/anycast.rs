@@ -1,5 +1,5 @@
 //! The anycast layout of deploy/anycast/, tried: a router and two replicas with BIRD and the health check, and a client that asks one
-//! address while a replica stops and comes back.
+//! address while a replica stops and comes back; and while BIRD or the health check lose what the other one knows.
 //!
 //! Needs root; `make test-partition` runs it. The files are the real ones with their addresses; the second replica has its own. This
 //! network has no IPv6, so that the IPv6 neighbour of the file stays unheard.
@@ -42,6 +42,14 @@ fn start_bird(net: &Net, folder: &Folder, node: &str, text: &str) -> Machine {
     let mut bird = Process::start("bird", &mut command, &home.join("bird.log"));
     bird.wait_ready("has its socket", PATIENCE, || control.exists().then_some(()));
     Machine { bird, control, health: None, daemon: None }
+}
+
+/// Starts the health check of a replica.
+fn start_health(net: &Net, folder: &Folder, node: &str, control: &Path) -> Process {
+    let mut health = net.command(node, &repository_file("deploy/anycast/healthcheck"));
+    health.args([SERVICE, REGION, "service4"]);
+    health.env("BIRDC", format!("birdc -s {}", control.display()));
+    Process::start("healthcheck", &mut health, &folder.path().join(format!("{node}.health")))
 }
 
 /// Starts our daemon on a replica, with its zones in its state folder.
@@ -96,11 +104,7 @@ fn a_replica_that_stops_is_out_of_the_way_and_clients_do_not_notice() {
             let text = repository_text("deploy/anycast/bird.conf");
             let mut machine = start_bird(&net, &folder, node, &text.replace("198.51.100.11", address));
             machine.daemon = Some(start_daemon(&net, &folder, node, address));
-            let mut health = net.command(node, &repository_file("deploy/anycast/healthcheck"));
-            health.args([SERVICE, REGION, "service4"]);
-            health.env("BIRDC", format!("birdc -s {}", machine.control.display()));
-            machine.health =
-                Some(Process::start("healthcheck", &mut health, &folder.path().join(format!("{node}.health"))));
+            machine.health = Some(start_health(&net, &folder, node, &machine.control));
             machine
         })
         .collect();
@@ -128,5 +132,29 @@ fn a_replica_that_stops_is_out_of_the_way_and_clients_do_not_notice() {
     machines[0].daemon = Some(start_daemon(&net, &folder, "r11", REPLICAS[0]));
     wait_until("the first replica is back", PATIENCE, || (ways(&net) == BTreeSet::from([REPLICAS[0]])).then_some(()));
     wait_until("the service address answers again", PATIENCE, ask);
+
+    // BIRD reads its file again, and has the protocol off: while the health check stands still one sees it.
+    let is_first = || (ways(&net) == BTreeSet::from([REPLICAS[0]])).then_some(());
+    let first = &mut machines[0];
+    first.health.as_ref().expect("a health check").signal(libc::SIGSTOP);
+    run(&net, "r11", &format!("birdc -s {} configure", first.control.display()));
+    wait_until("BIRD has switched the protocol off", PATIENCE, || ways(&net).is_empty().then_some(()));
+    first.health.as_ref().expect("a health check").signal(libc::SIGCONT);
+    wait_until("the replica is announced after BIRD was configured", PATIENCE, is_first);
+    // BIRD ends and starts, and the health check goes on.
+    first.bird.stop(Duration::from_secs(10)).expect("BIRD ends");
+    wait_until("nobody is announced without BIRD", PATIENCE, || ways(&net).is_empty().then_some(()));
+    let text = repository_text("deploy/anycast/bird.conf");
+    first.bird = start_bird(&net, &folder, "r11", &text).bird;
+    wait_until("the replica is announced after BIRD was started anew", PATIENCE, is_first);
+    // The health check is killed, then the replica: the route stays, until there is a health check again.
+    first.health.as_mut().expect("a health check").kill();
+    first.daemon = None;
+    assert_eq!(ways(&net), BTreeSet::from([REPLICAS[0]]));
+    first.health = Some(start_health(&net, &folder, "r11", &first.control));
+    wait_until("what was left behind is withdrawn", PATIENCE, || ways(&net).is_empty().then_some(()));
+    first.daemon = Some(start_daemon(&net, &folder, "r11", REPLICAS[0]));
+    wait_until("the replica is announced by the new health check", PATIENCE, is_first);
+    wait_until("the service address answers in the end", PATIENCE, ask);
     machines.iter_mut().chain([&mut router]).for_each(|machine| machine.bird.assert_running());
 }

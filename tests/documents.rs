@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -119,5 +119,61 @@ fn versions_in_instructions_are_the_current_one() {
         let versions = versions_in(&repository_text(file));
         assert!(!versions.is_empty(), "{file} names no version");
         assert!(versions.iter().all(|version| version == env!("CARGO_PKG_VERSION")), "{file}: {versions:?}");
+    }
+}
+
+/// The job that Kubernetes' document has for Prometheus takes the pods of the manifests, under the name that rules expect.
+#[test]
+fn the_scrape_job_of_kubernetes_takes_the_pods_of_its_manifests() {
+    let text = repository_text("deploy/kubernetes/README.md");
+    let block = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of YAML");
+    let folder = Folder::new();
+    let path = folder.path().join("prometheus.yml");
+    write_file(&path, block);
+    let file = read_yaml(path.to_str().expect("a path in UTF-8")).remove(0);
+    let job = &file["scrape_configs"][0];
+    assert_eq!(job["job_name"], read_yaml("deploy/prometheus/prometheus.yml")[0]["scrape_configs"][0]["job_name"]);
+    let objects = read_yaml("deploy/kubernetes/aggregator.yaml");
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+    let namespaces = &job["kubernetes_sd_configs"][0]["namespaces"]["names"];
+    assert_eq!(namespaces[0], deployment["metadata"]["namespace"]);
+    let pod = &deployment["spec"]["template"];
+    let label = pod["metadata"]["labels"]["app.kubernetes.io/name"].as_str().expect("a label");
+    let ports = pod["spec"]["containers"][0]["ports"].as_array().expect("ports");
+    assert!(ports.iter().any(|port| port["name"] == "metrics"), "{ports:?}");
+    assert_eq!(job["relabel_configs"][0]["regex"], format!("{label};metrics;Running"));
+}
+
+/// The texts between quotation marks that can be labels, from one mark in a source to another.
+fn labels_between(source: &str, begin: &str, end: &str) -> BTreeSet<String> {
+    let text = repository_text(source);
+    let part = text.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).expect("the part with the labels").0;
+    let is_label = |text: &&str| text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_');
+    part.split('"').skip(1).step_by(2).filter(is_label).map(str::to_string).collect()
+}
+
+/// Every reason that a failed transfer can have stands in the runbook's table, and no other does.
+#[test]
+fn the_runbook_explains_every_reason_of_a_failed_transfer() {
+    let mut labels = labels_between("src/transfer/error.rs", "pub fn reason(&self)", "\n    }\n");
+    labels.extend(labels_between("src/transfer/error.rs", "const RCODE_LABELS", "];"));
+    labels.extend(labels_between("src/tsig.rs", "pub fn reason(&self)", "\n    }\n"));
+    // NOERROR is no failure; the list of response codes has it for its place.
+    assert!(labels.remove("noerror") && labels.len() > 45, "{labels:?}");
+
+    let text = repository_text("docs/runbooks.md");
+    let table =
+        text.split_once("| error | because |\n").and_then(|(_, rest)| rest.split_once("\n\n")).expect("a table").0;
+    let cells = table.lines().skip(1).filter_map(|row| row.split('|').nth(1));
+    let explained: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let stands_for = |word: &str, label: &str| match word.strip_suffix('…') {
+        Some(begin) => label.starts_with(begin),
+        None => word == label,
+    };
+    for label in &labels {
+        assert!(explained.iter().any(|word| stands_for(word, label)), "docs/runbooks.md does not explain {label}");
+    }
+    for word in explained {
+        assert!(labels.iter().any(|label| stands_for(word, label)), "{word} is no reason of ours");
     }
 }

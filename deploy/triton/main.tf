@@ -42,6 +42,12 @@ variable "network" {
   default     = "MyPublic"
 }
 
+# No default: it is yours, and without it nobody could log in.
+variable "operators" {
+  description = "Subnet that operators log in from by SSH, such as 198.51.100.0/24"
+  type        = string
+}
+
 # One provider for each datacenter: a provider talks to one CloudAPI.
 provider "triton" {
   alias = "us_west_1"
@@ -60,6 +66,7 @@ module "us_west_1" {
   protected     = !contains(var.unprotected, "ns1")
   package       = var.package
   network       = var.network
+  operators     = var.operators
   config        = templatefile("${path.module}/config.toml", { name = "ns1.example.com" })
   providers     = { triton = triton.us_west_1 }
 }
@@ -71,6 +78,7 @@ module "us_west_2" {
   protected     = !contains(var.unprotected, "ns2")
   package       = var.package
   network       = var.network
+  operators     = var.operators
   config        = templatefile("${path.module}/config.toml", { name = "ns2.example.com" })
   providers     = { triton = triton.us_west_2 }
 }

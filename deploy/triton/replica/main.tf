@@ -14,6 +14,7 @@ variable "package" { type = string }
 variable "network" { type = string }
 variable "config" { type = string }
 variable "protected" { type = bool }
+variable "operators" { type = string }
 
 data "triton_image" "aggregator" {
   name    = "cns-region-aggregator"
@@ -53,6 +54,13 @@ resource "triton_firewall_rule" "dns_udp" {
 resource "triton_firewall_rule" "dns_tcp" {
   description = "DNS to region aggregators"
   rule        = "FROM any TO tag \"role\" = \"cns-aggregator\" ALLOW tcp PORT 53"
+  enabled     = true
+}
+
+# Orders to a replica are given by SSH: without this rule nobody gets in.
+resource "triton_firewall_rule" "ssh" {
+  description = "SSH to region aggregators, for operators"
+  rule        = "FROM subnet ${var.operators} TO tag \"role\" = \"cns-aggregator\" ALLOW tcp PORT 22"
   enabled     = true
 }
 
