@@ -269,6 +269,72 @@ fn polling_needs_nobody_to_ask() {
 }
 
 #[test]
+fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
+    let mut instance = Instance::new();
+    let one = instance.configuration("one.test");
+    instance.host.set(KEY, Some(&one));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_region("one.test");
+    // Valid, but no machine has this address.
+    let bad = one.replace(&instance.server.to_string(), "192.0.2.99:53");
+    instance.host.set(KEY, Some(&bad));
+    instance.wait_for_log("the server has refused what metadata says");
+    let looks = instance.host.asked().len();
+    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    let log = instance.log();
+    assert_eq!(log.matches("the server has refused").count(), 1, "{log}");
+    assert_eq!(log.matches("configuration not reloaded").count(), 1, "{log}");
+    let kept = || std::fs::read_to_string(instance.path("boot/config.toml")).unwrap();
+    assert_eq!(kept(), one);
+    // A power cut, and the host says the same.
+    assert!(instance.stop().success());
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_region("one.test");
+    instance.wait_for_log("it starts with what it had before");
+    // Whoever corrects it is heard, also with another control socket, and after that.
+    for (region, socket) in [("two.test", "run/other"), ("three.test", "run/other"), ("four.test", "run/control")] {
+        let (old, new) = (instance.path("run/control"), instance.path(socket));
+        let text = instance.configuration(region);
+        instance.host.set(KEY, Some(&text.replace(&old.display().to_string(), &new.display().to_string())));
+        instance.wait_for_region(region);
+    }
+    assert!(instance.stop().success());
+}
+
+#[test]
+fn a_server_that_does_not_reply_is_asked_again_and_keeps_nobody() {
+    use std::io::{BufRead, BufReader, Write};
+    let mut instance = Instance::new();
+    let server = std::os::unix::net::UnixListener::bind(instance.path("run/control")).unwrap();
+    let kept = instance.path("boot/config.toml");
+    std::fs::create_dir(instance.path("boot")).unwrap();
+    write_file(&kept, &instance.configuration("zero.test"));
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--watch", "--host", &host, "--poll", "100ms"], None);
+    let accept = || {
+        let (stream, _) = server.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        assert!(line.contains("reload"), "{line}");
+        stream
+    };
+    drop(accept());
+    write!(accept(), "{{\"ok\":true,\"data\":null,\"text_bytes\":4}}\nwell").unwrap();
+    instance.wait_for_log("aggregator boot: well");
+    wait_until("it is kept", Duration::from_secs(20), || {
+        std::fs::read_to_string(&kept).unwrap().contains("one.test").then_some(())
+    });
+    instance.host.set(KEY, Some(&instance.configuration("two.test")));
+    let _held = accept();
+    let start = Instant::now();
+    assert!(instance.stop().success());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("one.test"), "nobody has taken the other");
+}
+
+#[test]
 fn the_environment_and_a_file_do_without_a_host() {
     let mut instance = Instance::new();
     let text = instance.configuration("environment.test");
