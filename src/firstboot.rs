@@ -109,15 +109,35 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     result
 }
 
+/// What came of a look at the metadata that somebody asked for, a line for each problem.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// What the host says is not used; the server knows that.
+    Refused(String),
+    /// Why the host said nothing, if it did not.
+    Noted(String),
+}
+
+/// The first line of the answer to whoever has asked for a look, when what the host says is not used.
+const REFUSED: &str = "refused\n";
+
+/// Where the folder of a first start has the configuration.
+pub fn kept_configuration(folder: &Path) -> PathBuf {
+    folder.join(keep::CONFIGURATION)
+}
+
 /// Has a running first start look at the metadata, if there is one; what came of it.
-pub fn request_look(folder: &Path, patience: Duration) -> Option<String> {
+pub fn request_look(folder: &Path, patience: Duration) -> Option<Looked> {
     use std::io::Read;
     let mut stream = std::os::unix::net::UnixStream::connect(folder.join(keep::REQUESTS)).ok()?;
     stream.set_read_timeout(Some(patience)).ok()?;
     let mut text = String::new();
     match stream.read_to_string(&mut text) {
-        Ok(_) => Some(text),
-        Err(error) => Some(format!("metadata was not looked at: {error}\n")),
+        Ok(_) => Some(match text.strip_prefix(REFUSED) {
+            Some(problems) => Looked::Refused(problems.to_owned()),
+            None => Looked::Noted(text),
+        }),
+        Err(error) => Some(Looked::Noted(format!("metadata was not looked at: {error}\n"))),
     }
 }
 
@@ -139,10 +159,12 @@ struct Boot {
     refused: Option<Refusal>,
 }
 
-/// A configuration that is not used.
+/// A configuration that is not used, although the server knows of it.
 struct Refusal {
     text: String,
     problems: Vec<String>,
+    /// Whether the server has tried it: it may be valid the next time without a change, where files that it names are.
+    by_server: bool,
 }
 
 /// What a look at the metadata came to.
@@ -150,6 +172,7 @@ struct Refusal {
 struct Look {
     problems: Vec<String>,
     has_reloaded: bool,
+    is_refused: bool,
 }
 
 impl Look {
@@ -233,10 +256,11 @@ impl Boot {
                 _ = self.terminate.recv() => return None,
                 _ = self.interrupt.recv() => return None,
             };
-            let Finding { found, reasons } =
+            let Finding { found, reasons, is_refused } =
                 find::find(&self.plan.file, &self.plan.key, told, std::env::var_os("AGGREGATOR_CONFIG"), &self.keep);
             if let Some(stream) = waiting.take() {
-                answer(stream, &reasons, found.is_some()).await;
+                let reasons = if found.is_some() && !is_refused { &[] } else { &reasons[..] };
+                answer(stream, reasons, is_refused).await;
             }
             if let Some(found) = found {
                 // Without these the operator would not know that newer words were not heard.
@@ -282,13 +306,13 @@ impl Boot {
                 Event::Due => _ = self.look(found, child.as_ref(), false).await,
                 Event::HungUp => {
                     let look = self.look(found, child.as_ref(), true).await;
-                    if let (Some(child), false) = (&child, look.has_reloaded) {
+                    if let (Some(child), false) = (&child, look.has_reloaded || look.is_refused) {
                         child.signal(libc::SIGHUP);
                     }
                 }
                 Event::Asked(stream) => {
                     let look = self.look(found, child.as_ref(), true).await;
-                    answer(stream, &look.problems, look.problems.is_empty()).await;
+                    answer(stream, &look.problems, look.is_refused).await;
                 }
                 Event::Child => {
                     if let Some(status) = child.as_ref().and_then(Child::collect) {
@@ -370,12 +394,12 @@ impl Boot {
         };
         let is_new = match find::check(&self.plan.key, &text, &self.keep) {
             Ok(is_new) => is_new,
-            Err(problems) => return Look { problems, ..Look::default() },
+            Err(problems) => return self.refuse(text, problems, is_ordered).await,
         };
         match &self.refused {
             // The same words would get the same reply, and a line in the log, every minute.
-            Some(refused) if refused.text == text && !is_ordered => {
-                return Look { problems: refused.problems.clone(), ..Look::default() };
+            Some(refused) if refused.text == text && refused.by_server && !is_ordered => {
+                return Look { problems: refused.problems.clone(), is_refused: true, ..Look::default() };
             }
             None if !is_new => return Look::default(),
             _ => {}
@@ -388,10 +412,23 @@ impl Boot {
         self.try_new(&path, has_child).await
     }
 
+    /// Tells the server, once, of a configuration that is wrong: it logs and counts what is not used.
+    async fn refuse(&mut self, text: String, problems: Vec<String>, is_ordered: bool) -> Look {
+        let is_known = self.refused.as_ref().is_some_and(|refused| refused.text == text && !refused.by_server);
+        if !is_known || is_ordered {
+            let reply = self.call(&self.keep.configuration(), &Request::refused(&problems)).await;
+            // Whom that has not reached it shall reach at the next look. What was refused before stays so.
+            if let Some(Ok(_)) = reply {
+                self.refused = Some(Refusal { text, problems: problems.clone(), by_server: false });
+            }
+        }
+        Look { problems, is_refused: true, ..Look::default() }
+    }
+
     /// Has the server reload a configuration that is on trial, and ends the trial.
     async fn try_new(&mut self, path: &Path, has_child: bool) -> Look {
         let mut look = Look::default();
-        let ended = match self.call(path, &Request::Reload).await {
+        let ended = match self.call(path, &Request::RELOAD).await {
             Some(Ok(reply)) if reply.ok => {
                 look.has_reloaded = true;
                 say(reply.text.trim_end());
@@ -410,7 +447,8 @@ impl Boot {
                     .push("the server has refused what metadata says, and goes on with what it had".to_owned());
                 look.problems.extend(reply.text.lines().map(str::to_owned));
                 let text = self.keep.read().unwrap_or_default();
-                self.refused = Some(Refusal { text, problems: look.problems.clone() });
+                look.is_refused = true;
+                self.refused = Some(Refusal { text, problems: look.problems.clone(), by_server: true });
                 self.keep.put_back()
             }
             // With the one before it back, the next look finds something new, and tries again.
@@ -529,8 +567,9 @@ fn socket_of(configuration: &Path) -> PathBuf {
 }
 
 /// Answers who asked for a look.
-async fn answer(mut stream: UnixStream, problems: &[String], is_well: bool) {
-    let text: String = if is_well { String::new() } else { problems.iter().map(|line| format!("{line}\n")).collect() };
+async fn answer(mut stream: UnixStream, problems: &[String], is_refused: bool) {
+    let lines: String = problems.iter().map(|line| format!("{line}\n")).collect();
+    let text = if is_refused { format!("{REFUSED}{lines}") } else { lines };
     // Whoever has gone away does not want to know.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;

@@ -167,6 +167,14 @@ impl Instance {
         });
     }
 
+    /// Runs a verb without a file or a socket on its command line, as an operator on the instance does.
+    fn verb(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        let output = command.env("AGGREGATOR_BOOT", self.path("boot")).args(arguments).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// Waits until a name of a region has its address.
     fn wait_for_region(&self, region: &str) {
         let query = Query::new(&Dname::parse(&format!("web.{region}")), rtype::A);
@@ -178,11 +186,7 @@ impl Instance {
 
     /// Runs `aggregator reload` as an operator on the instance does; what it said.
     fn reload(&self) -> (bool, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-        command.env("AGGREGATOR_BOOT", self.path("boot")).arg("reload").arg("--socket").arg(self.path("run/control"));
-        let output = command.output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+        self.verb(&["reload", "--socket", &self.path("run/control").display().to_string()])
     }
 
     fn stop(&mut self) -> std::process::ExitStatus {
@@ -213,7 +217,7 @@ fn metadata_is_waited_for_then_followed() {
     instance.wait_for_region("two.test");
     instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
     let (ok, text) = instance.reload();
-    assert!(ok && text.contains("aggregator-config:2:"), "{text}");
+    assert!(!ok && text.contains("aggregator-config:2:"), "{text}");
     instance.wait_for_region("two.test");
     instance.host.set(KEY, Some(&instance.configuration("three.test")));
     instance.process.as_ref().unwrap().signal(libc::SIGHUP);
@@ -300,6 +304,71 @@ fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
         instance.wait_for_region(region);
     }
     assert!(instance.stop().success());
+}
+
+#[test]
+fn what_is_wrong_in_metadata_is_seen_by_monitoring() {
+    use std::io::{Read, Write};
+    let mut instance = Instance::new();
+    let metrics = Port::reserve().release();
+    let with_metrics = |text: String| text.replace("listen = []", &format!("listen = \"{metrics}\""));
+    instance.host.set(KEY, Some(&with_metrics(instance.configuration("one.test"))));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_region("one.test");
+    let wait_for_numbers = |failed: u32, is_current: u32| {
+        let expected = [
+            format!("aggregator_reloads_total{{result=\"failed\"}} {failed}\n"),
+            format!("aggregator_config_last_reload_successful {is_current}\n"),
+        ];
+        wait_until(&format!("{expected:?}"), Duration::from_secs(20), || {
+            let mut stream = std::net::TcpStream::connect(metrics).ok()?;
+            write!(stream, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+            let mut page = String::new();
+            stream.read_to_string(&mut page).ok()?;
+            expected.iter().all(|line| page.contains(line)).then_some(())
+        });
+    };
+    wait_for_numbers(0, 1);
+    instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
+    wait_for_numbers(1, 0);
+    let looks = instance.host.asked().len();
+    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    wait_for_numbers(1, 0);
+    // Whoever orders a reload is told, and nothing old is reloaded, which would count as well.
+    let (ok, text) = instance.reload();
+    assert!(!ok && text.contains("aggregator-config:2:"), "{text}");
+    wait_for_numbers(2, 0);
+    instance.process.as_ref().unwrap().signal(libc::SIGHUP);
+    wait_for_numbers(3, 0);
+    // The words of before are no news, but an end of the mistake.
+    instance.host.set(KEY, Some(&with_metrics(instance.configuration("one.test"))));
+    wait_for_numbers(3, 1);
+}
+
+#[test]
+fn verbs_find_the_server_by_what_was_fetched() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("one.test");
+    for arguments in [&["status"][..], &["check"], &["status", "one.test"]] {
+        let (ok, text) = instance.verb(arguments);
+        assert!(ok && text.contains("one.test"), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_server_does_not_outlive_its_parent() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("one.test");
+    instance.process.as_ref().unwrap().signal(libc::SIGKILL);
+    let control = instance.path("run/control");
+    wait_until("the server has ended", Duration::from_secs(10), || {
+        std::os::unix::net::UnixStream::connect(&control).is_err().then_some(())
+    });
 }
 
 #[test]

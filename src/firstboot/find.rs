@@ -50,6 +50,8 @@ pub struct Finding {
     pub found: Option<Found>,
     /// Why other places gave nothing, a line each.
     pub reasons: Vec<String>,
+    /// Whether the host says something that is not used.
+    pub is_refused: bool,
 }
 
 /// What the host says.
@@ -108,19 +110,21 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
             }
         };
         // A file that is there is meant, also with mistakes in it.
-        return Finding { found, reasons };
+        return Finding { found, reasons, is_refused: false };
     }
     reasons.push(format!("{} does not exist", file.display()));
-    match word(key, told) {
+    let word = word(key, told);
+    let is_refused = word.is_ok();
+    match word {
         Ok(text) => {
             if keep.has_refused(&text)
                 && let Some(found) = kept(keep, &mut reasons)
             {
                 reasons.push("the server has refused what metadata says; it starts with what it had before".to_owned());
-                return Finding { found: Some(found), reasons };
+                return Finding { found: Some(found), reasons, is_refused };
             }
             if let Some(found) = take(Origin::Metadata, key, &text, keep, &mut reasons) {
-                return Finding { found: Some(found), reasons };
+                return Finding { found: Some(found), reasons, is_refused: false };
             }
         }
         Err(reason) => reasons.push(reason),
@@ -139,7 +143,7 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
         }
     };
     let found = found.or_else(|| kept(keep, &mut reasons));
-    Finding { found, reasons }
+    Finding { found, reasons, is_refused }
 }
 
 /// What an earlier start has fetched, if it is still valid.
@@ -281,7 +285,7 @@ mod tests {
         assert!(finding.reasons.iter().any(|line| line.starts_with("aggregator-config:2:")), "{finding:?}");
         stand.find(Some(Ok(Some(ONE))), None);
         let finding = stand.find(Some(Ok(Some("zones = 3"))), None);
-        assert_eq!(origin(&finding), Some((Origin::Kept, false)));
+        assert_eq!((origin(&finding), finding.is_refused), (Some((Origin::Kept, false)), true));
         assert_eq!(stand.kept(), ONE);
         let key = format!("{ONE}[keys.\"k\"]\nsecret_file = \"missing\"\n");
         let finding = stand.find(Some(Ok(Some(&key))), None);
