@@ -98,7 +98,8 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     if plan.only_network {
         if let Some(host) = &plan.host {
             let wanted = Wanted { network: true, login: false };
-            set_network(&plan, find::ask_host(host, None, wanted, plan.patience).network);
+            let told = find::ask_host(host, None, wanted, plan.patience);
+            set_network(&plan, told.network).iter().for_each(|problem| say(&format!("network: {problem}")));
         }
         return Ok(Outcome::Ended(ExitCode::SUCCESS));
     }
@@ -153,6 +154,8 @@ struct Boot {
     manager: Manager,
     /// What was last said about why there is no configuration, or none that is new.
     said: Vec<String>,
+    /// What was last said about the network.
+    network_said: Vec<String>,
     /// Where the server listens that runs: what is new may name another place.
     socket: PathBuf,
     /// What metadata says and no server has taken.
@@ -208,6 +211,7 @@ impl Boot {
             children: listen(SignalKind::child())?,
             manager: Manager::from_environment(),
             said: Vec::new(),
+            network_said: Vec::new(),
             // A server that has outlived an earlier watcher was started with it.
             socket: socket_of(&keep.configuration()),
             refused: None,
@@ -256,6 +260,7 @@ impl Boot {
                 _ = self.terminate.recv() => return None,
                 _ = self.interrupt.recv() => return None,
             };
+            self.say_network(&told);
             let Finding { found, reasons, is_refused } =
                 find::find(&self.plan.file, &self.plan.key, told, std::env::var_os("AGGREGATOR_CONFIG"), &self.keep);
             if let Some(stream) = waiting.take() {
@@ -275,6 +280,14 @@ impl Boot {
                 Event::Asked(stream) => waiting = Some(stream),
                 Event::Due | Event::HungUp | Event::Child => {}
             }
+        }
+    }
+
+    /// Says what is wrong with the network that the host describes, once for each new state of affairs.
+    fn say_network(&mut self, told: &Told) {
+        if self.network_said != told.network_problems {
+            told.network_problems.iter().for_each(|problem| say(&format!("network: {problem}")));
+            self.network_said.clone_from(&told.network_problems);
         }
     }
 
@@ -374,6 +387,7 @@ impl Boot {
                 return Look::default();
             }
         };
+        self.say_network(&told);
         // A file that an operator has put there is not overruled.
         if current.origin == Origin::File {
             return Look::default();
@@ -511,23 +525,24 @@ async fn ask(plan: Arc<Plan>) -> Told {
         let Some(host) = &plan.host else { return Told::default() };
         let wanted = Wanted { network: plan.network.is_some(), login: plan.login.is_some() };
         let mut told = find::ask_host(host, Some(&plan.key), wanted, plan.patience);
-        set_network(&plan, told.network.take());
+        told.network_problems = set_network(&plan, told.network.take());
         set_login(&plan, told.login.take());
         told
     });
     asking.await.unwrap_or_default()
 }
 
-/// Sets up the network as the host describes it. What it does not describe stays as it is.
-fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
-    let (Some(folder), Some(keys)) = (&plan.network, keys) else { return };
+/// Sets up the network as the host describes it; what is wrong with that. What it does not describe stays as it is.
+fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let (Some(folder), Some(keys)) = (&plan.network, keys) else { return problems };
     if let Some(Err(error)) = keys.host_name.as_deref().map(network::set_host_name) {
-        say(&format!("cannot set the host name: {error}"));
+        problems.push(format!("cannot set the host name: {error}"));
     }
     if keys.nics.is_none() {
-        return;
+        return problems;
     }
-    let written = network::describe(&keys)
+    let written = network::describe(&keys, &mut problems)
         .and_then(|files| network::write_files(folder, &files).map_err(|error| error.to_string()));
     match written {
         // Before networkd runs, it finds the files by itself, and this fails, as it may.
@@ -541,8 +556,9 @@ fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
             }
         }
         Ok(_) => {}
-        Err(error) => say(&format!("network: {error}")),
+        Err(error) => problems.push(error),
     }
+    problems
 }
 
 /// Lets those log in whose keys the host has, where it said whether it has any.

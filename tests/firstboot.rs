@@ -372,6 +372,31 @@ fn a_server_does_not_outlive_its_parent() {
 }
 
 #[test]
+fn the_network_is_written_as_the_host_describes_it() {
+    let mut instance = Instance::new();
+    instance.host.set(
+        "sdc:nics",
+        Some(
+            r#"[{"mac":"2:8:20:a:b:c","primary":true,"ips":["203.0.113.53/24"],"gateways":["203.0.113.1"]},
+                {"mac":"2:8:20:a:b:d","ips":["dhcp"]}]"#,
+        ),
+    );
+    let routes =
+        r#"[{"linklocal":false,"dst":"10.9.0.0/16","gateway":"203.0.113.9"},{"dst":"x","gateway":"203.0.113.9"}]"#;
+    instance.host.set("sdc:routes", Some(routes));
+    let (host, network) = (instance.path("host").display().to_string(), instance.path("network"));
+    instance.boot(&["--host", &host, "--network", &network.display().to_string(), "--only-network"], None);
+    let wait_for = |name: &str, end: &str| {
+        wait_until(name, Duration::from_secs(20), || {
+            std::fs::read_to_string(network.join(name)).is_ok_and(|text| text.ends_with(end)).then_some(())
+        });
+    };
+    wait_for("10-triton-0.network", "[Route]\nDestination=10.9.0.0/16\nGateway=203.0.113.9\n");
+    wait_for("10-triton-1.network", "[DHCPv4]\nUseGateway=no\n");
+    instance.wait_for_log("sdc:routes is left out");
+}
+
+#[test]
 fn a_server_that_does_not_reply_is_asked_again_and_keeps_nobody() {
     use std::io::{BufRead, BufReader, Write};
     let mut instance = Instance::new();

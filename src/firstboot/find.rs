@@ -63,12 +63,15 @@ pub struct Told {
     pub network: Option<NetworkKeys>,
     /// The keys of those who may log in, where they are wanted and the host has said whether there are any.
     pub login: Option<Option<String>>,
+    /// What is wrong with that description, a line each.
+    pub network_problems: Vec<String>,
 }
 
 /// What the host knows of the network, as it says it.
 #[derive(Debug, Default)]
 pub struct NetworkKeys {
     pub nics: Option<String>,
+    pub routes: Option<String>,
     pub resolvers: Option<String>,
     pub host_name: Option<String>,
 }
@@ -91,11 +94,16 @@ pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Durati
     // What the host does not say, or not in time, is looked for again at the next conversation.
     let network = wanted.network.then(|| {
         let mut get = |key| client.get(key, deadline).ok().flatten();
-        NetworkKeys { nics: get("sdc:nics"), resolvers: get("sdc:resolvers"), host_name: get("sdc:hostname") }
+        NetworkKeys {
+            nics: get("sdc:nics"),
+            routes: get("sdc:routes"),
+            resolvers: get("sdc:resolvers"),
+            host_name: get("sdc:hostname"),
+        }
     });
     let login = if wanted.login { client.get(login::KEY, deadline).ok() } else { None };
     // Last, because it may be long.
-    Told { configuration: key.map(|key| client.get(key, deadline)), network, login }
+    Told { configuration: key.map(|key| client.get(key, deadline)), network, login, ..Told::default() }
 }
 
 /// Looks everywhere, in order: `file`, the host's words, the environment, what is kept.
