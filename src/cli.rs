@@ -240,6 +240,7 @@ pub fn run_main(
         return misuse(&format!("{option} means nothing to this verb; see aggregator --help"));
     }
     let config_path = || arguments.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
+    let present_path = || arguments.config.clone().unwrap_or_else(boot::find_file);
     let request = match arguments.verb {
         Verb::Run => {
             return load_and_run(&config_path(), run);
@@ -251,19 +252,21 @@ pub fn run_main(
                 Err(error) => fail(&error.to_string()),
             };
         }
-        Verb::Check(ref options) => return check::check(&config_path(), options, arguments.json),
+        Verb::Check(ref options) => return check::check(&present_path(), options, arguments.json),
         Verb::Demo { limit, primary: Some(zone), listen: Some(listen), notify } => {
             return demo(Play::Primary(PrimaryPlan { zone, listen, notify, limit }));
         }
         Verb::Demo { limit, .. } => return demo(Play::Whole(limit)),
         Verb::Register(options) => return register::register(arguments.config.as_deref(), options, arguments.json),
         Verb::Discover { verb } => return discover::discover(verb, arguments.json),
-        Verb::Announce(options) => return announce::run(&config_path(), &options),
+        Verb::Announce(options) => return announce::run(&present_path(), &options),
         Verb::Version if arguments.json => return print_json(&json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Version => return print(concat!("aggregator ", env!("CARGO_PKG_VERSION"))),
         Verb::Reload => {
-            boot::look_at_metadata();
-            Request::Reload
+            if let Some(refusal) = boot::look_at_metadata() {
+                return print_reply(refusal, arguments.json, false);
+            }
+            Request::RELOAD
         }
         Verb::Status { zone } => Request::Status { zone },
         Verb::Refresh { zone } => Request::Refresh { zone },
@@ -318,7 +321,7 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
     if let Some(socket) = socket {
         return Ok(socket);
     }
-    let path = config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
+    let path = config.clone().unwrap_or_else(boot::find_file);
     match config::find_socket(&path) {
         Some(socket) => Ok(socket),
         // Who does not name a file need not have one.

@@ -36,12 +36,37 @@ const PIECE_BYTES: usize = 64 << 10;
 /// How long a client may take to send its line, and to take each piece of the reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+impl Request {
+    /// An order to read the configuration again.
+    pub const RELOAD: Request = Request::Reload { refused: None };
+
+    /// Word of a configuration that is not used, as much of it as a request has room for.
+    pub fn refused(problems: &[String]) -> Request {
+        // JSON may take six octets for one; a quarter of the room is for the longest first line.
+        let mut room = MAX_REQUEST_BYTES as usize * 3 / 4;
+        let mut text = String::new();
+        for c in problems.join("\n").chars() {
+            let size = if c.is_control() || matches!(c, '"' | '\\') { 6 } else { c.len_utf8() };
+            match room.checked_sub(size) {
+                Some(left) => room = left,
+                None => break,
+            }
+            text.push(c);
+        }
+        Request::Reload { refused: Some(text) }
+    }
+}
+
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
-    /// Read the configuration again and go on with it.
-    Reload,
+    /// Read the configuration again and go on with it; or, with what was wrong with a newer one that never became the file,
+    /// only say and count that.
+    Reload {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
     /// How all zones are, or one.
     Status { zone: Option<String> },
     /// Poll the primaries of all zones, or of one, now.
@@ -363,7 +388,7 @@ pub enum CallError {
 fn patience_with(request: &Request) -> Duration {
     match request {
         Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),
-        Request::Reload
+        Request::Reload { .. }
         | Request::Status { .. }
         | Request::Dump { .. }
         | Request::Diff { .. }

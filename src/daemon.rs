@@ -196,6 +196,7 @@ impl Daemon {
         let (command_sender, commands) = mpsc::channel(64);
         let control = socket.start(command_sender.clone()).map_err(start_failed)?;
         metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+        metrics.config_is_current.set(1);
         let started = Instant::now();
         let probe = Probe::new(publisher.clone(), metrics.clone());
         let mut daemon = Daemon {
@@ -277,7 +278,8 @@ impl Daemon {
                 Some(inquiry) = self.inquiries.recv() => self.inform(inquiry),
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
-                    Request::Reload => drop(command.reply.send(self.reload().await)),
+                    Request::Reload { refused: None } => drop(command.reply.send(self.reload().await)),
+                    Request::Reload { refused: Some(problems) } => drop(command.reply.send(self.not_reloaded(problems))),
                     request => self.handle(request, command.reply),
                 },
             }
@@ -315,24 +317,26 @@ impl Daemon {
         self.manager.reloading();
         let result = self.try_reload().await;
         self.manager.ready(&self.summary());
-        let label = if result.is_ok() { "ok" } else { "failed" };
-        let reply = match result {
+        match result {
             Ok(changes) => {
                 self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
                 tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
+                // Last, so that whoever sees the number finds its reason in the log.
+                self.metrics.count_reload(true);
                 Reply { ok: true, text, data: serde_json::json!(changes) }
             }
-            Err(text) => {
-                for error in text.lines() {
-                    tracing::error!(error, "configuration not reloaded");
-                }
-                Reply::failure(text)
-            }
-        };
-        // Last, so that whoever sees the number finds its reason in the log.
-        self.metrics.reloads.with_label_values(&[label]).inc();
-        reply
+            Err(problems) => self.not_reloaded(problems),
+        }
+    }
+
+    /// Says and counts that a configuration is not used, and why.
+    fn not_reloaded(&self, problems: String) -> Reply {
+        for error in problems.lines() {
+            tracing::error!(error, "configuration not reloaded");
+        }
+        self.metrics.count_reload(false);
+        Reply::failure(problems)
     }
 
     /// The steps of a reload; whatever fails before the publication has changed nothing.
@@ -408,7 +412,7 @@ impl Daemon {
                 Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
             }
             // The loop that calls this takes these two itself.
-            Request::Reload | Request::Stop => return,
+            Request::Reload { .. } | Request::Stop => return,
         };
         tokio::spawn(async move {
             // The client may have gone.

@@ -9,7 +9,8 @@
 //!
 //! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is on its
 //! way by a minute more, and none the server;
-//! what is not valid is told and not used. As the first process of a container this one answers TERM, INT and HUP, and
+//! what is not valid, or what the server refuses, is told and not used: what was there before stays, for the next start, too.
+//! As the first process of a container this one answers TERM, INT and HUP, and
 //! collects the children of others.
 //!
 //! Cost: one short conversation with the host for each look.
@@ -21,7 +22,7 @@ mod login;
 mod network;
 
 use crate::config;
-use crate::control::{self, CallError, Request};
+use crate::control::{self, CallError, Reply, Request};
 use crate::manager::Manager;
 use crate::metadata;
 use child::Child;
@@ -97,7 +98,8 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     if plan.only_network {
         if let Some(host) = &plan.host {
             let wanted = Wanted { network: true, login: false };
-            set_network(&plan, find::ask_host(host, None, wanted, plan.patience).network);
+            let told = find::ask_host(host, None, wanted, plan.patience);
+            set_network(&plan, told.network).iter().for_each(|problem| say(&format!("network: {problem}")));
         }
         return Ok(Outcome::Ended(ExitCode::SUCCESS));
     }
@@ -108,15 +110,35 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     result
 }
 
+/// What came of a look at the metadata that somebody asked for, a line for each problem.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// What the host says is not used; the server knows that.
+    Refused(String),
+    /// Why the host said nothing, if it did not.
+    Noted(String),
+}
+
+/// The first line of the answer to whoever has asked for a look, when what the host says is not used.
+const REFUSED: &str = "refused\n";
+
+/// Where the folder of a first start has the configuration.
+pub fn kept_configuration(folder: &Path) -> PathBuf {
+    folder.join(keep::CONFIGURATION)
+}
+
 /// Has a running first start look at the metadata, if there is one; what came of it.
-pub fn request_look(folder: &Path, patience: Duration) -> Option<String> {
+pub fn request_look(folder: &Path, patience: Duration) -> Option<Looked> {
     use std::io::Read;
     let mut stream = std::os::unix::net::UnixStream::connect(folder.join(keep::REQUESTS)).ok()?;
     stream.set_read_timeout(Some(patience)).ok()?;
     let mut text = String::new();
     match stream.read_to_string(&mut text) {
-        Ok(_) => Some(text),
-        Err(error) => Some(format!("metadata was not looked at: {error}\n")),
+        Ok(_) => Some(match text.strip_prefix(REFUSED) {
+            Some(problems) => Looked::Refused(problems.to_owned()),
+            None => Looked::Noted(text),
+        }),
+        Err(error) => Some(Looked::Noted(format!("metadata was not looked at: {error}\n"))),
     }
 }
 
@@ -130,8 +152,37 @@ struct Boot {
     interrupt: Signal,
     children: Signal,
     manager: Manager,
-    /// What was last said about why there is no configuration.
+    /// What was last said about why there is no configuration, or none that is new.
     said: Vec<String>,
+    /// What was last said about the network.
+    network_said: Vec<String>,
+    /// Where the server listens that runs: what is new may name another place.
+    socket: PathBuf,
+    /// What metadata says and no server has taken.
+    refused: Option<Refusal>,
+}
+
+/// A configuration that is not used, although the server knows of it.
+struct Refusal {
+    text: String,
+    problems: Vec<String>,
+    /// Whether the server has tried it: it may be valid the next time without a change, where files that it names are.
+    by_server: bool,
+}
+
+/// What a look at the metadata came to.
+#[derive(Default)]
+struct Look {
+    problems: Vec<String>,
+    has_reloaded: bool,
+    is_refused: bool,
+}
+
+impl Look {
+    /// A look that has changed nothing, and why.
+    fn note(problem: impl Into<String>) -> Look {
+        Look { problems: vec![problem.into()], ..Look::default() }
+    }
 }
 
 /// What happens next.
@@ -153,7 +204,6 @@ impl Boot {
         let requests = keep.listen(group).and_then(UnixListener::from_std).map_err(failed)?;
         let listen = |kind| signal(kind).map_err(BootError::Start);
         Ok(Boot {
-            keep,
             requests,
             hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,
@@ -161,6 +211,11 @@ impl Boot {
             children: listen(SignalKind::child())?,
             manager: Manager::from_environment(),
             said: Vec::new(),
+            network_said: Vec::new(),
+            // A server that has outlived an earlier watcher was started with it.
+            socket: socket_of(&keep.configuration()),
+            refused: None,
+            keep,
             plan: Arc::new(plan),
         })
     }
@@ -174,10 +229,19 @@ impl Boot {
             self.keep.write_environment(&found.path).map_err(failed)?;
             if found.is_new {
                 // A server that has outlived an earlier watcher; most often there is none yet.
-                _ = reload(&found.path).await;
+                let look = self.try_new(&found.path, false).await;
+                look.problems.iter().for_each(|problem| say(problem));
+                self.said = look.problems;
+            } else {
+                self.socket = socket_of(&found.path);
             }
             self.manager.ready(&format!("configuration from {}", found.origin));
             return Ok(Outcome::Ended(self.follow(&found, None).await));
+        }
+        self.socket = socket_of(&found.path);
+        if found.is_new {
+            // No server runs that could say whether it takes this.
+            self.keep.accept().map_err(|error| BootError::Folder { path: self.plan.folder.clone(), error })?;
         }
         if !child::is_root() && self.plan.host.is_none() {
             return Ok(Outcome::Serve(found.path));
@@ -196,10 +260,12 @@ impl Boot {
                 _ = self.terminate.recv() => return None,
                 _ = self.interrupt.recv() => return None,
             };
-            let Finding { found, reasons } =
+            self.say_network(&told);
+            let Finding { found, reasons, is_refused } =
                 find::find(&self.plan.file, &self.plan.key, told, std::env::var_os("AGGREGATOR_CONFIG"), &self.keep);
             if let Some(stream) = waiting.take() {
-                answer(stream, &reasons, found.is_some()).await;
+                let reasons = if found.is_some() && !is_refused { &[] } else { &reasons[..] };
+                answer(stream, reasons, is_refused).await;
             }
             if let Some(found) = found {
                 // Without these the operator would not know that newer words were not heard.
@@ -214,6 +280,14 @@ impl Boot {
                 Event::Asked(stream) => waiting = Some(stream),
                 Event::Due | Event::HungUp | Event::Child => {}
             }
+        }
+    }
+
+    /// Says what is wrong with the network that the host describes, once for each new state of affairs.
+    fn say_network(&mut self, told: &Told) {
+        if self.network_said != told.network_problems {
+            told.network_problems.iter().for_each(|problem| say(&format!("network: {problem}")));
+            self.network_said.clone_from(&told.network_problems);
         }
     }
 
@@ -242,16 +316,16 @@ impl Boot {
             // Instances that were started together shall not ask together for ever.
             let pause = self.plan.poll.mul_f64(0.9 + 0.2 * f64::from(std::process::id() % 64) / 64.0);
             match self.next(if is_polling { pause } else { Duration::MAX }).await {
-                Event::Due => _ = self.look(found, child.as_ref()).await,
+                Event::Due => _ = self.look(found, child.as_ref(), false).await,
                 Event::HungUp => {
-                    let (_, has_reloaded) = self.look(found, child.as_ref()).await;
-                    if let (Some(child), false) = (&child, has_reloaded) {
+                    let look = self.look(found, child.as_ref(), true).await;
+                    if let (Some(child), false) = (&child, look.has_reloaded || look.is_refused) {
                         child.signal(libc::SIGHUP);
                     }
                 }
                 Event::Asked(stream) => {
-                    let (problems, _) = self.look(found, child.as_ref()).await;
-                    answer(stream, &problems, problems.is_empty()).await;
+                    let look = self.look(found, child.as_ref(), true).await;
+                    answer(stream, &look.problems, look.is_refused).await;
                 }
                 Event::Child => {
                     if let Some(status) = child.as_ref().and_then(Child::collect) {
@@ -293,49 +367,136 @@ impl Boot {
         }
     }
 
-    /// Looks at the metadata and has the server reload what is new: what went wrong, and whether it has reloaded.
-    async fn look(&mut self, current: &Found, child: Option<&Child>) -> (Vec<String>, bool) {
-        let mut problems = Vec::new();
+    /// Looks at the metadata and has the server reload what is new. One that was ordered tells again what is known.
+    async fn look(&mut self, current: &Found, child: Option<&Child>, is_ordered: bool) -> Look {
         if self.plan.host.is_none() {
-            return (problems, false);
+            return Look::default();
         }
         let told = tokio::select! {
             told = ask(self.plan.clone()) => told,
-            _ = self.children.recv(), if child.is_some() => return self.interrupted(),
+            _ = self.children.recv(), if child.is_some() => {
+                self.raise(libc::SIGCHLD);
+                return Look::note("the server has ended meanwhile");
+            }
             _ = self.terminate.recv() => {
                 self.raise(libc::SIGTERM);
-                return (problems, false);
+                return Look::default();
+            }
+            _ = self.interrupt.recv() => {
+                self.raise(libc::SIGTERM);
+                return Look::default();
             }
         };
+        self.say_network(&told);
         // A file that an operator has put there is not overruled.
         if current.origin == Origin::File {
-            return (problems, false);
+            return Look::default();
         }
-        let found = find::from_host(&self.plan.key, told, &self.keep, &mut problems);
-        let mut has_reloaded = false;
-        if let Some(found) = found.filter(|found| found.is_new) {
-            say(&format!("metadata has changed: {}", found.path.display()));
-            match reload(&found.path).await {
-                Ok(text) => {
-                    has_reloaded = true;
-                    say(text.trim_end());
-                }
-                // Whoever runs the server will start it with what is there now.
-                Err(CallError::NotRunning(_)) if child.is_none() => {}
-                Err(error) => problems.push(error.to_string()),
-            }
+        let look = self.weigh(told, child.is_some(), is_ordered).await;
+        if is_ordered || look.problems != self.said {
+            look.problems.iter().for_each(|problem| say(problem));
+            self.said.clone_from(&look.problems);
         }
-        if problems != self.said {
-            problems.iter().for_each(|problem| say(problem));
-            self.said.clone_from(&problems);
-        }
-        (problems, has_reloaded)
+        look
     }
 
-    /// A look that a child's end has interrupted: the signal is passed on to whoever waits for it next.
-    fn interrupted(&self) -> (Vec<String>, bool) {
-        self.raise(libc::SIGCHLD);
-        (vec!["the server has ended meanwhile".to_owned()], false)
+    /// Has the server take what the host says, if it is new and valid.
+    async fn weigh(&mut self, told: Told, has_child: bool, is_ordered: bool) -> Look {
+        let text = match find::word(&self.plan.key, told) {
+            Ok(text) => text,
+            Err(reason) => return Look::note(reason),
+        };
+        let is_new = match find::check(&self.plan.key, &text, &self.keep) {
+            Ok(is_new) => is_new,
+            Err(problems) => return self.refuse(text, problems, is_ordered).await,
+        };
+        match &self.refused {
+            // The same words would get the same reply, and a line in the log, every minute.
+            Some(refused) if refused.text == text && refused.by_server && !is_ordered => {
+                return Look { problems: refused.problems.clone(), is_refused: true, ..Look::default() };
+            }
+            None if !is_new => return Look::default(),
+            _ => {}
+        }
+        let path = self.keep.configuration();
+        say(&format!("metadata has changed: {}", path.display()));
+        if is_new && let Err(error) = self.keep.adopt(&text) {
+            return Look::note(format!("cannot write {}: {error}", path.display()));
+        }
+        self.try_new(&path, has_child).await
+    }
+
+    /// Tells the server, once, of a configuration that is wrong: it logs and counts what is not used.
+    async fn refuse(&mut self, text: String, problems: Vec<String>, is_ordered: bool) -> Look {
+        let is_known = self.refused.as_ref().is_some_and(|refused| refused.text == text && !refused.by_server);
+        if !is_known || is_ordered {
+            let reply = self.call(&self.keep.configuration(), &Request::refused(&problems)).await;
+            // Whom that has not reached it shall reach at the next look. What was refused before stays so.
+            if let Some(Ok(_)) = reply {
+                self.refused = Some(Refusal { text, problems: problems.clone(), by_server: false });
+            }
+        }
+        Look { problems, is_refused: true, ..Look::default() }
+    }
+
+    /// Has the server reload a configuration that is on trial, and ends the trial.
+    async fn try_new(&mut self, path: &Path, has_child: bool) -> Look {
+        let mut look = Look::default();
+        let ended = match self.call(path, &Request::RELOAD).await {
+            Some(Ok(reply)) if reply.ok => {
+                look.has_reloaded = true;
+                say(reply.text.trim_end());
+                self.socket = socket_of(path);
+                self.refused = None;
+                self.keep.accept()
+            }
+            // Whoever runs the server will start it with what is there now.
+            Some(Err(CallError::NotRunning(_))) if !has_child => {
+                self.socket = socket_of(path);
+                self.refused = None;
+                self.keep.accept()
+            }
+            Some(Ok(reply)) => {
+                look.problems
+                    .push("the server has refused what metadata says, and goes on with what it had".to_owned());
+                look.problems.extend(reply.text.lines().map(str::to_owned));
+                let text = self.keep.read().unwrap_or_default();
+                look.is_refused = true;
+                self.refused = Some(Refusal { text, problems: look.problems.clone(), by_server: true });
+                self.keep.put_back()
+            }
+            // With the one before it back, the next look finds something new, and tries again.
+            Some(Err(error)) => {
+                look.problems.push(error.to_string());
+                self.keep.put_back()
+            }
+            None => self.keep.put_back(),
+        };
+        look.problems.extend(ended.err().map(|error| format!("cannot write {}: {error}", path.display())));
+        look
+    }
+
+    /// Asks the server something; nothing comes back if this process shall end meanwhile.
+    async fn call(&mut self, path: &Path, request: &Request) -> Option<Result<Reply, CallError>> {
+        let socket = self.socket.clone();
+        let asking = async {
+            match control::call(&socket, request).await {
+                // Somebody else may have started the server again, with what is there now.
+                Err(CallError::NotRunning(_)) => control::call(&socket_of(path), request).await,
+                reply => reply,
+            }
+        };
+        tokio::select! {
+            reply = asking => Some(reply),
+            _ = self.terminate.recv() => {
+                self.raise(libc::SIGTERM);
+                None
+            }
+            _ = self.interrupt.recv() => {
+                self.raise(libc::SIGTERM);
+                None
+            }
+        }
     }
 
     /// Sends this process a signal.
@@ -364,23 +525,24 @@ async fn ask(plan: Arc<Plan>) -> Told {
         let Some(host) = &plan.host else { return Told::default() };
         let wanted = Wanted { network: plan.network.is_some(), login: plan.login.is_some() };
         let mut told = find::ask_host(host, Some(&plan.key), wanted, plan.patience);
-        set_network(&plan, told.network.take());
+        told.network_problems = set_network(&plan, told.network.take());
         set_login(&plan, told.login.take());
         told
     });
     asking.await.unwrap_or_default()
 }
 
-/// Sets up the network as the host describes it. What it does not describe stays as it is.
-fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
-    let (Some(folder), Some(keys)) = (&plan.network, keys) else { return };
+/// Sets up the network as the host describes it; what is wrong with that. What it does not describe stays as it is.
+fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let (Some(folder), Some(keys)) = (&plan.network, keys) else { return problems };
     if let Some(Err(error)) = keys.host_name.as_deref().map(network::set_host_name) {
-        say(&format!("cannot set the host name: {error}"));
+        problems.push(format!("cannot set the host name: {error}"));
     }
     if keys.nics.is_none() {
-        return;
+        return problems;
     }
-    let written = network::describe(&keys)
+    let written = network::describe(&keys, &mut problems)
         .and_then(|files| network::write_files(folder, &files).map_err(|error| error.to_string()));
     match written {
         // Before networkd runs, it finds the files by itself, and this fails, as it may.
@@ -394,8 +556,9 @@ fn set_network(plan: &Plan, keys: Option<NetworkKeys>) {
             }
         }
         Ok(_) => {}
-        Err(error) => say(&format!("network: {error}")),
+        Err(error) => problems.push(error),
     }
+    problems
 }
 
 /// Lets those log in whose keys the host has, where it said whether it has any.
@@ -414,16 +577,15 @@ fn has_succeeded(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Has the server that runs with a configuration read it again.
-async fn reload(configuration: &Path) -> Result<String, CallError> {
-    let socket = config::find_socket(configuration).unwrap_or_else(|| config::DEFAULT_SOCKET.into());
-    let reply = control::call(&socket, &Request::Reload).await?;
-    Ok(reply.text)
+/// The control socket of a server that starts with a configuration.
+fn socket_of(configuration: &Path) -> PathBuf {
+    config::find_socket(configuration).unwrap_or_else(|| config::DEFAULT_SOCKET.into())
 }
 
 /// Answers who asked for a look.
-async fn answer(mut stream: UnixStream, problems: &[String], is_well: bool) {
-    let text: String = if is_well { String::new() } else { problems.iter().map(|line| format!("{line}\n")).collect() };
+async fn answer(mut stream: UnixStream, problems: &[String], is_refused: bool) {
+    let lines: String = problems.iter().map(|line| format!("{line}\n")).collect();
+    let text = if is_refused { format!("{REFUSED}{lines}") } else { lines };
     // Whoever has gone away does not want to know.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;

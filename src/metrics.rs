@@ -220,6 +220,7 @@ pub struct Metrics {
     pub state_errors: IntCounterVec,
     pub state_healthy: IntGauge,
     pub reloads: IntCounterVec,
+    pub config_is_current: IntGauge,
     pub config_loaded: IntGauge,
     pub zookeeper_session: IntGaugeVec,
     pub zookeeper_nodes: IntGaugeVec,
@@ -457,6 +458,10 @@ impl Metrics {
                 "1 while everything that should be on disk is there or on its way, 0 while the disk refuses something.",
             )),
             reloads: make.counters("reloads_total", "Configuration reloads by result.", &["result"]),
+            config_is_current: make.add(IntGauge::new(
+                "config_last_reload_successful",
+                "1 after the start and a reload that succeeded, 0 after one that failed or a configuration that was refused.",
+            )),
             config_loaded: make.add(IntGauge::new(
                 "config_loaded_timestamp_seconds",
                 "When the running configuration was loaded, Unix time.",
@@ -498,6 +503,12 @@ impl Metrics {
     /// Every family that there can be, whether it has a series or not, in the order in which they were made.
     pub fn families(&self) -> &[Family] {
         &self.families
+    }
+
+    /// Counts a reload.
+    pub fn count_reload(&self, is_ok: bool) {
+        self.config_is_current.set(i64::from(is_ok));
+        self.reloads.with_label_values(&[if is_ok { "ok" } else { "failed" }]).inc();
     }
 
     /// A counter block for one query thread.

@@ -167,6 +167,14 @@ impl Instance {
         });
     }
 
+    /// Runs a verb without a file or a socket on its command line, as an operator on the instance does.
+    fn verb(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        let output = command.env("AGGREGATOR_BOOT", self.path("boot")).args(arguments).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// Waits until a name of a region has its address.
     fn wait_for_region(&self, region: &str) {
         let query = Query::new(&Dname::parse(&format!("web.{region}")), rtype::A);
@@ -178,11 +186,7 @@ impl Instance {
 
     /// Runs `aggregator reload` as an operator on the instance does; what it said.
     fn reload(&self) -> (bool, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-        command.env("AGGREGATOR_BOOT", self.path("boot")).arg("reload").arg("--socket").arg(self.path("run/control"));
-        let output = command.output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+        self.verb(&["reload", "--socket", &self.path("run/control").display().to_string()])
     }
 
     fn stop(&mut self) -> std::process::ExitStatus {
@@ -213,7 +217,7 @@ fn metadata_is_waited_for_then_followed() {
     instance.wait_for_region("two.test");
     instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
     let (ok, text) = instance.reload();
-    assert!(ok && text.contains("aggregator-config:2:"), "{text}");
+    assert!(!ok && text.contains("aggregator-config:2:"), "{text}");
     instance.wait_for_region("two.test");
     instance.host.set(KEY, Some(&instance.configuration("three.test")));
     instance.process.as_ref().unwrap().signal(libc::SIGHUP);
@@ -266,6 +270,162 @@ fn polling_needs_nobody_to_ask() {
     });
     let asked = instance.host.asked();
     assert!(asked.iter().all(|key| key == KEY), "{asked:?}");
+}
+
+#[test]
+fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
+    let mut instance = Instance::new();
+    let one = instance.configuration("one.test");
+    instance.host.set(KEY, Some(&one));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_region("one.test");
+    // Valid, but no machine has this address.
+    let bad = one.replace(&instance.server.to_string(), "192.0.2.99:53");
+    instance.host.set(KEY, Some(&bad));
+    instance.wait_for_log("the server has refused what metadata says");
+    let looks = instance.host.asked().len();
+    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    let log = instance.log();
+    assert_eq!(log.matches("the server has refused").count(), 1, "{log}");
+    assert_eq!(log.matches("configuration not reloaded").count(), 1, "{log}");
+    let kept = || std::fs::read_to_string(instance.path("boot/config.toml")).unwrap();
+    assert_eq!(kept(), one);
+    // A power cut, and the host says the same.
+    assert!(instance.stop().success());
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_region("one.test");
+    instance.wait_for_log("it starts with what it had before");
+    // Whoever corrects it is heard, also with another control socket, and after that.
+    for (region, socket) in [("two.test", "run/other"), ("three.test", "run/other"), ("four.test", "run/control")] {
+        let (old, new) = (instance.path("run/control"), instance.path(socket));
+        let text = instance.configuration(region);
+        instance.host.set(KEY, Some(&text.replace(&old.display().to_string(), &new.display().to_string())));
+        instance.wait_for_region(region);
+    }
+    assert!(instance.stop().success());
+}
+
+#[test]
+fn what_is_wrong_in_metadata_is_seen_by_monitoring() {
+    use std::io::{Read, Write};
+    let mut instance = Instance::new();
+    let metrics = Port::reserve().release();
+    let with_metrics = |text: String| text.replace("listen = []", &format!("listen = \"{metrics}\""));
+    instance.host.set(KEY, Some(&with_metrics(instance.configuration("one.test"))));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_region("one.test");
+    let wait_for_numbers = |failed: u32, is_current: u32| {
+        let expected = [
+            format!("aggregator_reloads_total{{result=\"failed\"}} {failed}\n"),
+            format!("aggregator_config_last_reload_successful {is_current}\n"),
+        ];
+        wait_until(&format!("{expected:?}"), Duration::from_secs(20), || {
+            let mut stream = std::net::TcpStream::connect(metrics).ok()?;
+            write!(stream, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+            let mut page = String::new();
+            stream.read_to_string(&mut page).ok()?;
+            expected.iter().all(|line| page.contains(line)).then_some(())
+        });
+    };
+    wait_for_numbers(0, 1);
+    instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
+    wait_for_numbers(1, 0);
+    let looks = instance.host.asked().len();
+    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    wait_for_numbers(1, 0);
+    // Whoever orders a reload is told, and nothing old is reloaded, which would count as well.
+    let (ok, text) = instance.reload();
+    assert!(!ok && text.contains("aggregator-config:2:"), "{text}");
+    wait_for_numbers(2, 0);
+    instance.process.as_ref().unwrap().signal(libc::SIGHUP);
+    wait_for_numbers(3, 0);
+    // The words of before are no news, but an end of the mistake.
+    instance.host.set(KEY, Some(&with_metrics(instance.configuration("one.test"))));
+    wait_for_numbers(3, 1);
+}
+
+#[test]
+fn verbs_find_the_server_by_what_was_fetched() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("one.test");
+    for arguments in [&["status"][..], &["check"], &["status", "one.test"]] {
+        let (ok, text) = instance.verb(arguments);
+        assert!(ok && text.contains("one.test"), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_server_does_not_outlive_its_parent() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("one.test");
+    instance.process.as_ref().unwrap().signal(libc::SIGKILL);
+    let control = instance.path("run/control");
+    wait_until("the server has ended", Duration::from_secs(10), || {
+        std::os::unix::net::UnixStream::connect(&control).is_err().then_some(())
+    });
+}
+
+#[test]
+fn the_network_is_written_as_the_host_describes_it() {
+    let mut instance = Instance::new();
+    instance.host.set(
+        "sdc:nics",
+        Some(
+            r#"[{"mac":"2:8:20:a:b:c","primary":true,"ips":["203.0.113.53/24"],"gateways":["203.0.113.1"]},
+                {"mac":"2:8:20:a:b:d","ips":["dhcp"]}]"#,
+        ),
+    );
+    let routes =
+        r#"[{"linklocal":false,"dst":"10.9.0.0/16","gateway":"203.0.113.9"},{"dst":"x","gateway":"203.0.113.9"}]"#;
+    instance.host.set("sdc:routes", Some(routes));
+    let (host, network) = (instance.path("host").display().to_string(), instance.path("network"));
+    instance.boot(&["--host", &host, "--network", &network.display().to_string(), "--only-network"], None);
+    let wait_for = |name: &str, end: &str| {
+        wait_until(name, Duration::from_secs(20), || {
+            std::fs::read_to_string(network.join(name)).is_ok_and(|text| text.ends_with(end)).then_some(())
+        });
+    };
+    wait_for("10-triton-0.network", "[Route]\nDestination=10.9.0.0/16\nGateway=203.0.113.9\n");
+    wait_for("10-triton-1.network", "[DHCPv4]\nUseGateway=no\n");
+    instance.wait_for_log("sdc:routes is left out");
+}
+
+#[test]
+fn a_server_that_does_not_reply_is_asked_again_and_keeps_nobody() {
+    use std::io::{BufRead, BufReader, Write};
+    let mut instance = Instance::new();
+    let server = std::os::unix::net::UnixListener::bind(instance.path("run/control")).unwrap();
+    let kept = instance.path("boot/config.toml");
+    std::fs::create_dir(instance.path("boot")).unwrap();
+    write_file(&kept, &instance.configuration("zero.test"));
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--watch", "--host", &host, "--poll", "100ms"], None);
+    let accept = || {
+        let (stream, _) = server.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        assert!(line.contains("reload"), "{line}");
+        stream
+    };
+    drop(accept());
+    write!(accept(), "{{\"ok\":true,\"data\":null,\"text_bytes\":4}}\nwell").unwrap();
+    instance.wait_for_log("aggregator boot: well");
+    wait_until("it is kept", Duration::from_secs(20), || {
+        std::fs::read_to_string(&kept).unwrap().contains("one.test").then_some(())
+    });
+    instance.host.set(KEY, Some(&instance.configuration("two.test")));
+    let _held = accept();
+    let start = Instant::now();
+    assert!(instance.stop().success());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("one.test"), "nobody has taken the other");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //!
 //! Cost: that of the first start.
 
-use super::{print_problem, read_duration};
-use crate::firstboot::{self, BootError, DEFAULT_FOLDER, DEFAULT_KEY, DEFAULT_USER, Outcome, Plan};
+use super::{DEFAULT_CONFIG, print_problem, read_duration};
+use crate::control::Reply;
+use crate::firstboot::{self, BootError, DEFAULT_FOLDER, DEFAULT_KEY, DEFAULT_USER, Looked, Outcome, Plan};
 use clap::Args;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,11 +65,47 @@ pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<Outcome, BootEr
     })
 }
 
-/// Before a reload: a first start that runs on this machine shall fetch what is new. Its problems are told; the reload
-/// itself goes on with what there is.
-pub fn look_at_metadata() {
-    let folder = std::env::var_os("AGGREGATOR_BOOT").map_or_else(|| Path::new(DEFAULT_FOLDER).into(), PathBuf::from);
-    if let Some(text) = firstboot::request_look(&folder, LOOKING).filter(|text| !text.is_empty()) {
-        print_problem(&text);
+/// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows, and is
+/// given back, for nothing is left to reload; a host that is silent, say, is told, and the reload goes on with what there is.
+pub fn look_at_metadata() -> Option<Reply> {
+    match firstboot::request_look(&folder(), LOOKING)? {
+        Looked::Refused(problems) => return Some(Reply::failure(problems)),
+        Looked::Noted(problems) if !problems.is_empty() => print_problem(&problems),
+        Looked::Noted(_) => {}
+    }
+    None
+}
+
+/// Where a first start on this machine keeps what it has fetched.
+fn folder() -> PathBuf {
+    std::env::var_os("AGGREGATOR_BOOT").map_or_else(|| DEFAULT_FOLDER.into(), PathBuf::from)
+}
+
+/// The configuration of the server on this machine: the file, or what a first start has fetched where that can be read. It is
+/// the file where nobody can tell.
+pub fn find_file() -> PathBuf {
+    choose_file(Path::new(DEFAULT_CONFIG), &folder())
+}
+
+/// The file unless it is missing and the folder of a first start has another.
+fn choose_file(file: &Path, folder: &Path) -> PathBuf {
+    let kept = firstboot::kept_configuration(folder);
+    let is_missing = matches!(file.try_exists(), Ok(false));
+    if is_missing && File::open(&kept).is_ok() { kept } else { file.to_path_buf() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_fetched_stands_in_for_a_file_that_is_missing() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, kept) = (root.path().join("etc.toml"), root.path().join("config.toml"));
+        assert_eq!(choose_file(&file, root.path()), file, "neither is there");
+        std::fs::write(&kept, "[zones]\n").unwrap();
+        assert_eq!(choose_file(&file, root.path()), kept);
+        std::fs::write(&file, "nonsense").unwrap();
+        assert_eq!(choose_file(&file, root.path()), file, "a file that is there is meant");
     }
 }

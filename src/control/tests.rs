@@ -27,7 +27,7 @@ impl Fixture {
                     Request::Dump { .. } => Reply { ok: true, text: "line\n".repeat(1 << 20), data: Value::Null },
                     // A daemon that forgets a request.
                     Request::Refresh { .. } => continue,
-                    Request::Reload => Reply::failure("c.toml:1:1: no"),
+                    Request::Reload { .. } => Reply::failure("c.toml:1:1: no"),
                     request => Reply { ok: true, text: format!("{request:?}"), data: json!({ "n": 1 }) },
                 };
                 // The client may be gone.
@@ -51,17 +51,27 @@ async fn exchange(path: &Path, request: &[u8]) -> String {
 #[test]
 fn requests_have_the_form_that_scripts_rely_on() {
     for (request, text) in [
-        (Request::Reload, r#"{"verb":"reload"}"#),
+        (Request::RELOAD, r#"{"verb":"reload"}"#),
         (Request::Status { zone: None }, r#"{"verb":"status"}"#),
         (Request::Refresh { zone: Some("a".into()) }, r#"{"verb":"refresh","zone":"a"}"#),
         (Request::Retransfer { zone: "a".into(), accept: false }, r#"{"verb":"retransfer","zone":"a"}"#),
         (Request::Dump { zone: "a".into() }, r#"{"verb":"dump","zone":"a"}"#),
+        (Request::refused(&["a".into(), "b".into()]), r#"{"verb":"reload","refused":"a\nb"}"#),
         (Request::Stop, r#"{"verb":"stop"}"#),
     ] {
         assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
         let again = serde_json::to_string(&request).unwrap();
         assert_eq!(serde_json::from_str::<Request>(&again).unwrap(), request);
     }
+}
+
+#[test]
+fn word_of_what_is_refused_fits_into_a_request() {
+    for text in ["x", "\u{1}", "\"", "\n", "é", "\u{7f}", "\u{10ffff}"] {
+        let request = serde_json::to_vec(&Request::refused(&[text.repeat(10_000)])).unwrap();
+        assert!(request.len() < MAX_REQUEST_BYTES as usize, "{text:?}: {}", request.len());
+    }
+    assert_eq!(serde_json::to_string(&Request::RELOAD).unwrap(), r#"{"verb":"reload"}"#);
 }
 
 #[tokio::test]
@@ -74,7 +84,7 @@ async fn replies_come_back_whole() {
     assert_eq!((reply.ok, reply.data), (true, json!({ "n": 1 })));
     let reply = call(&path, &Request::Dump { zone: "a".into() }).await.unwrap();
     assert_eq!(reply.text.len(), 5 << 20);
-    let reply = call(&path, &Request::Reload).await.unwrap();
+    let reply = call(&path, &Request::RELOAD).await.unwrap();
     assert_eq!(reply, Reply::failure("c.toml:1:1: no"));
     let forgotten = call(&path, &Request::Refresh { zone: None }).await.unwrap();
     assert_eq!(forgotten, Reply::failure("the server is ending"));
@@ -155,7 +165,7 @@ async fn only_a_stale_socket_is_replaced() {
     // What a killed server leaves.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists() && !is_answering(&path));
-    assert!(matches!(call(&path, &Request::Reload).await, Err(CallError::NotRunning(_))));
+    assert!(matches!(call(&path, &Request::RELOAD).await, Err(CallError::NotRunning(_))));
     let listener = bind(&path).unwrap();
     assert!(is_answering(&path));
     assert_eq!(bind(&path).err().unwrap().to_string(), "another aggregator is running");
@@ -181,7 +191,7 @@ async fn a_connection_that_breaks_off_is_an_error() {
         }
     });
     for index in 0..answers.len() {
-        let error = call(&path, &Request::Reload).await.unwrap_err();
+        let error = call(&path, &Request::RELOAD).await.unwrap_err();
         match error {
             CallError::Lost => assert!(index < 3),
             CallError::Malformed(_) => assert_eq!(index, 3),

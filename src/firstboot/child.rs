@@ -28,12 +28,17 @@ impl Child {
     pub fn start(arguments: &[&OsStr], user: Option<u32>) -> io::Result<Child> {
         let mut command = Command::new(own_program());
         command.args(arguments);
+        // SAFETY: a system call without arguments.
+        let parent = unsafe { libc::getpid() };
         // SAFETY: the function makes system calls only.
         unsafe {
             command.pre_exec(move || {
-                // Should we be killed, the server ends as well, and whoever watches us starts both again.
+                user.map_or(Ok(()), drop_rights)?;
+                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now, since the
+                // change of the user takes this back.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-                user.map_or(Ok(()), drop_rights)
+                // Who was killed before that sends no signal.
+                if libc::getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
             });
         }
         // It is waited for with all other children, never by its handle.

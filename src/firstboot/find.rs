@@ -1,7 +1,7 @@
 //! Where the configuration comes from: a file, the host, the environment, or what was fetched by an earlier start.
 //!
 //! Invariants: a configuration that is not valid is never kept and never served with, and says why; what the host has said
-//! once outlives its silence.
+//! once outlives its silence. What a server has refused starts none while there is another.
 //!
 //! Cost: O(configuration), checked twice: once with positions that its author knows, once where it lies.
 
@@ -50,6 +50,8 @@ pub struct Finding {
     pub found: Option<Found>,
     /// Why other places gave nothing, a line each.
     pub reasons: Vec<String>,
+    /// Whether the host says something that is not used.
+    pub is_refused: bool,
 }
 
 /// What the host says.
@@ -61,12 +63,15 @@ pub struct Told {
     pub network: Option<NetworkKeys>,
     /// The keys of those who may log in, where they are wanted and the host has said whether there are any.
     pub login: Option<Option<String>>,
+    /// What is wrong with that description, a line each.
+    pub network_problems: Vec<String>,
 }
 
 /// What the host knows of the network, as it says it.
 #[derive(Debug, Default)]
 pub struct NetworkKeys {
     pub nics: Option<String>,
+    pub routes: Option<String>,
     pub resolvers: Option<String>,
     pub host_name: Option<String>,
 }
@@ -89,11 +94,16 @@ pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Durati
     // What the host does not say, or not in time, is looked for again at the next conversation.
     let network = wanted.network.then(|| {
         let mut get = |key| client.get(key, deadline).ok().flatten();
-        NetworkKeys { nics: get("sdc:nics"), resolvers: get("sdc:resolvers"), host_name: get("sdc:hostname") }
+        NetworkKeys {
+            nics: get("sdc:nics"),
+            routes: get("sdc:routes"),
+            resolvers: get("sdc:resolvers"),
+            host_name: get("sdc:hostname"),
+        }
     });
     let login = if wanted.login { client.get(login::KEY, deadline).ok() } else { None };
     // Last, because it may be long.
-    Told { configuration: key.map(|key| client.get(key, deadline)), network, login }
+    Told { configuration: key.map(|key| client.get(key, deadline)), network, login, ..Told::default() }
 }
 
 /// Looks everywhere, in order: `file`, the host's words, the environment, what is kept.
@@ -108,11 +118,24 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
             }
         };
         // A file that is there is meant, also with mistakes in it.
-        return Finding { found, reasons };
+        return Finding { found, reasons, is_refused: false };
     }
     reasons.push(format!("{} does not exist", file.display()));
-    if let Some(found) = from_host(key, told, keep, &mut reasons) {
-        return Finding { found: Some(found), reasons };
+    let word = word(key, told);
+    let is_refused = word.is_ok();
+    match word {
+        Ok(text) => {
+            if keep.has_refused(&text)
+                && let Some(found) = kept(keep, &mut reasons)
+            {
+                reasons.push("the server has refused what metadata says; it starts with what it had before".to_owned());
+                return Finding { found: Some(found), reasons, is_refused };
+            }
+            if let Some(found) = take(Origin::Metadata, key, &text, keep, &mut reasons) {
+                return Finding { found: Some(found), reasons, is_refused: false };
+            }
+        }
+        Err(reason) => reasons.push(reason),
     }
     let found = match environment.map(OsString::into_string) {
         Some(Ok(text)) if !text.trim().is_empty() => {
@@ -127,48 +150,55 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
             None
         }
     };
-    let found = found.or_else(|| {
-        let path = keep.configuration();
-        keep.read()?;
-        match Config::load(&path) {
-            Ok(_) => Some(Found { origin: Origin::Kept, path, is_new: false }),
-            Err(errors) => {
-                reasons.extend(errors.to_string().lines().map(str::to_owned));
-                None
-            }
-        }
-    });
-    Finding { found, reasons }
+    let found = found.or_else(|| kept(keep, &mut reasons));
+    Finding { found, reasons, is_refused }
 }
 
-/// What the host's words come to.
-pub fn from_host(key: &str, told: Told, keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
-    match told.configuration {
-        Some(Ok(Some(text))) => return take(Origin::Metadata, key, &text, keep, reasons),
-        Some(Ok(None)) => reasons.push(format!("metadata has no key {key:?}")),
-        Some(Err(error)) => reasons.push(format!("metadata: {error}")),
-        None => reasons.push("this machine is no Triton instance that can be asked for metadata".to_owned()),
+/// What an earlier start has fetched, if it is still valid.
+fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
+    let path = keep.configuration();
+    keep.read()?;
+    match Config::load(&path) {
+        Ok(_) => Some(Found { origin: Origin::Kept, path, is_new: false }),
+        Err(errors) => {
+            reasons.extend(errors.to_string().lines().map(str::to_owned));
+            None
+        }
     }
-    None
+}
+
+/// The text that the host has, or why there is none.
+pub fn word(key: &str, told: Told) -> Result<String, String> {
+    match told.configuration {
+        Some(Ok(Some(text))) => Ok(text),
+        Some(Ok(None)) => Err(format!("metadata has no key {key:?}")),
+        Some(Err(error)) => Err(format!("metadata: {error}")),
+        None => Err("this machine is no Triton instance that can be asked for metadata".to_owned()),
+    }
+}
+
+/// Checks a text: whether it differs from what is kept, or what is wrong with it, a line each.
+pub fn check(name: &str, text: &str, keep: &Keep) -> Result<bool, Vec<String>> {
+    let lines = |problem: String| problem.lines().map(str::to_owned).collect::<Vec<_>>();
+    // First under the name that its author knows.
+    Config::parse(Path::new(name), text).map_err(|errors| lines(errors.to_string()))?;
+    let fresh = keep.prepare(text).map_err(|error| lines(error.to_string()))?;
+    Config::load(&fresh).map_err(|errors| lines(errors.to_string()))?;
+    Ok(keep.read().as_deref() != Some(text))
 }
 
 /// Checks a text and keeps it.
 fn take(origin: Origin, name: &str, text: &str, keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
-    let path = keep.configuration();
-    let is_new = keep.read().as_deref() != Some(text);
-    // First under the name that its author knows.
-    let mut problem = Config::parse(Path::new(name), text).err().map(|errors| errors.to_string());
-    if problem.is_none() {
-        let adopted = keep.prepare(text).map_err(|error| error.to_string()).and_then(|fresh| {
-            Config::load(&fresh).map_err(|errors| errors.to_string())?;
-            if is_new { keep.adopt().map_err(|error| error.to_string()) } else { Ok(()) }
-        });
-        problem = adopted.err();
-    }
-    match problem {
-        None => Some(Found { origin, path, is_new }),
-        Some(problem) => {
-            reasons.extend(problem.lines().map(str::to_owned));
+    let checked = check(name, text, keep).and_then(|is_new| {
+        if is_new {
+            keep.adopt(text).map_err(|error| vec![error.to_string()])?;
+        }
+        Ok(is_new)
+    });
+    match checked {
+        Ok(is_new) => Some(Found { origin, path: keep.configuration(), is_new }),
+        Err(problems) => {
+            reasons.extend(problems);
             None
         }
     }
@@ -197,7 +227,11 @@ mod tests {
             let keep = Keep::open(&self.0.path().join("boot")).unwrap();
             let configuration = metadata.map(|told| told.map(|text| text.map(str::to_owned)));
             let told = Told { configuration, ..Told::default() };
-            find(&self.file(), "aggregator-config", told, environment.map(OsString::from), &keep)
+            let finding = find(&self.file(), "aggregator-config", told, environment.map(OsString::from), &keep);
+            if finding.found.as_ref().is_some_and(|found| found.is_new) {
+                keep.accept().unwrap();
+            }
+            finding
         }
 
         fn kept(&self) -> String {
@@ -236,6 +270,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_has_refused_starts_none() {
+        let stand = Stand::new();
+        let keep = Keep::open(&stand.0.path().join("boot")).unwrap();
+        stand.find(Some(Ok(Some(ONE))), None);
+        keep.adopt(TWO).unwrap();
+        keep.put_back().unwrap();
+        let finding = stand.find(Some(Ok(Some(TWO))), Some(TWO));
+        assert_eq!(origin(&finding), Some((Origin::Kept, false)));
+        assert!(finding.reasons.iter().any(|line| line.contains("has refused what metadata says")), "{finding:?}");
+        assert_eq!(stand.kept(), ONE);
+        // Without another it is all there is.
+        std::fs::remove_file(keep.configuration()).unwrap();
+        assert_eq!(origin(&stand.find(Some(Ok(Some(TWO))), None)), Some((Origin::Metadata, true)));
+    }
+
+    #[test]
     fn mistakes_are_told_and_change_nothing() {
         let stand = Stand::new();
         let finding = stand.find(Some(Ok(Some("[zones]\n\"a b\" = 1\n"))), None);
@@ -243,7 +293,7 @@ mod tests {
         assert!(finding.reasons.iter().any(|line| line.starts_with("aggregator-config:2:")), "{finding:?}");
         stand.find(Some(Ok(Some(ONE))), None);
         let finding = stand.find(Some(Ok(Some("zones = 3"))), None);
-        assert_eq!(origin(&finding), Some((Origin::Kept, false)));
+        assert_eq!((origin(&finding), finding.is_refused), (Some((Origin::Kept, false)), true));
         assert_eq!(stand.kept(), ONE);
         let key = format!("{ONE}[keys.\"k\"]\nsecret_file = \"missing\"\n");
         let finding = stand.find(Some(Ok(Some(&key))), None);

@@ -3,6 +3,9 @@
 //! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing is
 //! followed out of it, and one that somebody else has put there is refused.
 //!
+//! A text that replaces another is on trial until the server has taken it: the other stays beside it, and comes back when the
+//! server refuses, or when the trial was cut short.
+//!
 //! Invariant: a file is replaced as a whole or not at all.
 //!
 //! Cost: O(text), and two waits for the disk.
@@ -17,11 +20,15 @@ use std::path::{Path, PathBuf};
 /// The socket by which `aggregator reload` asks for a look at the metadata.
 pub const REQUESTS: &str = "requests";
 /// What was fetched last and is valid.
-const CONFIGURATION: &str = "config.toml";
+pub const CONFIGURATION: &str = "config.toml";
 /// Where the configuration is, as a variable for the service manager's unit.
 const ENVIRONMENT: &str = "environment";
 /// What is being written.
 const FRESH: &str = "config.new";
+/// What the configuration on trial has replaced; there only during a trial.
+const PREVIOUS: &str = "config.previous";
+/// What a server has refused last.
+const REFUSED: &str = "config.refused";
 
 /// An open folder.
 pub struct Keep {
@@ -47,7 +54,10 @@ impl Keep {
             let message = "it belongs to another user, or others may write to it";
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
-        Ok(Keep { path: path.to_path_buf(), folder })
+        let keep = Keep { path: path.to_path_buf(), folder };
+        // Nobody knows what the server would have said.
+        keep.put_back()?;
+        Ok(keep)
     }
 
     /// Where a file of the open folder is, whatever has become of the folder's name.
@@ -68,20 +78,54 @@ impl Keep {
     /// Writes a configuration beside the one that is kept, for a check; its path.
     pub fn prepare(&self, text: &str) -> io::Result<PathBuf> {
         let fresh = self.inside(FRESH);
-        match fs::remove_file(&fresh) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        self.remove(FRESH)?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         Ok(self.path.join(FRESH))
     }
 
-    /// Makes what was prepared the configuration.
-    pub fn adopt(&self) -> io::Result<()> {
+    /// Makes a text that is valid the configuration, on trial.
+    pub fn adopt(&self, text: &str) -> io::Result<()> {
+        if let Some(previous) = self.read() {
+            self.prepare(&previous)?;
+            fs::rename(self.inside(FRESH), self.inside(PREVIOUS))?;
+        }
+        self.prepare(text)?;
         fs::rename(self.inside(FRESH), self.inside(CONFIGURATION))?;
         self.folder.sync_all()
+    }
+
+    /// Ends a trial: the configuration stays.
+    pub fn accept(&self) -> io::Result<()> {
+        self.remove(REFUSED)?;
+        self.remove(PREVIOUS)
+    }
+
+    /// Ends a trial: the configuration before it is back, if there was one. Without a trial nothing changes.
+    pub fn put_back(&self) -> io::Result<()> {
+        if !self.inside(PREVIOUS).exists() {
+            return Ok(());
+        }
+        match fs::rename(self.inside(CONFIGURATION), self.inside(REFUSED)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::rename(self.inside(PREVIOUS), self.inside(CONFIGURATION))?;
+        self.folder.sync_all()
+    }
+
+    /// Whether a text is the one that was put on trial last and did not stay.
+    pub fn has_refused(&self, text: &str) -> bool {
+        fs::read_to_string(self.inside(REFUSED)).is_ok_and(|refused| refused == text)
+    }
+
+    /// Removes a file, if it is there.
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.inside(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Tells a unit of the service manager where the configuration is.
@@ -94,10 +138,7 @@ impl Keep {
     /// Listens for requests. Those of a group may ask beside ourselves.
     pub fn listen(&self, group: Option<u32>) -> io::Result<UnixListener> {
         let path = self.inside(REQUESTS);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        self.remove(REQUESTS)?;
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o660))?;
         std::os::unix::fs::chown(&path, None, group)?;
@@ -118,14 +159,41 @@ mod tests {
         assert_eq!(keep.read(), None);
         keep.prepare("one").unwrap();
         assert_eq!(Keep::open(&path).unwrap().read(), None, "only prepared");
-        keep.adopt().unwrap();
+        keep.adopt("one").unwrap();
         keep.prepare("half").unwrap();
         assert_eq!(Keep::open(&path).unwrap().read().as_deref(), Some("one"));
-        keep.prepare("two").unwrap();
-        keep.adopt().unwrap();
+        keep.adopt("two").unwrap();
+        keep.accept().unwrap();
         assert_eq!(fs::read_to_string(keep.configuration()).unwrap(), "two");
         keep.write_environment(Path::new("/etc/c.toml")).unwrap();
         assert_eq!(fs::read_to_string(path.join("environment")).unwrap(), "AGGREGATOR_CONFIG_FILE=/etc/c.toml\n");
+    }
+
+    #[test]
+    fn what_is_on_trial_stays_only_when_it_is_accepted() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("boot");
+        let keep = Keep::open(&path).unwrap();
+        keep.adopt("one").unwrap();
+        keep.put_back().unwrap();
+        assert_eq!(keep.read().as_deref(), Some("one"), "there is nothing before it");
+        keep.adopt("two").unwrap();
+        keep.put_back().unwrap();
+        assert_eq!(keep.read().as_deref(), Some("one"));
+        assert!(keep.has_refused("two") && !keep.has_refused("one"));
+        keep.adopt("three").unwrap();
+        keep.accept().unwrap();
+        keep.put_back().unwrap();
+        assert_eq!(keep.read().as_deref(), Some("three"));
+        assert!(!keep.has_refused("two"));
+        // A power cut during a trial, and one in the middle of putting back.
+        keep.adopt("four").unwrap();
+        assert_eq!(Keep::open(&path).unwrap().read().as_deref(), Some("three"));
+        keep.adopt("four").unwrap();
+        fs::rename(path.join(CONFIGURATION), path.join(REFUSED)).unwrap();
+        let keep = Keep::open(&path).unwrap();
+        assert_eq!(keep.read().as_deref(), Some("three"));
+        assert!(keep.has_refused("four"));
     }
 
     #[test]
@@ -134,18 +202,16 @@ mod tests {
         let (path, target) = (root.path().join("boot"), root.path().join("target"));
         fs::write(&target, "precious").unwrap();
         let keep = Keep::open(&path).unwrap();
-        for name in [FRESH, CONFIGURATION] {
+        for name in [FRESH, CONFIGURATION, REFUSED] {
             std::os::unix::fs::symlink(&target, path.join(name)).unwrap();
         }
-        keep.prepare("text").unwrap();
-        keep.adopt().unwrap();
+        keep.adopt("text").unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
         assert_eq!(keep.read().as_deref(), Some("text"));
         // The folder's name now leads elsewhere; the open folder does not.
         fs::rename(&path, root.path().join("moved")).unwrap();
         std::os::unix::fs::symlink(root.path(), &path).unwrap();
-        keep.prepare("more").unwrap();
-        keep.adopt().unwrap();
+        keep.adopt("more").unwrap();
         assert!(!root.path().join(CONFIGURATION).exists());
         assert!(Keep::open(&path).is_err(), "a link is no folder of ours");
     }

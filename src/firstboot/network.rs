@@ -1,9 +1,11 @@
 //! The network of a guest, as the host describes it, in the files of systemd-networkd.
 //!
 //! `sdc:nics` lists the interfaces: hardware address, addresses with prefix lengths or `dhcp` or `addrconf`, gateways. The
-//! default route is that of the primary interface alone.
+//! default route is that of the primary interface alone. `sdc:routes` lists what else is behind a gateway, or, with an address of
+//! our own in its place, on the link of that address.
 //!
-//! Invariant: only what parses as an address or a number gets into a file.
+//! Invariants: only what parses as an address or a number gets into a file; a route that is wrong is told and left out, and costs
+//! no other.
 //!
 //! Cost: O(interfaces).
 
@@ -37,13 +39,36 @@ struct Nic {
     gateway: Option<String>,
 }
 
-/// The files for what the host says, by name; an error says what is not understood.
-pub fn describe(keys: &NetworkKeys) -> Result<BTreeMap<String, String>, String> {
+/// A route beside those that addresses and gateways of interfaces bring.
+#[derive(Debug, Deserialize)]
+struct Route {
+    dst: String,
+    gateway: String,
+    /// Whether the gateway is the address of one of our interfaces, and stands for it.
+    #[serde(default)]
+    linklocal: bool,
+}
+
+/// The file of an interface that is being written.
+struct Draft {
+    is_primary: bool,
+    has_dhcp: bool,
+    addresses: Vec<(IpAddr, u8)>,
+    text: String,
+}
+
+/// The files for what the host says, by name; an error says what is not understood. Routes that are left out become problems.
+pub fn describe(keys: &NetworkKeys, problems: &mut Vec<String>) -> Result<BTreeMap<String, String>, String> {
     let nics = keys.nics.as_deref().unwrap_or("[]");
     let nics: Vec<Nic> = serde_json::from_str(nics).map_err(|error| format!("sdc:nics is not understood: {error}"))?;
+    // A host that marks none leaves the choice to DHCP and to routers.
+    let has_primary = nics.iter().any(|nic| nic.primary);
+    let drafts: Result<Vec<Draft>, String> = nics.iter().map(|nic| describe_nic(nic, has_primary)).collect();
+    let mut drafts = drafts?;
+    add_routes(&mut drafts, keys.routes.as_deref().unwrap_or("[]"), problems);
     let mut files = BTreeMap::new();
-    for (index, nic) in nics.iter().enumerate() {
-        files.insert(format!("{PREFIX}{index}.network"), describe_nic(nic)?);
+    for (index, draft) in drafts.into_iter().enumerate() {
+        files.insert(format!("{PREFIX}{index}.network"), draft.text);
     }
     let resolvers = keys.resolvers.as_deref().unwrap_or("[]");
     let resolvers: Vec<IpAddr> =
@@ -56,7 +81,7 @@ pub fn describe(keys: &NetworkKeys) -> Result<BTreeMap<String, String>, String> 
 }
 
 /// The file of an interface.
-fn describe_nic(nic: &Nic) -> Result<String, String> {
+fn describe_nic(nic: &Nic, has_primary: bool) -> Result<Draft, String> {
     let mut text = format!("[Match]\nMACAddress={}\n", read_mac(&nic.mac)?);
     if let Some(mtu) = nic.mtu {
         write!(text, "[Link]\nMTUBytes={mtu}\n").expect("writing to a string cannot fail");
@@ -77,10 +102,10 @@ fn describe_nic(nic: &Nic) -> Result<String, String> {
         }
     }
     let yes_no = |choice| if choice { "yes" } else { "no" };
-    let dhcp = if dhcp { "ipv4" } else { "no" };
-    write!(text, "[Network]\nDHCP={dhcp}\nIPv6AcceptRA={}\n", yes_no(router_advertisements))
+    let dhcp_form = if dhcp { "ipv4" } else { "no" };
+    write!(text, "[Network]\nDHCP={dhcp_form}\nIPv6AcceptRA={}\n", yes_no(router_advertisements))
         .expect("writing to a string cannot fail");
-    for (address, length) in addresses {
+    for (address, length) in &addresses {
         writeln!(text, "Address={address}/{length}").expect("writing to a string cannot fail");
     }
     let gateways = if nic.gateways.is_empty() { nic.gateway.as_slice() } else { &nic.gateways[..] };
@@ -88,7 +113,80 @@ fn describe_nic(nic: &Nic) -> Result<String, String> {
         let gateway: IpAddr = gateway.parse().map_err(|_| format!("{gateway:?} is no gateway"))?;
         writeln!(text, "Gateway={gateway}").expect("writing to a string cannot fail");
     }
-    Ok(text)
+    // Otherwise the default route of this interface would stand beside that of the primary one, and might win.
+    let is_secondary = has_primary && !nic.primary;
+    for (_, section) in [(dhcp, "DHCPv4"), (router_advertisements, "IPv6AcceptRA")]
+        .into_iter()
+        .filter(|(is_used, _)| is_secondary && *is_used)
+    {
+        write!(text, "[{section}]\nUseGateway=no\n").expect("writing to a string cannot fail");
+    }
+    Ok(Draft { is_primary: nic.primary, has_dhcp: dhcp, addresses, text })
+}
+
+/// Adds each route to the interface that it leaves by.
+fn add_routes(drafts: &mut [Draft], routes: &str, problems: &mut Vec<String>) {
+    let routes: Vec<serde_json::Value> = match serde_json::from_str(routes) {
+        Ok(routes) => routes,
+        Err(error) => return problems.push(format!("sdc:routes is not understood: {error}")),
+    };
+    for route in routes {
+        if let Err(problem) = add_route(drafts, &route) {
+            problems.push(format!("the route {route} of sdc:routes is left out: {problem}"));
+        }
+    }
+}
+
+/// Adds a route, or says why it is none of ours.
+fn add_route(drafts: &mut [Draft], route: &serde_json::Value) -> Result<(), String> {
+    let Route { dst, gateway, linklocal } = Route::deserialize(route).map_err(|error| error.to_string())?;
+    let (address, length) = match dst.parse::<IpAddr>() {
+        Ok(address) => (address, if address.is_ipv4() { 32 } else { 128 }),
+        Err(_) => read_prefix(&dst)?,
+    };
+    let gateway: IpAddr = gateway.parse().map_err(|_| format!("{gateway:?} is no gateway"))?;
+    if gateway.is_ipv4() != address.is_ipv4() {
+        return Err("destination and gateway differ in family".to_owned());
+    }
+    let has_dhcp = |draft: &&mut Draft| draft.has_dhcp && gateway.is_ipv4() && !linklocal;
+    let is_meant = |(own, length): &(IpAddr, u8)| match linklocal {
+        true => *own == gateway,
+        false => own.is_ipv4() == gateway.is_ipv4() && network_of(*own, *length) == network_of(gateway, *length),
+    };
+    let index = drafts.iter().position(|draft| draft.addresses.iter().any(is_meant));
+    let draft = match index {
+        Some(index) => &mut drafts[index],
+        // What DHCP will give is not known yet; with one such interface there is no other choice.
+        None => {
+            let mut candidates = drafts.iter_mut().filter(has_dhcp);
+            let first = candidates.next().ok_or("no interface leads to its gateway")?;
+            if candidates.next().is_some() {
+                return Err("several interfaces might lead to its gateway".to_owned());
+            }
+            first
+        }
+    };
+    if length == 0 && !draft.is_primary {
+        return Err("the default route is that of the primary interface alone".to_owned());
+    }
+    let way = if linklocal { "Scope=link".to_owned() } else { format!("Gateway={gateway}") };
+    write!(draft.text, "[Route]\nDestination={}/{length}\n{way}\n", network_of(address, length))
+        .expect("writing to a string cannot fail");
+    Ok(())
+}
+
+/// The address of a network: that of a host in it without the host's part.
+fn network_of(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            IpAddr::V4((u32::from(address) & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            IpAddr::V6((u128::from(address) & mask).into())
+        }
+    }
 }
 
 /// A hardware address, whose parts may lack leading zeros.
@@ -159,14 +257,23 @@ mod tests {
 
     fn files(nics: &str, resolvers: &str) -> Result<BTreeMap<String, String>, String> {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        describe(&NetworkKeys { nics: text(nics), resolvers: text(resolvers), host_name: None })
+        let keys = NetworkKeys { nics: text(nics), resolvers: text(resolvers), ..NetworkKeys::default() };
+        describe(&keys, &mut Vec::new())
+    }
+
+    /// The files for interfaces and routes, and what is wrong with the routes.
+    fn routes(nics: &str, routes: &str) -> (Vec<String>, Vec<String>) {
+        let (nics, routes) = (Some(nics.to_owned()), Some(routes.to_owned()));
+        let mut problems = Vec::new();
+        let files = describe(&NetworkKeys { nics, routes, ..NetworkKeys::default() }, &mut problems).unwrap();
+        (files.into_values().collect(), problems)
     }
 
     #[test]
     fn interfaces_become_files() {
         let nics = r#"[{"interface":"net0","mac":"90:b8:d0:1:A:ff","primary":true,"nic_tag":"external","vlan_id":3,
             "ips":["203.0.113.53/24","2001:db8::53/64","addrconf"],"gateways":["203.0.113.1","2001:db8::1"],"mtu":1500},
-            {"mac":"90:b8:d0:00:00:02","ips":["dhcp"],"gateways":["10.0.0.1"]}]"#;
+            {"mac":"90:b8:d0:00:00:02","ips":["dhcp","addrconf"],"gateways":["10.0.0.1"]}]"#;
         let found = files(nics, r#"["192.0.2.1","2001:db8::8"]"#).unwrap();
         assert_eq!(
             found["10-triton-0.network"],
@@ -175,10 +282,64 @@ mod tests {
         );
         assert_eq!(
             found["10-triton-1.network"],
-            "[Match]\nMACAddress=90:b8:d0:00:00:02\n[Network]\nDHCP=ipv4\nIPv6AcceptRA=no\n",
+            "[Match]\nMACAddress=90:b8:d0:00:00:02\n[Network]\nDHCP=ipv4\nIPv6AcceptRA=yes\n\
+             [DHCPv4]\nUseGateway=no\n[IPv6AcceptRA]\nUseGateway=no\n",
             "only the primary interface has the default route"
         );
         assert_eq!(found[RESOLVERS], "nameserver 192.0.2.1\nnameserver 2001:db8::8\n");
+    }
+
+    #[test]
+    fn routes_leave_by_the_interface_of_their_gateway() {
+        let nics = r#"[{"mac":"2:8:20:a:b:c","primary":true,"ips":["203.0.113.53/24","2001:db8::53/64"],"gateways":["203.0.113.1"]},
+            {"mac":"2:8:20:a:b:d","ips":["10.1.2.3/22"]},{"mac":"2:8:20:a:b:e","ips":["dhcp"]}]"#;
+        let good = r#"[{"linklocal":false,"dst":"10.99.99.7/16","gateway":"10.1.0.1"},{"dst":"192.0.2.9","gateway":"10.1.0.1"},
+            {"linklocal":true,"dst":"172.16.0.0/12","gateway":"10.1.2.3"},{"dst":"2001:db8:9::/48","gateway":"2001:db8::1"},
+            {"dst":"10.88.0.0/16","gateway":"192.168.7.1"}]"#;
+        let (files, problems) = routes(nics, good);
+        assert_eq!(problems, [""; 0]);
+        assert!(
+            files[0].ends_with("Gateway=203.0.113.1\n[Route]\nDestination=2001:db8:9::/48\nGateway=2001:db8::1\n"),
+            "{}",
+            files[0]
+        );
+        assert!(
+            files[1].ends_with(
+                "Address=10.1.2.3/22\n[Route]\nDestination=10.99.0.0/16\nGateway=10.1.0.1\n\
+                 [Route]\nDestination=192.0.2.9/32\nGateway=10.1.0.1\n[Route]\nDestination=172.16.0.0/12\nScope=link\n"
+            ),
+            "{}",
+            files[1]
+        );
+        assert!(files[2].ends_with("[Route]\nDestination=10.88.0.0/16\nGateway=192.168.7.1\n"), "{}", files[2]);
+    }
+
+    #[test]
+    fn routes_that_are_wrong_are_left_out_alone() {
+        let nics = r#"[{"mac":"2:8:20:a:b:c","primary":true,"ips":["203.0.113.53/24"]},
+            {"mac":"2:8:20:a:b:d","ips":["10.1.2.3/22"]}]"#;
+        for bad in [
+            r#"{"dst":"10.9.0.0/33","gateway":"10.1.0.1"}"#,
+            r#"{"dst":"10.9.0.0/16\n[Match]","gateway":"10.1.0.1"}"#,
+            r#"{"dst":"10.9.0.0/16","gateway":"nics[1]"}"#,
+            r#"{"dst":"10.9.0.0/16","gateway":"192.0.2.1"}"#,
+            r#"{"linklocal":true,"dst":"10.9.0.0/16","gateway":"10.1.0.1"}"#,
+            r#"{"dst":"2001:db8::/32","gateway":"10.1.0.1"}"#,
+            r#"{"dst":"0.0.0.0/0","gateway":"10.1.0.1"}"#,
+            r#"{"gateway":"10.1.0.1"}"#,
+            "7",
+        ] {
+            let good = r#"{"dst":"10.8.0.0/16","gateway":"10.1.0.1"}"#;
+            let (files, problems) = routes(nics, &format!("[{bad},{good}]"));
+            assert_eq!(problems.len(), 1, "{bad}");
+            assert!(
+                files[1].ends_with("Address=10.1.2.3/22\n[Route]\nDestination=10.8.0.0/16\nGateway=10.1.0.1\n"),
+                "{bad}"
+            );
+            assert!(!files[0].contains("[Route]"), "{bad}");
+        }
+        assert_eq!(routes(nics, "{}").1.len(), 1);
+        assert_eq!(network_of("10.1.2.3".parse().unwrap(), 0), IpAddr::from([0, 0, 0, 0]));
     }
 
     #[test]
