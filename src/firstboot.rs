@@ -48,6 +48,9 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(5);
 /// How long the server may take to end, before it is killed: less than container engines wait for us.
 const ENDING: Duration = Duration::from_secs(8);
 
+/// How long the reply to a reload is waited for when this process shall end.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// How a first start goes.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -476,7 +479,7 @@ impl Boot {
         look
     }
 
-    /// Asks the server something; nothing comes back if this process shall end meanwhile.
+    /// Asks the server something; nothing comes back if this process shall end meanwhile, and the server takes its time.
     async fn call(&mut self, path: &Path, request: &Request) -> Option<Result<Reply, CallError>> {
         let socket = self.socket.clone();
         let asking = async {
@@ -486,17 +489,15 @@ impl Boot {
                 reply => reply,
             }
         };
+        tokio::pin!(asking);
         tokio::select! {
-            reply = asking => Some(reply),
-            _ = self.terminate.recv() => {
-                self.raise(libc::SIGTERM);
-                None
-            }
-            _ = self.interrupt.recv() => {
-                self.raise(libc::SIGTERM);
-                None
-            }
+            reply = &mut asking => return Some(reply),
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
+        self.raise(libc::SIGTERM);
+        // Most often the server is done already, and what it has taken shall stay.
+        tokio::time::timeout(LAST_WORD, asking).await.ok()
     }
 
     /// Sends this process a signal.
