@@ -73,7 +73,7 @@ fn a_restart_and_an_upgrade_lose_no_query() {
     let plan = StormPlan { server, query: query.clone(), records: 1, pause: PAUSE, lost_after: LOST_AFTER };
     let storm = Storm::start(&plan, THREADS);
     for _ in 0..RESTARTS {
-        storm.wait_for_queries(50, PATIENCE);
+        storm.wait_for_queries(100, PATIENCE);
         manager.take_heard();
         let status = process.stop(Duration::from_secs(10)).expect("the daemon ends");
         assert!(status.success(), "{status}");
@@ -81,7 +81,7 @@ fn a_restart_and_an_upgrade_lose_no_query() {
         // The port has no process here, and queries go on.
         process = start(&mut manager, &programs[1]);
     }
-    storm.wait_for_queries(50, PATIENCE);
+    storm.wait_for_queries(100, PATIENCE);
     let toll = storm.end();
     eprintln!("{RESTARTS} restarts: {toll:?}");
     assert!(toll.asked > 500, "{toll:?} is no storm");
