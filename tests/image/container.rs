@@ -121,8 +121,8 @@ impl Container {
         std::fs::read_to_string(format!("/proc/{server}/status")).expect("status")
     }
 
-    /// The server is the image's user with one capability, and can never be more.
-    fn check_rights(&self) {
+    /// The server is the image's user with one capability, and can never have another.
+    fn check_rights(&self, no_new_privileges: &str) {
         let status = self.status_of_server();
         let value = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
@@ -134,7 +134,7 @@ impl Container {
             let bits = u64::from_str_radix(&value(set)[0], 16).unwrap();
             assert!(bits == 0x400 || set == "CapAmb" && bits == 0, "{set}: {bits:x}");
         }
-        assert_eq!(value("NoNewPrivs"), ["1"]);
+        assert_eq!(value("NoNewPrivs"), [no_new_privileges]);
     }
 }
 
@@ -164,7 +164,7 @@ fn as_a_user_with_its_configuration_in_the_environment() {
     container.start();
     wait_for_answer(server, "region.test", PATIENCE);
     println!("figure: container, start to first answer {:?}", start.elapsed());
-    container.check_rights();
+    container.check_rights("0");
     let status = container.runc("exec", &["/aggregator", "status"]);
     assert!(status.status.success() && text_of(&status).contains("region.test"), "{status:?}");
     let reload = container.runc("exec", &["/aggregator", "reload"]);
@@ -203,7 +203,7 @@ fn as_root_beside_the_host() {
     let configuration = |region: &str| site.configuration(region, Ipv4Addr::LOCALHOST.into(), &server.to_string());
     site.host.set(KEY, Some(&configuration("one.test")));
     wait_for_answer(server, "one.test", PATIENCE);
-    container.check_rights();
+    container.check_rights("1");
     // Changed, and followed with nobody's help.
     site.host.set(KEY, Some(&configuration("two.test")));
     wait_for_answer(server, "two.test", PATIENCE);
