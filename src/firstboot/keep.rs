@@ -4,9 +4,10 @@
 //! followed out of it, and one that somebody else has put there is refused.
 //!
 //! A text that replaces another is on trial until the server has taken it: the other stays beside it, and comes back when the
-//! server refuses, or when the trial was cut short.
+//! server refuses, or when the trial was cut short while the machine ran on, since then the text itself may have done that.
+//! A power cut says nothing against a text, and its first answers may be out already.
 //!
-//! Invariant: a file is replaced as a whole or not at all.
+//! Invariants: a file is replaced as a whole or not at all; what has come of a trial outlives a power cut.
 //!
 //! Cost: O(text), and two waits for the disk.
 
@@ -27,6 +28,8 @@ const ENVIRONMENT: &str = "environment";
 const FRESH: &str = "config.new";
 /// What the configuration on trial has replaced; there only during a trial.
 const PREVIOUS: &str = "config.previous";
+/// During which run of the machine's kernel the last trial has begun.
+const TRIAL: &str = "config.trial";
 /// What a server has refused last.
 const REFUSED: &str = "config.refused";
 
@@ -55,8 +58,11 @@ impl Keep {
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
         let keep = Keep { path: path.to_path_buf(), folder };
-        // Nobody knows what the server would have said.
-        keep.put_back()?;
+        if keep.has_trial_of_an_earlier_run() {
+            keep.accept()?
+        } else {
+            keep.put_back()?
+        }
         Ok(keep)
     }
 
@@ -88,6 +94,8 @@ impl Keep {
     /// Makes a text that is valid the configuration, on trial.
     pub fn adopt(&self, text: &str) -> io::Result<()> {
         if let Some(previous) = self.read() {
+            self.prepare(&run_of_the_kernel().unwrap_or_default())?;
+            fs::rename(self.inside(FRESH), self.inside(TRIAL))?;
             self.prepare(&previous)?;
             fs::rename(self.inside(FRESH), self.inside(PREVIOUS))?;
         }
@@ -99,7 +107,15 @@ impl Keep {
     /// Ends a trial: the configuration stays.
     pub fn accept(&self) -> io::Result<()> {
         self.remove(REFUSED)?;
-        self.remove(PREVIOUS)
+        self.remove(PREVIOUS)?;
+        self.folder.sync_all()
+    }
+
+    /// Whether a trial that has not ended has begun before the machine was started.
+    fn has_trial_of_an_earlier_run(&self) -> bool {
+        let begun = fs::read_to_string(self.inside(TRIAL)).ok().filter(|run| !run.is_empty());
+        let is_under_way = [CONFIGURATION, PREVIOUS].iter().all(|name| self.inside(name).exists());
+        is_under_way && begun.zip(run_of_the_kernel()).is_some_and(|(begun, now)| begun != now)
     }
 
     /// Ends a trial: the configuration before it is back, if there was one. Without a trial nothing changes.
@@ -147,6 +163,11 @@ impl Keep {
     }
 }
 
+/// What the kernel calls its run, which every start of the machine changes; some systems do not say.
+fn run_of_the_kernel() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,14 +207,47 @@ mod tests {
         keep.put_back().unwrap();
         assert_eq!(keep.read().as_deref(), Some("three"));
         assert!(!keep.has_refused("two"));
-        // A power cut during a trial, and one in the middle of putting back.
-        keep.adopt("four").unwrap();
-        assert_eq!(Keep::open(&path).unwrap().read().as_deref(), Some("three"));
-        keep.adopt("four").unwrap();
+    }
+
+    #[test]
+    fn a_trial_that_was_cut_short_counts_against_the_text_unless_the_machine_was() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("boot");
+        let keep = Keep::open(&path).unwrap();
+        keep.adopt("one").unwrap();
+        keep.adopt("two").unwrap();
+        let keep = Keep::open(&path).unwrap();
+        assert_eq!(keep.read().as_deref(), Some("one"));
+        assert!(keep.has_refused("two"));
+        // Killed in the middle of putting back.
+        keep.adopt("two").unwrap();
         fs::rename(path.join(CONFIGURATION), path.join(REFUSED)).unwrap();
         let keep = Keep::open(&path).unwrap();
-        assert_eq!(keep.read().as_deref(), Some("three"));
+        assert_eq!(keep.read().as_deref(), Some("one"));
+        assert!(keep.has_refused("two"));
+        // A power cut: the kernel's run is another one then.
+        keep.adopt("two").unwrap();
+        fs::write(path.join(TRIAL), "another run").unwrap();
+        let keep = Keep::open(&path).unwrap();
+        assert_eq!(keep.read().as_deref(), Some("two"));
+        assert!(!keep.has_refused("two"));
+        keep.put_back().unwrap();
+        assert_eq!(keep.read().as_deref(), Some("two"), "the trial has ended");
+        // What was refused stays so over a power cut, also when that came in the middle of putting back.
+        keep.adopt("three").unwrap();
+        keep.put_back().unwrap();
+        fs::write(path.join(TRIAL), "another run").unwrap();
+        assert!(Keep::open(&path).unwrap().has_refused("three"));
+        keep.adopt("four").unwrap();
+        fs::rename(path.join(CONFIGURATION), path.join(REFUSED)).unwrap();
+        fs::write(path.join(TRIAL), "another run").unwrap();
+        let keep = Keep::open(&path).unwrap();
+        assert_eq!(keep.read().as_deref(), Some("two"));
         assert!(keep.has_refused("four"));
+        // Where the kernel does not say.
+        keep.adopt("three").unwrap();
+        fs::write(path.join(TRIAL), "").unwrap();
+        assert_eq!(Keep::open(&path).unwrap().read().as_deref(), Some("two"));
     }
 
     #[test]
