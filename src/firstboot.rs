@@ -9,7 +9,8 @@
 //!
 //! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is on its
 //! way by a minute more, and none the server;
-//! what is not valid, or what the server refuses, is told and not used: what was there before stays, for the next start, too.
+//! what is not valid, or what the server refuses, is told and not used: what was there before stays, for the next start, too,
+//! and a server that does not start with what is new starts with that.
 //! As the first process of a container this one answers TERM, INT and HUP, and
 //! collects the children of others.
 //!
@@ -32,7 +33,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -45,6 +46,10 @@ pub const DEFAULT_KEY: &str = "aggregator-config";
 pub const DEFAULT_USER: u32 = 65532;
 /// How often everything is looked at while there is no configuration.
 const SEARCH_PAUSE: Duration = Duration::from_secs(5);
+/// How long a server may take to start with what is new, or to be started again and again: then what was there before is back.
+const TRIAL: Duration = Duration::from_secs(60);
+/// How often a server that starts with what is new is looked at.
+const GLANCE: Duration = Duration::from_millis(200);
 /// How long the server may take to end, before it is killed: less than container engines wait for us.
 const ENDING: Duration = Duration::from_secs(8);
 
@@ -163,6 +168,8 @@ struct Boot {
     socket: PathBuf,
     /// What metadata says and no server has taken.
     refused: Option<Refusal>,
+    /// Until when a server may start with what is on trial, while that is open.
+    trial: Option<Instant>,
 }
 
 /// A configuration that is not used, although the server knows of it.
@@ -218,6 +225,7 @@ impl Boot {
             // A server that has outlived an earlier watcher was started with it.
             socket: socket_of(&keep.configuration()),
             refused: None,
+            trial: None,
             keep,
             plan: Arc::new(plan),
         })
@@ -230,6 +238,7 @@ impl Boot {
         if self.plan.watch {
             let failed = |error| BootError::Folder { path: self.plan.folder.clone(), error };
             self.keep.write_environment(&found.path).map_err(failed)?;
+            self.begin_trial();
             if found.is_new {
                 // A server that has outlived an earlier watcher; most often there is none yet.
                 let look = self.try_new(&found.path, false).await;
@@ -239,19 +248,52 @@ impl Boot {
                 self.socket = socket_of(&found.path);
             }
             self.manager.ready(&format!("configuration from {}", found.origin));
-            return Ok(Outcome::Ended(self.follow(&found, None).await));
+            return Ok(Outcome::Ended(self.follow(&found, None).await?));
         }
         self.socket = socket_of(&found.path);
-        if found.is_new {
-            // No server runs that could say whether it takes this.
-            self.keep.accept().map_err(|error| BootError::Folder { path: self.plan.folder.clone(), error })?;
-        }
         if !child::is_root() && self.plan.host.is_none() {
+            // What the environment says is all there is to go by.
+            self.end_trial(Keep::accept);
             return Ok(Outcome::Serve(found.path));
         }
+        self.begin_trial();
+        let child = self.start_server(&found.path)?;
+        Ok(Outcome::Ended(self.follow(&found, Some(child)).await?))
+    }
+
+    /// Starts a server of our own.
+    fn start_server(&self, configuration: &Path) -> Result<Child, BootError> {
         let user = (child::is_root() && self.plan.user != 0).then_some(self.plan.user);
-        let child = Child::start(&child::server_arguments(&found.path), user).map_err(BootError::Server)?;
-        Ok(Outcome::Ended(self.follow(&found, Some(child)).await))
+        Child::start(&child::server_arguments(configuration), user).map_err(BootError::Server)
+    }
+
+    /// Has the server that starts now show whether it takes what is new, where there is something to go back to.
+    fn begin_trial(&mut self) {
+        self.trial = self.keep.has_trial().then(|| Instant::now() + TRIAL);
+    }
+
+    /// Ends a trial that no server has been asked about. A disk that is full must not end the server.
+    fn end_trial(&mut self, end: fn(&Keep) -> io::Result<()>) {
+        self.trial = None;
+        if let Err(error) = end(&self.keep) {
+            say(&format!("cannot write {}: {error}", self.keep.configuration().display()));
+        }
+    }
+
+    /// Ends the trial of what a server starts with once it serves, or has not served in time.
+    fn judge_start(&mut self) {
+        if control::is_answering(&self.socket) {
+            self.end_trial(Keep::accept);
+        } else if self.trial.is_some_and(|end| end <= Instant::now()) {
+            self.take_back();
+        }
+    }
+
+    /// Has the server start with what was there before what is on trial.
+    fn take_back(&mut self) {
+        say("the server does not start with what is new; it starts with what it had before");
+        self.end_trial(Keep::put_back);
+        self.socket = socket_of(&self.keep.configuration());
     }
 
     /// Looks everywhere until there is a configuration; none if the process shall end.
@@ -313,12 +355,14 @@ impl Boot {
     }
 
     /// Follows the metadata while a server runs: this process's child, or somebody else's.
-    async fn follow(&mut self, found: &Found, child: Option<Child>) -> ExitCode {
+    async fn follow(&mut self, found: &Found, mut child: Option<Child>) -> Result<ExitCode, BootError> {
         let is_polling = self.plan.host.is_some() && !self.plan.poll.is_zero();
         loop {
             // Instances that were started together shall not ask together for ever.
             let pause = self.plan.poll.mul_f64(0.9 + 0.2 * f64::from(std::process::id() % 64) / 64.0);
-            match self.next(if is_polling { pause } else { Duration::MAX }).await {
+            let pause = if is_polling { pause } else { Duration::MAX };
+            match self.next(if self.trial.is_some() { GLANCE } else { pause }).await {
+                Event::Due if self.trial.is_some() => self.judge_start(),
                 Event::Due => _ = self.look(found, child.as_ref(), false).await,
                 Event::HungUp => {
                     let look = self.look(found, child.as_ref(), true).await;
@@ -333,16 +377,21 @@ impl Boot {
                 Event::Child => {
                     if let Some(status) = child.as_ref().and_then(Child::collect) {
                         say(&format!("the server has ended: {status}"));
+                        if self.trial.is_some() && !status.success() {
+                            self.take_back();
+                            child = Some(self.start_server(&found.path)?);
+                            continue;
+                        }
                         let code = status.code().and_then(|code| u8::try_from(code).ok());
-                        return code.map_or(ExitCode::FAILURE, ExitCode::from);
+                        return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
                     }
                 }
                 Event::End => {
                     self.manager.stopping();
-                    return match &child {
+                    return Ok(match &child {
                         Some(child) => self.end(child).await,
                         None => ExitCode::SUCCESS,
-                    };
+                    });
                 }
             }
         }
@@ -457,6 +506,11 @@ impl Boot {
             Some(Err(CallError::NotRunning(_))) if !has_child => {
                 self.socket = socket_of(path);
                 self.refused = None;
+                if self.trial.is_some() {
+                    // It has yet to start with the one before this.
+                    self.trial = Some(Instant::now() + TRIAL);
+                    return look;
+                }
                 self.keep.accept()
             }
             Some(Ok(reply)) => {
@@ -475,6 +529,7 @@ impl Boot {
             }
             None => self.keep.put_back(),
         };
+        self.trial = None;
         look.problems.extend(ended.err().map(|error| format!("cannot write {}: {error}", path.display())));
         look
     }

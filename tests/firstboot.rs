@@ -289,13 +289,23 @@ fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
     let log = instance.log();
     assert_eq!(log.matches("the server has refused").count(), 1, "{log}");
     assert_eq!(log.matches("configuration not reloaded").count(), 1, "{log}");
-    let kept = || std::fs::read_to_string(instance.path("boot/config.toml")).unwrap();
+    let path = instance.path("boot/config.toml");
+    let kept = || std::fs::read_to_string(&path).unwrap();
     assert_eq!(kept(), one);
     // A power cut, and the host says the same.
     assert!(instance.stop().success());
     instance.boot(&["--host", &host, "--poll", "100ms"], None);
     instance.wait_for_region("one.test");
     instance.wait_for_log("it starts with what it had before");
+    // A server that has never run could not refuse the next one.
+    assert!(instance.stop().success());
+    let worse = bad.replace("192.0.2.99", "192.0.2.98");
+    instance.host.set(KEY, Some(&worse));
+    instance.boot(&["--host", &host, "--poll", "100ms"], None);
+    instance.wait_for_log("the server does not start with what is new");
+    instance.wait_for_region("one.test");
+    instance.wait_for_log("the server has refused what metadata says");
+    assert_eq!(kept(), one);
     // Whoever corrects it is heard, also with another control socket, and after that.
     for (region, socket) in [("two.test", "run/other"), ("three.test", "run/other"), ("four.test", "run/control")] {
         let (old, new) = (instance.path("run/control"), instance.path(socket));

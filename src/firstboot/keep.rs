@@ -91,9 +91,16 @@ impl Keep {
         Ok(self.path.join(FRESH))
     }
 
-    /// Makes a text that is valid the configuration, on trial.
+    /// Whether the configuration is on trial; the first one of all has nothing to be tried against.
+    pub fn has_trial(&self) -> bool {
+        self.inside(PREVIOUS).exists()
+    }
+
+    /// Makes a text that is valid the configuration, on trial, also in place of another that is on trial.
     pub fn adopt(&self, text: &str) -> io::Result<()> {
-        if let Some(previous) = self.read() {
+        if !self.has_trial()
+            && let Some(previous) = self.read()
+        {
             self.prepare(&run_of_the_kernel().unwrap_or_default())?;
             fs::rename(self.inside(FRESH), self.inside(TRIAL))?;
             self.prepare(&previous)?;
@@ -114,13 +121,13 @@ impl Keep {
     /// Whether a trial that has not ended has begun before the machine was started.
     fn has_trial_of_an_earlier_run(&self) -> bool {
         let begun = fs::read_to_string(self.inside(TRIAL)).ok().filter(|run| !run.is_empty());
-        let is_under_way = [CONFIGURATION, PREVIOUS].iter().all(|name| self.inside(name).exists());
-        is_under_way && begun.zip(run_of_the_kernel()).is_some_and(|(begun, now)| begun != now)
+        let is_whole = self.has_trial() && self.inside(CONFIGURATION).exists();
+        is_whole && begun.zip(run_of_the_kernel()).is_some_and(|(begun, now)| begun != now)
     }
 
     /// Ends a trial: the configuration before it is back, if there was one. Without a trial nothing changes.
     pub fn put_back(&self) -> io::Result<()> {
-        if !self.inside(PREVIOUS).exists() {
+        if !self.has_trial() {
             return Ok(());
         }
         match fs::rename(self.inside(CONFIGURATION), self.inside(REFUSED)) {
@@ -207,6 +214,12 @@ mod tests {
         keep.put_back().unwrap();
         assert_eq!(keep.read().as_deref(), Some("three"));
         assert!(!keep.has_refused("two"));
+        // One on trial after the other.
+        keep.adopt("four").unwrap();
+        keep.adopt("five").unwrap();
+        keep.put_back().unwrap();
+        assert_eq!(keep.read().as_deref(), Some("three"));
+        assert!(keep.has_refused("five") && !keep.has_trial());
     }
 
     #[test]

@@ -42,6 +42,12 @@ fn bios_with_a_network_from_the_host() {
     println!("figure: BIOS, after a power cut, without datacenters {:.1} s", start.elapsed().as_secs_f64());
     site.host.set(KEY, Some(&configuration(&site, "two.test")));
     machine.wait_for("two.test", POLL);
+    // Changed while the machine is off, and no machine has this address.
+    machine.cut_power();
+    site.host.set(KEY, Some(&configuration(&site, "one.test").replace("0.0.0.0:53", "192.0.2.99:53")));
+    machine.start(&site);
+    machine.wait_for_console("the server does not start with what is new");
+    machine.wait_for("two.test", PATIENCE);
 }
 
 #[test]
