@@ -46,7 +46,7 @@ pub const DEFAULT_KEY: &str = "aggregator-config";
 pub const DEFAULT_USER: u32 = 65532;
 /// How often everything is looked at while there is no configuration.
 const SEARCH_PAUSE: Duration = Duration::from_secs(5);
-/// How long a server may take to start with what is new, or to be started again and again: then what was there before is back.
+/// How long somebody else may take to start a server with what is new: then what was there before is back.
 const TRIAL: Duration = Duration::from_secs(60);
 /// How often a server that starts with what is new is looked at.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -238,7 +238,7 @@ impl Boot {
         if self.plan.watch {
             let failed = |error| BootError::Folder { path: self.plan.folder.clone(), error };
             self.keep.write_environment(&found.path).map_err(failed)?;
-            self.begin_trial();
+            self.begin_trial(&found);
             if found.is_new {
                 // A server that has outlived an earlier watcher; most often there is none yet.
                 let look = self.try_new(&found.path, false).await;
@@ -256,7 +256,7 @@ impl Boot {
             self.end_trial(Keep::accept);
             return Ok(Outcome::Serve(found.path));
         }
-        self.begin_trial();
+        self.begin_trial(&found);
         let child = self.start_server(&found.path)?;
         Ok(Outcome::Ended(self.follow(&found, Some(child)).await?))
     }
@@ -268,23 +268,32 @@ impl Boot {
     }
 
     /// Has the server that starts now show whether it takes what is new, where there is something to go back to.
-    fn begin_trial(&mut self) {
-        self.trial = self.keep.has_trial().then(|| Instant::now() + TRIAL);
+    fn begin_trial(&mut self, found: &Found) {
+        let is_on_trial = found.origin != Origin::File && self.keep.has_trial();
+        self.trial = is_on_trial.then(|| Instant::now() + TRIAL);
     }
 
-    /// Ends a trial that no server has been asked about. A disk that is full must not end the server.
+    /// Ends a trial that no server has been asked about.
     fn end_trial(&mut self, end: fn(&Keep) -> io::Result<()>) {
         self.trial = None;
-        if let Err(error) = end(&self.keep) {
+        self.note(end);
+    }
+
+    /// Changes what is kept. A disk that is full must not end the server.
+    fn note(&self, change: fn(&Keep) -> io::Result<()>) {
+        if let Err(error) = change(&self.keep) {
             say(&format!("cannot write {}: {error}", self.keep.configuration().display()));
         }
     }
 
-    /// Ends the trial of what a server starts with once it serves, or has not served in time.
-    fn judge_start(&mut self) {
+    /// Ends the trial of what a server starts with once it serves, or has not served in time. A child has time until it ends.
+    async fn judge_start(&mut self, has_child: bool) {
         if control::is_answering(&self.socket) {
-            self.end_trial(Keep::accept);
-        } else if self.trial.is_some_and(|end| end <= Instant::now()) {
+            // It may have read what was there before.
+            let look = self.try_new(&self.keep.configuration(), has_child).await;
+            look.problems.iter().for_each(|problem| say(problem));
+            self.said = look.problems;
+        } else if !has_child && self.trial.is_some_and(|end| end <= Instant::now()) {
             self.take_back();
         }
     }
@@ -362,7 +371,7 @@ impl Boot {
             let pause = self.plan.poll.mul_f64(0.9 + 0.2 * f64::from(std::process::id() % 64) / 64.0);
             let pause = if is_polling { pause } else { Duration::MAX };
             match self.next(if self.trial.is_some() { GLANCE } else { pause }).await {
-                Event::Due if self.trial.is_some() => self.judge_start(),
+                Event::Due if self.trial.is_some() => self.judge_start(child.is_some()).await,
                 Event::Due => _ = self.look(found, child.as_ref(), false).await,
                 Event::HungUp => {
                     let look = self.look(found, child.as_ref(), true).await;
@@ -381,6 +390,10 @@ impl Boot {
                             self.take_back();
                             child = Some(self.start_server(&found.path)?);
                             continue;
+                        }
+                        if !status.success() {
+                            // What was refused may be what this machine needs now.
+                            self.note(Keep::forget_refused);
                         }
                         let code = status.code().and_then(|code| u8::try_from(code).ok());
                         return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
@@ -506,9 +519,8 @@ impl Boot {
             Some(Err(CallError::NotRunning(_))) if !has_child => {
                 self.socket = socket_of(path);
                 self.refused = None;
-                if self.trial.is_some() {
-                    // It has yet to start with the one before this.
-                    self.trial = Some(Instant::now() + TRIAL);
+                if self.keep.has_trial() {
+                    self.trial.get_or_insert_with(|| Instant::now() + TRIAL);
                     return look;
                 }
                 self.keep.accept()

@@ -296,7 +296,7 @@ fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
     assert!(instance.stop().success());
     instance.boot(&["--host", &host, "--poll", "100ms"], None);
     instance.wait_for_region("one.test");
-    instance.wait_for_log("it starts with what it had before");
+    instance.wait_for_log("no server has taken what metadata says");
     // A server that has never run could not refuse the next one.
     assert!(instance.stop().success());
     let worse = bad.replace("192.0.2.99", "192.0.2.98");
@@ -314,6 +314,43 @@ fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
         instance.wait_for_region(region);
     }
     assert!(instance.stop().success());
+}
+
+#[test]
+fn a_server_that_starts_with_what_is_new_ends_the_trial() {
+    let mut instance = Instance::new();
+    instance.host.set(KEY, Some(&instance.configuration("one.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("one.test");
+    assert!(instance.stop().success());
+    // It is new, and there is something to go back to.
+    instance.host.set(KEY, Some(&instance.configuration("two.test")));
+    instance.boot_with_host();
+    instance.wait_for_region("two.test");
+    let previous = instance.path("boot/config.previous");
+    let has_ended =
+        || wait_until("the trial has ended", Duration::from_secs(20), || (!previous.exists()).then_some(()));
+    has_ended();
+    assert!(instance.stop().success());
+    instance.host.behave(Habit::Silent);
+    instance.boot_with_host();
+    instance.wait_for_region("two.test");
+    assert!(instance.stop().success());
+
+    // Somebody else runs the server.
+    instance.host.behave(Habit::Answers);
+    instance.host.set(KEY, Some(&instance.configuration("three.test")));
+    let host = instance.path("host").display().to_string();
+    instance.boot(&["--watch", "--host", &host, "--poll", "0s"], None);
+    instance.wait_for_log("configuration from metadata");
+    wait_until("the trial has begun", Duration::from_secs(20), || previous.exists().then_some(()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+    command.args(["run", "--config", &instance.path("boot/config.toml").display().to_string()]);
+    let _server = Process::start("aggregator run", &mut command, &instance.path("server.log"));
+    instance.wait_for_region("three.test");
+    has_ended();
+    let kept = std::fs::read_to_string(instance.path("boot/config.toml")).unwrap();
+    assert!(kept.contains("three.test") && !instance.path("boot/config.refused").exists(), "{kept}");
 }
 
 #[test]

@@ -128,7 +128,9 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
             if keep.has_refused(&text)
                 && let Some(found) = kept(keep, &mut reasons)
             {
-                reasons.push("the server has refused what metadata says; it starts with what it had before".to_owned());
+                reasons.push(
+                    "no server has taken what metadata says; this one starts with what there was before".to_owned(),
+                );
                 return Finding { found: Some(found), reasons, is_refused };
             }
             if let Some(found) = take(Origin::Metadata, key, &text, keep, &mut reasons) {
@@ -154,15 +156,18 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
     Finding { found, reasons, is_refused }
 }
 
-/// What an earlier start has fetched, if it is still valid.
+/// What an earlier start has fetched, if it is still valid; what was there before it, if it is on trial.
 fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
     let path = keep.configuration();
-    keep.read()?;
-    match Config::load(&path) {
-        Ok(_) => Some(Found { origin: Origin::Kept, path, is_new: false }),
-        Err(errors) => {
-            reasons.extend(errors.to_string().lines().map(str::to_owned));
-            None
+    loop {
+        keep.read()?;
+        match Config::load(&path) {
+            Ok(_) => return Some(Found { origin: Origin::Kept, path, is_new: false }),
+            Err(errors) => reasons.extend(errors.to_string().lines().map(str::to_owned)),
+        }
+        let has_other = keep.has_trial() && keep.put_back().is_ok();
+        if !has_other {
+            return None;
         }
     }
 }
@@ -278,7 +283,7 @@ mod tests {
         keep.put_back().unwrap();
         let finding = stand.find(Some(Ok(Some(TWO))), Some(TWO));
         assert_eq!(origin(&finding), Some((Origin::Kept, false)));
-        assert!(finding.reasons.iter().any(|line| line.contains("has refused what metadata says")), "{finding:?}");
+        assert!(finding.reasons.iter().any(|line| line.contains("no server has taken")), "{finding:?}");
         assert_eq!(stand.kept(), ONE);
         // Without another it is all there is.
         std::fs::remove_file(keep.configuration()).unwrap();

@@ -3,9 +3,9 @@
 //! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing is
 //! followed out of it, and one that somebody else has put there is refused.
 //!
-//! A text that replaces another is on trial until the server has taken it: the other stays beside it, and comes back when the
-//! server refuses, or when the trial was cut short while the machine ran on, since then the text itself may have done that.
-//! A power cut says nothing against a text, and its first answers may be out already.
+//! A text that replaces another is on trial until a server has taken it: the other stays beside it, and comes back when the
+//! server refuses. A trial that was cut short, by a power cut, say, goes on with the next start, since nobody has refused the
+//! text and its first answers may be out; but only once, since the text itself may have ended everything.
 //!
 //! Invariants: a file is replaced as a whole or not at all; what has come of a trial outlives a power cut.
 //!
@@ -28,8 +28,8 @@ const ENVIRONMENT: &str = "environment";
 const FRESH: &str = "config.new";
 /// What the configuration on trial has replaced; there only during a trial.
 const PREVIOUS: &str = "config.previous";
-/// During which run of the machine's kernel the last trial has begun.
-const TRIAL: &str = "config.trial";
+/// There once a trial goes on after it was cut short.
+const RESUMED: &str = "config.resumed";
 /// What a server has refused last.
 const REFUSED: &str = "config.refused";
 
@@ -58,11 +58,7 @@ impl Keep {
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
         let keep = Keep { path: path.to_path_buf(), folder };
-        if keep.has_trial_of_an_earlier_run() {
-            keep.accept()?
-        } else {
-            keep.put_back()?
-        }
+        keep.resume_trial()?;
         Ok(keep)
     }
 
@@ -98,11 +94,10 @@ impl Keep {
 
     /// Makes a text that is valid the configuration, on trial, also in place of another that is on trial.
     pub fn adopt(&self, text: &str) -> io::Result<()> {
+        self.remove(RESUMED)?;
         if !self.has_trial()
             && let Some(previous) = self.read()
         {
-            self.prepare(&run_of_the_kernel().unwrap_or_default())?;
-            fs::rename(self.inside(FRESH), self.inside(TRIAL))?;
             self.prepare(&previous)?;
             fs::rename(self.inside(FRESH), self.inside(PREVIOUS))?;
         }
@@ -113,16 +108,25 @@ impl Keep {
 
     /// Ends a trial: the configuration stays.
     pub fn accept(&self) -> io::Result<()> {
-        self.remove(REFUSED)?;
+        self.forget_refused()?;
         self.remove(PREVIOUS)?;
         self.folder.sync_all()
     }
 
-    /// Whether a trial that has not ended has begun before the machine was started.
-    fn has_trial_of_an_earlier_run(&self) -> bool {
-        let begun = fs::read_to_string(self.inside(TRIAL)).ok().filter(|run| !run.is_empty());
-        let is_whole = self.has_trial() && self.inside(CONFIGURATION).exists();
-        is_whole && begun.zip(run_of_the_kernel()).is_some_and(|(begun, now)| begun != now)
+    /// Goes on with a trial that was cut short, or ends it if that happens again.
+    fn resume_trial(&self) -> io::Result<()> {
+        let is_whole = self.inside(CONFIGURATION).exists() && !self.inside(RESUMED).exists();
+        if !is_whole || !self.has_trial() {
+            return self.put_back();
+        }
+        self.prepare("")?;
+        fs::rename(self.inside(FRESH), self.inside(RESUMED))?;
+        self.folder.sync_all()
+    }
+
+    /// Has what was refused tried again by the next start.
+    pub fn forget_refused(&self) -> io::Result<()> {
+        self.remove(REFUSED)
     }
 
     /// Ends a trial: the configuration before it is back, if there was one. Without a trial nothing changes.
@@ -168,11 +172,6 @@ impl Keep {
         listener.set_nonblocking(true)?;
         Ok(listener)
     }
-}
-
-/// What the kernel calls its run, which every start of the machine changes; some systems do not say.
-fn run_of_the_kernel() -> Option<String> {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()
 }
 
 #[cfg(test)]
@@ -223,44 +222,33 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_was_cut_short_counts_against_the_text_unless_the_machine_was() {
+    fn a_trial_that_was_cut_short_goes_on_once() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("boot");
-        let keep = Keep::open(&path).unwrap();
-        keep.adopt("one").unwrap();
-        keep.adopt("two").unwrap();
-        let keep = Keep::open(&path).unwrap();
-        assert_eq!(keep.read().as_deref(), Some("one"));
-        assert!(keep.has_refused("two"));
-        // Killed in the middle of putting back.
-        keep.adopt("two").unwrap();
-        fs::rename(path.join(CONFIGURATION), path.join(REFUSED)).unwrap();
-        let keep = Keep::open(&path).unwrap();
-        assert_eq!(keep.read().as_deref(), Some("one"));
-        assert!(keep.has_refused("two"));
-        // A power cut: the kernel's run is another one then.
-        keep.adopt("two").unwrap();
-        fs::write(path.join(TRIAL), "another run").unwrap();
-        let keep = Keep::open(&path).unwrap();
+        let open = || Keep::open(&path).unwrap();
+        open().adopt("one").unwrap();
+        open().adopt("two").unwrap();
+        let keep = open();
         assert_eq!(keep.read().as_deref(), Some("two"));
-        assert!(!keep.has_refused("two"));
-        keep.put_back().unwrap();
-        assert_eq!(keep.read().as_deref(), Some("two"), "the trial has ended");
-        // What was refused stays so over a power cut, also when that came in the middle of putting back.
-        keep.adopt("three").unwrap();
-        keep.put_back().unwrap();
-        fs::write(path.join(TRIAL), "another run").unwrap();
-        assert!(Keep::open(&path).unwrap().has_refused("three"));
+        assert!(keep.has_trial() && !keep.has_refused("two"));
+        let keep = open();
+        assert_eq!(keep.read().as_deref(), Some("one"));
+        assert!(!keep.has_trial() && keep.has_refused("two"));
+        // Another text, and another trial of the same one, begin anew.
+        for text in ["two", "three"] {
+            keep.adopt(text).unwrap();
+            assert_eq!(open().read().as_deref(), Some(text));
+        }
+        keep.accept().unwrap();
+        assert_eq!(open().read().as_deref(), Some("three"), "nothing is on trial");
+        // Killed in the middle of putting back.
         keep.adopt("four").unwrap();
         fs::rename(path.join(CONFIGURATION), path.join(REFUSED)).unwrap();
-        fs::write(path.join(TRIAL), "another run").unwrap();
-        let keep = Keep::open(&path).unwrap();
-        assert_eq!(keep.read().as_deref(), Some("two"));
+        let keep = open();
+        assert_eq!(keep.read().as_deref(), Some("three"));
         assert!(keep.has_refused("four"));
-        // Where the kernel does not say.
-        keep.adopt("three").unwrap();
-        fs::write(path.join(TRIAL), "").unwrap();
-        assert_eq!(Keep::open(&path).unwrap().read().as_deref(), Some("two"));
+        keep.forget_refused().unwrap();
+        assert!(!keep.has_refused("four"));
     }
 
     #[test]
