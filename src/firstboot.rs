@@ -18,6 +18,7 @@
 
 mod child;
 mod find;
+mod host;
 mod keep;
 mod login;
 mod network;
@@ -27,11 +28,12 @@ use crate::control::{self, CallError, Reply, Request};
 use crate::manager::Manager;
 use crate::metadata;
 use child::Child;
-use find::{Finding, Found, NetworkKeys, Origin, Told, Wanted};
+use find::{Finding, Found, Origin, Told, Wanted};
 use keep::Keep;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -107,7 +109,7 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
         if let Some(host) = &plan.host {
             let wanted = Wanted { network: true, login: false };
             let told = find::ask_host(host, None, wanted, plan.patience);
-            set_network(&plan, told.network).iter().for_each(|problem| say(&format!("network: {problem}")));
+            host::set_network(&plan, told.network).iter().for_each(|problem| say(&format!("network: {problem}")));
         }
         return Ok(Outcome::Ended(ExitCode::SUCCESS));
     }
@@ -178,7 +180,12 @@ struct Refusal {
     problems: Vec<String>,
     /// Whether the server has tried it: it may be valid the next time without a change, where files that it names are.
     by_server: bool,
+    /// Which server knows of it: another one may take it, and has yet to count it.
+    server: Option<Identity>,
 }
+
+/// What tells the server that listens at a socket from the one before it: the socket's number and times.
+type Identity = (u64, i64, i64);
 
 /// What a look at the metadata came to.
 #[derive(Default)]
@@ -269,8 +276,14 @@ impl Boot {
 
     /// Has the server that starts now show whether it takes what is new, where there is something to go back to.
     fn begin_trial(&mut self, found: &Found) {
-        let is_on_trial = found.origin != Origin::File && self.keep.has_trial();
-        self.trial = is_on_trial.then(|| Instant::now() + TRIAL);
+        match found.origin {
+            Origin::Metadata | Origin::Kept => {
+                self.trial = self.keep.has_trial().then(|| Instant::now() + TRIAL);
+            }
+            // Nobody would look at it again: it had better fail where those see it who have set it.
+            Origin::Environment => self.end_trial(Keep::accept),
+            Origin::File => {}
+        }
     }
 
     /// Ends a trial that no server has been asked about.
@@ -294,14 +307,14 @@ impl Boot {
             look.problems.iter().for_each(|problem| say(problem));
             self.said = look.problems;
         } else if !has_child && self.trial.is_some_and(|end| end <= Instant::now()) {
-            self.take_back();
+            self.take_back("no server has answered with what is new for a minute; what was there before is back");
         }
     }
 
     /// Has the server start with what was there before what is on trial.
-    fn take_back(&mut self) {
-        say("the server does not start with what is new; it starts with what it had before");
-        self.end_trial(Keep::put_back);
+    fn take_back(&mut self, why: &str) {
+        say(why);
+        self.end_trial(Keep::withdraw);
         self.socket = socket_of(&self.keep.configuration());
     }
 
@@ -310,7 +323,7 @@ impl Boot {
         let mut waiting: Option<UnixStream> = None;
         loop {
             let told = tokio::select! {
-                told = ask(self.plan.clone()) => told,
+                told = host::ask(self.plan.clone()) => told,
                 _ = self.terminate.recv() => return None,
                 _ = self.interrupt.recv() => return None,
             };
@@ -387,7 +400,9 @@ impl Boot {
                     if let Some(status) = child.as_ref().and_then(Child::collect) {
                         say(&format!("the server has ended: {status}"));
                         if self.trial.is_some() && !status.success() {
-                            self.take_back();
+                            self.take_back(
+                                "the server does not start with what is new; it starts with what it had before",
+                            );
                             child = Some(self.start_server(&found.path)?);
                             continue;
                         }
@@ -438,7 +453,7 @@ impl Boot {
             return Look::default();
         }
         let told = tokio::select! {
-            told = ask(self.plan.clone()) => told,
+            told = host::ask(self.plan.clone()) => told,
             _ = self.children.recv(), if child.is_some() => {
                 self.raise(libc::SIGCHLD);
                 return Look::note("the server has ended meanwhile");
@@ -471,6 +486,9 @@ impl Boot {
             Ok(text) => text,
             Err(reason) => return Look::note(reason),
         };
+        if self.refused.as_ref().is_some_and(|refused| refused.server != server_at(&self.socket)) {
+            self.refused = None;
+        }
         let is_new = match find::check(&self.plan.key, &text, &self.keep) {
             Ok(is_new) => is_new,
             Err(problems) => return self.refuse(text, problems, is_ordered).await,
@@ -498,7 +516,8 @@ impl Boot {
             let reply = self.call(&self.keep.configuration(), &Request::refused(&problems)).await;
             // Whom that has not reached it shall reach at the next look. What was refused before stays so.
             if let Some(Ok(_)) = reply {
-                self.refused = Some(Refusal { text, problems: problems.clone(), by_server: false });
+                let server = server_at(&self.socket);
+                self.refused = Some(Refusal { text, problems: problems.clone(), by_server: false, server });
             }
         }
         Look { problems, is_refused: true, ..Look::default() }
@@ -510,10 +529,12 @@ impl Boot {
         let ended = match self.call(path, &Request::RELOAD).await {
             Some(Ok(reply)) if reply.ok => {
                 look.has_reloaded = true;
-                say(reply.text.trim_end());
                 self.socket = socket_of(path);
                 self.refused = None;
-                self.keep.accept()
+                let ended = self.keep.accept();
+                // Last: whoever reads this may cut the power.
+                say(reply.text.trim_end());
+                ended
             }
             // Whoever runs the server will start it with what is there now.
             Some(Err(CallError::NotRunning(_))) if !has_child => {
@@ -531,9 +552,12 @@ impl Boot {
                 look.problems.extend(reply.text.lines().map(str::to_owned));
                 let text = self.keep.read().unwrap_or_default();
                 look.is_refused = true;
-                self.refused = Some(Refusal { text, problems: look.problems.clone(), by_server: true });
+                let server = server_at(&self.socket);
+                self.refused = Some(Refusal { text, problems: look.problems.clone(), by_server: true, server });
                 self.keep.put_back()
             }
+            // A child shows by its end that it does not start.
+            Some(Err(error)) if has_child && self.trial.is_some() => return Look::note(error.to_string()),
             // With the one before it back, the next look finds something new, and tries again.
             Some(Err(error)) => {
                 look.problems.push(error.to_string());
@@ -587,62 +611,10 @@ impl Boot {
     }
 }
 
-/// Asks the host, if there is one, and sets up the network and who may log in as it says.
-async fn ask(plan: Arc<Plan>) -> Told {
-    let asking = tokio::task::spawn_blocking(move || {
-        let Some(host) = &plan.host else { return Told::default() };
-        let wanted = Wanted { network: plan.network.is_some(), login: plan.login.is_some() };
-        let mut told = find::ask_host(host, Some(&plan.key), wanted, plan.patience);
-        told.network_problems = set_network(&plan, told.network.take());
-        set_login(&plan, told.login.take());
-        told
-    });
-    asking.await.unwrap_or_default()
-}
-
-/// Sets up the network as the host describes it; what is wrong with that. What it does not describe stays as it is.
-fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
-    let mut problems = Vec::new();
-    let (Some(folder), Some(keys)) = (&plan.network, keys) else { return problems };
-    if let Some(Err(error)) = keys.host_name.as_deref().map(network::set_host_name) {
-        problems.push(format!("cannot set the host name: {error}"));
-    }
-    if keys.nics.is_none() {
-        return problems;
-    }
-    let written = network::describe(&keys, &mut problems)
-        .and_then(|files| network::write_files(folder, &files).map_err(|error| error.to_string()));
-    match written {
-        // Before networkd runs, it finds the files by itself, and this fails, as it may.
-        Ok(true) if !plan.only_network => {
-            say("the network has been set up anew");
-            // The first needs a message bus, which small systems lack; the second changes more than it must.
-            let done = has_succeeded("networkctl", &["reload"])
-                || has_succeeded("systemctl", &["try-restart", "systemd-networkd.service"]);
-            if !done {
-                say("systemd-networkd could not be told");
-            }
-        }
-        Ok(_) => {}
-        Err(error) => problems.push(error),
-    }
-    problems
-}
-
-/// Lets those log in whose keys the host has, where it said whether it has any.
-fn set_login(plan: &Plan, keys: Option<Option<String>>) {
-    let (Some(file), Some(keys)) = (&plan.login, keys) else { return };
-    match login::write_keys(file, keys.as_deref()) {
-        Ok(true) if keys.is_some() => say(&format!("{} in metadata may log in", login::KEY)),
-        Ok(true) => say(&format!("metadata has no {} any more; nobody may log in", login::KEY)),
-        Ok(false) => {}
-        Err(error) => say(&format!("cannot write {}: {error}", file.display())),
-    }
-}
-
-/// Runs a program; whether it succeeded.
-fn has_succeeded(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program).args(arguments).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+/// Which server listens at a socket.
+fn server_at(socket: &Path) -> Option<Identity> {
+    let about = std::fs::symlink_metadata(socket).ok()?;
+    Some((about.ino(), about.ctime(), about.ctime_nsec()))
 }
 
 /// The control socket of a server that starts with a configuration.

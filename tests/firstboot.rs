@@ -341,16 +341,30 @@ fn a_server_that_starts_with_what_is_new_ends_the_trial() {
     instance.host.behave(Habit::Answers);
     instance.host.set(KEY, Some(&instance.configuration("three.test")));
     let host = instance.path("host").display().to_string();
-    instance.boot(&["--watch", "--host", &host, "--poll", "0s"], None);
+    instance.boot(&["--watch", "--host", &host, "--poll", "100ms"], None);
     instance.wait_for_log("configuration from metadata");
     wait_until("the trial has begun", Duration::from_secs(20), || previous.exists().then_some(()));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
-    command.args(["run", "--config", &instance.path("boot/config.toml").display().to_string()]);
-    let _server = Process::start("aggregator run", &mut command, &instance.path("server.log"));
+    let start = |log: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        command.args(["run", "--config", &instance.path("boot/config.toml").display().to_string()]);
+        Process::start("aggregator run", &mut command, &instance.path(log))
+    };
+    let mut server = start("server.log");
     instance.wait_for_region("three.test");
     has_ended();
     let kept = std::fs::read_to_string(instance.path("boot/config.toml")).unwrap();
     assert!(kept.contains("three.test") && !instance.path("boot/config.refused").exists(), "{kept}");
+
+    // What is wrong is told to each server that comes, once.
+    instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
+    let times_told = |server: &Process| server.log_text().matches("configuration not reloaded").count();
+    wait_until("it is told", Duration::from_secs(20), || (times_told(&server) == 1).then_some(()));
+    assert!(server.stop(Duration::from_secs(10)).expect("it ends").success());
+    let server = start("server-2.log");
+    wait_until("it is told again", Duration::from_secs(20), || (times_told(&server) == 1).then_some(()));
+    let looks = instance.host.asked().len();
+    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    assert_eq!(times_told(&server), 1, "{}", server.log_text());
 }
 
 #[test]

@@ -129,6 +129,12 @@ impl Keep {
         self.remove(REFUSED)
     }
 
+    /// Ends a trial that says nothing about the text: the configuration before it is back, and the text as good as any.
+    pub fn withdraw(&self) -> io::Result<()> {
+        self.put_back()?;
+        self.forget_refused()
+    }
+
     /// Ends a trial: the configuration before it is back, if there was one. Without a trial nothing changes.
     pub fn put_back(&self) -> io::Result<()> {
         if !self.has_trial() {
@@ -249,6 +255,10 @@ mod tests {
         assert!(keep.has_refused("four"));
         keep.forget_refused().unwrap();
         assert!(!keep.has_refused("four"));
+        keep.adopt("four").unwrap();
+        keep.withdraw().unwrap();
+        assert_eq!(keep.read().as_deref(), Some("three"));
+        assert!(!keep.has_refused("four") && !keep.has_trial());
     }
 
     #[test]
