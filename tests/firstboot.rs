@@ -167,6 +167,12 @@ impl Instance {
         });
     }
 
+    /// Waits until the host has been asked again, some times.
+    fn wait_for_more_looks(&self) {
+        let looks = self.host.asked().len();
+        wait_until("more looks", Duration::from_secs(20), || (self.host.asked().len() > looks + 5).then_some(()));
+    }
+
     /// Runs a verb without a file or a socket on its command line, as an operator on the instance does.
     fn verb(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
@@ -284,8 +290,7 @@ fn what_the_server_refuses_is_tried_once_and_starts_nothing() {
     let bad = one.replace(&instance.server.to_string(), "192.0.2.99:53");
     instance.host.set(KEY, Some(&bad));
     instance.wait_for_log("the server has refused what metadata says");
-    let looks = instance.host.asked().len();
-    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    instance.wait_for_more_looks();
     let log = instance.log();
     assert_eq!(log.matches("the server has refused").count(), 1, "{log}");
     assert_eq!(log.matches("configuration not reloaded").count(), 1, "{log}");
@@ -362,8 +367,7 @@ fn a_server_that_starts_with_what_is_new_ends_the_trial() {
     assert!(server.stop(Duration::from_secs(10)).expect("it ends").success());
     let server = start("server-2.log");
     wait_until("it is told again", Duration::from_secs(20), || (times_told(&server) == 1).then_some(()));
-    let looks = instance.host.asked().len();
-    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    instance.wait_for_more_looks();
     assert_eq!(times_told(&server), 1, "{}", server.log_text());
 }
 
@@ -393,8 +397,7 @@ fn what_is_wrong_in_metadata_is_seen_by_monitoring() {
     wait_for_numbers(0, 1);
     instance.host.set(KEY, Some("[zones]\n\"a..b\" = \"192.0.2.1\"\n"));
     wait_for_numbers(1, 0);
-    let looks = instance.host.asked().len();
-    wait_until("more looks", Duration::from_secs(20), || (instance.host.asked().len() > looks + 5).then_some(()));
+    instance.wait_for_more_looks();
     wait_for_numbers(1, 0);
     // Whoever orders a reload is told, and nothing old is reloaded, which would count as well.
     let (ok, text) = instance.reload();
