@@ -1,165 +1,23 @@
 //! Metrics in Prometheus' terms: names, labels, help texts, and the counters of the query threads.
 //!
-//! Families that change rarely are the prometheus crate's own. Query counters are blocks owned by one UDP thread each,
-//! written without contention and summed when scraped; a block that ends leaves its sums behind. Streams share a block.
+//! Families that change rarely are the prometheus crate's own; what each query counts is in `queries`.
 //!
-//! Cost: a query adds to two or three counters of its own thread; a scrape is O(series + threads).
+//! Cost: a scrape is O(series + threads).
 
-use prometheus::core::{Collector, Desc, MetricVec, MetricVecBuilder};
+mod queries;
+
+pub use queries::{QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
+
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
+use queries::QueryCollector;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Response codes that have a counter of their own; the last slot takes all others.
-pub const RCODES: [&str; 17] = [
-    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "RCODE7", "RCODE8", "NOTAUTH",
-    "RCODE10", "RCODE11", "RCODE12", "RCODE13", "RCODE14", "RCODE15", "BADVERS",
-];
-
-/// How queries arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    Udp,
-    Tcp,
-    Tls,
-}
-
-/// Transports in the order of their counters.
-pub const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
-
-/// Why a message gets no response: shorter than a header, or a response itself.
-const DROPPED: [&str; 2] = ["short", "response"];
-
-//--- Query counters ---
-
-/// Counters of queries. Any thread may read them.
-#[derive(Default)]
-pub struct QueryCounters {
-    queries: [AtomicU64; TRANSPORTS.len()],
-    responses: [AtomicU64; RCODES.len()],
-    truncated: AtomicU64,
-    dropped: [AtomicU64; DROPPED.len()],
-}
-
-impl QueryCounters {
-    /// Counts a query and its response; for the thread that owns the block.
-    pub fn count(&self, transport: Transport, rcode: u16, truncated: bool) {
-        self.chosen(transport, rcode, truncated).into_iter().flatten().for_each(|counter| add(counter, 1));
-    }
-
-    /// Counts a message that gets no response; for the thread that owns the block.
-    pub fn count_dropped(&self, request: &[u8]) {
-        add(self.dropped_as(request), 1);
-    }
-
-    /// Counts a query and its response in a block that several threads share.
-    pub fn count_shared(&self, transport: Transport, rcode: u16, truncated: bool) {
-        for counter in self.chosen(transport, rcode, truncated).into_iter().flatten() {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts a message that gets no response in a block that several threads share.
-    pub fn count_dropped_shared(&self, request: &[u8]) {
-        self.dropped_as(request).fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The counter for a message that gets no response: shorter than a header, or itself a response.
-    fn dropped_as(&self, request: &[u8]) -> &AtomicU64 {
-        &self.dropped[usize::from(request.len() >= 12)]
-    }
-
-    /// The counters that one query moves.
-    fn chosen(&self, transport: Transport, rcode: u16, truncated: bool) -> [Option<&AtomicU64>; 3] {
-        let response = &self.responses[usize::from(rcode).min(RCODES.len() - 1)];
-        [Some(&self.queries[transport as usize]), Some(response), truncated.then_some(&self.truncated)]
-    }
-
-    /// Pairs every counter of two blocks.
-    fn each<'a>(&'a self, other: &'a QueryCounters) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
-        let all = |block: &'a QueryCounters| {
-            block.queries.iter().chain(&block.responses).chain(&block.dropped).chain([&block.truncated])
-        };
-        all(self).zip(all(other))
-    }
-}
-
-/// Adds to a counter that this thread alone writes: a plain load and store, no locked instruction.
-fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-}
-
-/// How many queries there were since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueryTotals {
-    /// By transport.
-    pub queries: [u64; TRANSPORTS.len()],
-    /// By response code.
-    pub responses: [u64; RCODES.len()],
-}
-
-/// The collector that sums all blocks.
-#[derive(Clone)]
-struct QueryCollector {
-    blocks: Arc<Mutex<Vec<Arc<QueryCounters>>>>,
-    queries: IntCounterVec,
-    responses: IntCounterVec,
-    truncated: IntCounter,
-    dropped: IntCounterVec,
-}
-
-impl QueryCollector {
-    /// Sums the blocks; those whose thread has ended are folded into the first, which has no thread.
-    fn sum(blocks: &mut Vec<Arc<QueryCounters>>) -> QueryCounters {
-        let total = QueryCounters::default();
-        for block in blocks.iter() {
-            total.each(block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
-        }
-        let (ended, running): (Vec<_>, Vec<_>) = blocks.drain(1..).partition(|block| Arc::strong_count(block) == 1);
-        for block in ended {
-            blocks[0].each(&block).for_each(|(sum, value)| add(sum, value.load(Ordering::Relaxed)));
-        }
-        blocks.extend(running);
-        total
-    }
-}
-
-impl Collector for QueryCollector {
-    fn desc(&self) -> Vec<&Desc> {
-        let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
-        families.iter().flat_map(|family| family.desc()).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        // Held to the end: two scrapes at once must not set the families under each other.
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = QueryCollector::sum(&mut blocks);
-        let set = |counter: IntCounter, value: &AtomicU64| {
-            counter.reset();
-            counter.inc_by(value.load(Ordering::Relaxed));
-        };
-        for (label, value) in TRANSPORTS.iter().zip(&total.queries) {
-            set(self.queries.with_label_values(&[label]), value);
-        }
-        for (label, value) in RCODES.iter().zip(&total.responses) {
-            set(self.responses.with_label_values(&[label]), value);
-        }
-        set(self.truncated.clone(), &total.truncated);
-        for (label, value) in DROPPED.iter().zip(&total.dropped) {
-            set(self.dropped.with_label_values(&[label]), value);
-        }
-        let families: [&dyn Collector; 4] = [&self.queries, &self.responses, &self.truncated, &self.dropped];
-        families.iter().flat_map(|family| family.collect()).collect()
-    }
-}
-
-//--- Metrics ---
 
 /// What comes before the name of every family.
 const PREFIX: &str = "aggregator";
@@ -281,13 +139,7 @@ impl Metrics {
         );
         let publications =
             HistogramOpts::new("publish_duration_seconds", "Time from taking updates to publishing them.");
-        let queries = QueryCollector {
-            blocks: Arc::new(Mutex::new(vec![Arc::default()])),
-            queries: counters("queries_total", "Queries that got a response.", "transport"),
-            responses: counters("responses_total", "Responses by response code.", "rcode"),
-            truncated: counter("truncated_total", "Responses sent with the TC bit."),
-            dropped: counters("dropped_total", "Messages that got no response, by reason.", "reason"),
-        };
+        let queries = QueryCollector::new();
         make.add(Ok(queries.clone()));
         let build = make.gauges("build_info", "Always 1; the labels tell what was built.", &["version", "commit"]);
         let commit = option_env!("AGGREGATOR_COMMIT").unwrap_or("unknown");
@@ -513,17 +365,12 @@ impl Metrics {
 
     /// A counter block for one query thread.
     pub fn query_counters(&self) -> Arc<QueryCounters> {
-        let block = Arc::new(QueryCounters::default());
-        self.queries.blocks.lock().unwrap_or_else(PoisonError::into_inner).push(block.clone());
-        block
+        self.queries.add_block()
     }
 
     /// How many queries there were, summed over all threads.
     pub fn query_totals(&self) -> QueryTotals {
-        let mut blocks = self.queries.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = QueryCollector::sum(&mut blocks);
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        QueryTotals { queries: total.queries.each_ref().map(load), responses: total.responses.each_ref().map(load) }
+        self.queries.totals()
     }
 
     /// Everything in Prometheus' text format.
@@ -622,16 +469,6 @@ fn forget_in<T: MetricVecBuilder + 'static>(family: &MetricVec<T>, zone: &str, g
             let _ = family.remove(&labels);
         }
     }
-}
-
-/// A counter that a collector of its own registers.
-fn counter(name: &str, help: &str) -> IntCounter {
-    IntCounter::new(name, help).expect("metric names are valid")
-}
-
-/// Counters with one label that a collector of its own registers.
-fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
-    IntCounterVec::new(Opts::new(name, help), &[label]).expect("metric names and labels are valid")
 }
 
 impl Default for Metrics {

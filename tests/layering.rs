@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
-    &["name", "metrics", "moment", "terminal", "terminal/*"],
+    &["name", "metrics", "metrics/*", "moment", "terminal", "terminal/*"],
     &["rr", "rr/*", "serial", "access", "dnssd", "dnssd/*", "log"],
     &["zone", "zone/*", "tsig", "tsig/*"],
     &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
