@@ -31,6 +31,7 @@ mod server;
 mod services;
 pub(crate) mod tree;
 mod trees;
+mod united;
 mod units;
 mod zones;
 
@@ -208,10 +209,21 @@ impl Config {
         let mut out = Secondaries::read(&mut reader, &root, &keys);
         let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };
         let found = zones::read_zones(&mut reader, &root, &around, &keys, &mut out);
-        let zones::ZonesSection { zones, trees, services, declared: zones_at } = found;
-        let (regions, regions_at) = regions::read_regions(&mut reader, &root, &zones_at, &server.name, &mut out);
+        let zones::ZonesSection { mut zones, united, trees, services, declared: mut zones_at } = found;
+        let mut regions = Vec::new();
+        for (zone, entry) in &united {
+            let read = united::read_united(&mut reader, (zone, entry), &transfer, &server.name, &keys, &mut out);
+            if let Some((members, region)) = read {
+                zones.extend(members);
+                regions.push(region);
+            }
+        }
+        let united_at = united.iter().filter_map(|(zone, _)| zones_at.remove_entry(zone)).collect();
+        let (own, regions_at) =
+            regions::read_regions(&mut reader, &root, (&zones_at, &united_at), &server.name, &mut out);
+        regions.extend(own);
         let drains = drains::read_drains(&mut reader, &root, &regions);
-        let transferred = zones.iter().map(|plan| plan.zone.clone());
+        let transferred = zones.iter().filter(|plan| !plan.is_member()).map(|plan| plan.zone.clone());
         let from_trees = trees.iter().map(|plan| plan.zone().clone());
         let probed = transferred.chain(from_trees).chain(services.iter().map(|plan| plan.zone.clone())).collect();
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);

@@ -591,7 +591,15 @@ fn announcers(config: &Config) -> Announcers {
         });
         Access { rules: primaries.chain(plan.notify_from.iter().copied().map(host)).collect() }
     };
-    config.zones.iter().map(|plan| (plan.zone.clone(), access(plan))).collect()
+    let mut announcers = Announcers::default();
+    for plan in &config.zones {
+        announcers.add(&plan.origin, &plan.zone, access(plan));
+        if plan.is_member() {
+            let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
+            announcers.add_askers(&plan.origin, &plan.zone, primaries.chain(plan.notify_from.iter().copied()));
+        }
+    }
+    announcers
 }
 
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
@@ -625,6 +633,7 @@ async fn publish_plan(
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
         refusing: refusing.cloned().collect(),
+        hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
         history: config.history,
         hold_down: config.hold_down,
         updates: own_news(config, &remains.zones, published),

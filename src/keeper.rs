@@ -122,6 +122,8 @@ pub struct Keeper {
     outgoing: HashMap<Name, Arc<Outgoing>>,
     /// Zones that refuse names which they do not hold.
     refusing: HashSet<Name>,
+    /// Source zones that no client reaches.
+    hidden: HashSet<Name>,
     history: HistoryLimits,
     hold_down: Duration,
     sources: HashMap<Name, SourceZone>,
@@ -178,7 +180,7 @@ fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
     let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
     let plan = format!("{plan:?}");
     // As it was written before there was damping, so that an upgrade changes no serial.
-    let plan = plan.replace(", damping: None", "");
+    let plan = plan.replace(", damping: None", "").replace(", is_united: false", "");
     let drained = if scopes.iter().all(Scope::is_empty) { String::new() } else { format!(" {scopes:?}") };
     crc32fast::hash(format!("{MERGE_VERSION} {plan}{drained}").as_bytes()).max(1)
 }
@@ -203,6 +205,7 @@ impl Keeper {
             keys: Arc::default(),
             outgoing: HashMap::new(),
             refusing: HashSet::new(),
+            hidden: HashSet::new(),
             history: HistoryLimits::default(),
             hold_down: Duration::ZERO,
             sources: HashMap::new(),
@@ -389,6 +392,7 @@ impl Keeper {
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
+        self.hidden = plan.hidden;
         self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
         for (name, lifetime) in plan.zones {
@@ -424,6 +428,9 @@ impl Keeper {
                 }
                 None => {
                     let (last, drift) = self.last_seen(&region);
+                    // What was a zone of one source before must not fall behind what its secondaries have.
+                    let before = old_sources.get(&origin).and_then(|source| Some(source.zone.as_ref()?.soa.serial));
+                    let last = before.filter(|before| last.is_none_or(|last| before.newer_than(last))).or(last);
                     let mut region = Region::new(region);
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
@@ -496,7 +503,8 @@ impl Keeper {
 
     /// The catalog of everything that is kept.
     fn list(&self, plan: CatalogPlan) -> KeptCatalog {
-        let members: Vec<Name> = self.sources.keys().chain(self.regions.keys()).cloned().collect();
+        let sources = self.sources.keys().filter(|zone| !self.hidden.contains(*zone));
+        let members: Vec<Name> = sources.chain(self.regions.keys()).cloned().collect();
         let before = self.catalog.as_ref().filter(|kept| kept.plan.origin == plan.origin);
         let saved = self.seen_serials.get(&plan.origin).map(|seen| seen.last);
         let last = before.map(|kept| kept.zone.soa.serial).or(saved);
@@ -574,9 +582,11 @@ impl Keeper {
             let (origin, outgoing) = (origin.clone(), outgoing(origin));
             Arc::new(Served { origin, state, zone, history, outgoing, unknown, tally })
         };
-        let sources = self.sources.iter();
-        let sources =
-            sources.map(|(origin, source)| serve(origin, source.state, source.zone.as_ref(), &source.history));
+        let (hidden, sources): (Vec<_>, Vec<_>) =
+            self.sources.iter().partition(|(origin, _)| self.hidden.contains(*origin));
+        let serve_source =
+            |(origin, source): (&Name, &SourceZone)| serve(origin, source.state, source.zone.as_ref(), &source.history);
+        let sources = sources.into_iter().map(serve_source);
         let regions = self.regions.iter();
         let regions = regions.map(|(origin, kept)| serve(origin, kept.state, kept.served(), &kept.history));
         let catalog = self.catalog.iter();
@@ -584,6 +594,7 @@ impl Keeper {
         let served = sources.chain(regions).chain(catalog);
         let mut root = Published::new(self.identity.clone(), served, self.generation);
         root.keys = self.keys.clone();
+        root.hide(hidden.into_iter().map(serve_source));
         let now = Instant::now();
         self.retired.push_back((now, self.publisher.publish(root)));
         self.published = Some(now);

@@ -322,8 +322,8 @@ impl Region {
     ) -> impl Iterator<Item = (usize, &'r Name, Node<'m>)> {
         let labels = name.as_wire().len() - self.plan.origin.as_wire().len();
         let owner = Owner::new(&name.as_wire()[..labels]);
-        let pairs = members.iter().zip(&self.plan.members).enumerate();
-        pairs.filter_map(move |(index, (zone, origin))| Some((index, origin, zone.as_ref()?.get_at(&owner)?)))
+        let pairs = members.iter().enumerate();
+        pairs.filter_map(move |(index, zone)| Some((index, self.plan.origin_of(index), zone.as_ref()?.get_at(&owner)?)))
     }
 
     /// Whether any member contributes data at a name of the region.
@@ -411,8 +411,9 @@ impl Region {
         if self.plan.excludes(name) {
             return None;
         }
-        let pairs = members.iter().zip(&self.plan.members);
-        let mut nodes = pairs.filter_map(|(zone, origin)| Some((origin, zone.as_ref()?.get_at(owner)?)));
+        let pairs = members.iter().enumerate();
+        let mut nodes =
+            pairs.filter_map(|(index, zone)| Some((self.plan.origin_of(index), zone.as_ref()?.get_at(owner)?)));
         let (from, node) = nodes.next()?;
         if nodes.next().is_some() {
             return None;

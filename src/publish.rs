@@ -131,6 +131,7 @@ fn choose_lane() -> usize {
 /// One zone as clients see it.
 #[derive(Clone)]
 pub struct Served {
+    /// The origin; for a hidden zone the name that it is kept under.
     pub origin: Name,
     pub state: State,
     /// The data; kept while expired, so that the zone comes back from a difference. Served only in `State::Ok`.
@@ -170,6 +171,8 @@ pub struct Published {
     /// The keys that requests may be signed with.
     pub keys: Arc<Keyring>,
     zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
+    /// Zones that no client reaches: parts of which zones of several members are made.
+    hidden: HashMap<Name, Arc<Served>>,
     /// The lengths that origins have, in octets, a bit for each, so that only those suffixes are looked up.
     lengths: [u64; 4],
     /// Counts publications; every reader that sees a number has seen all changes up to it.
@@ -182,7 +185,7 @@ impl Published {
         let zones: HashMap<_, _, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
         let mut lengths = [0; 4];
         zones.keys().for_each(|origin| lengths[origin.as_wire().len() / 64] |= 1 << (origin.as_wire().len() % 64));
-        Published { identity, keys: Arc::default(), zones, lengths, generation }
+        Published { identity, keys: Arc::default(), zones, hidden: HashMap::new(), lengths, generation }
     }
 
     /// The zone with the longest origin that the name (lowercase wire form) is within.
@@ -198,12 +201,17 @@ impl Published {
         }
     }
 
-    /// The zone with exactly this origin.
-    pub fn get(&self, origin: &Name) -> Option<&Arc<Served>> {
-        self.zones.get(origin)
+    /// Takes in zones that no client reaches.
+    pub fn hide(&mut self, zones: impl IntoIterator<Item = Arc<Served>>) {
+        self.hidden.extend(zones.into_iter().map(|served| (served.origin.clone(), served)));
     }
 
-    /// All zones in no order.
+    /// The zone with exactly this origin, or the hidden one of this name.
+    pub fn get(&self, origin: &Name) -> Option<&Arc<Served>> {
+        self.zones.get(origin).or_else(|| self.hidden.get(origin))
+    }
+
+    /// All zones that clients reach, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.zones.values()
     }

@@ -260,18 +260,23 @@ impl Store {
     /// The zone as it was served last. `None` where there is none, or none that can be read: that is told and counted. Files
     /// that no program can read are kept aside; others stay where they are until there is a newer version. May be called for many zones at once.
     pub fn load(&self, zone: &Name) -> Option<Restored> {
+        self.load_as(zone, zone)
+    }
+
+    /// The same for a version that is kept under another name than its origin's.
+    pub fn load_as(&self, zone: &Name, origin: &Name) -> Option<Restored> {
         let is_first = !self.times().contains_key(zone);
         // A zone that has been read in this process may be being written.
         if !is_first {
             self.shared.inbox.flush_all(CLOSING);
         }
         let folder = self.shared.disk.zone_folder(zone);
-        let mut replayed = self.read(zone, &folder, is_first)?;
+        let mut replayed = self.read((zone, origin), &folder, is_first)?;
         for _ in 1..READINGS {
             if is_first || replayed.fault.is_none() {
                 break;
             }
-            replayed = self.read(zone, &folder, is_first)?;
+            replayed = self.read((zone, origin), &folder, is_first)?;
         }
         let version = Arc::new(replayed.zone);
         let refreshed = replayed.refreshed.min(SystemTime::now());
@@ -289,7 +294,7 @@ impl Store {
     }
 
     /// Reads a zone's files, and sets them in order if nobody writes them.
-    fn read(&self, zone: &Name, folder: &Path, is_first: bool) -> Option<Replayed> {
+    fn read(&self, (zone, origin): (&Name, &Name), folder: &Path, is_first: bool) -> Option<Replayed> {
         let path = folder.join("snapshot");
         let refuse = |path: &Path, error: &dyn std::fmt::Display| {
             self.shared.count("load");
@@ -305,7 +310,7 @@ impl Store {
         };
         let journal = journal_path(folder, snapshot::generation(&snapshot).unwrap_or_default());
         let bytes = std::fs::read(&journal);
-        match replay::replay(zone, &snapshot, bytes.as_deref().ok()) {
+        match replay::replay(origin, &snapshot, bytes.as_deref().ok()) {
             Ok(mut replayed) => {
                 if let Some(error) = bytes.err().filter(|error| error.kind() != io::ErrorKind::NotFound) {
                     replayed.fault = Some(Fault::Unreadable(error.to_string()));

@@ -174,6 +174,62 @@ fn listen_addresses_can_be_found_again() {
 }
 
 #[test]
+fn a_zone_of_members_is_planned_like_a_region() {
+    let config = parse(
+        "[server]\nname = \"ns1.example\"\n[zones.\"2.0.192.in-addr.arpa\"]\n\
+         members = [\n{ id = \"West-1\", primaries = [\"192.0.2.1\"], source_address = \"192.0.2.8\", ixfr = false, refresh_max = \"1m\" },\n\
+         { id = \"west_2\", primaries = [\"192.0.2.2\"], notify_from = [\"192.0.2.3\"] },\n]\nns = [\"ns1.example\"]\n\
+         serial_offset = 7\nallow_transfer = [\"192.0.2.9\"]\n\
+         [[drains]]\nmember = \"west_2:2.0.192.in-addr.arpa\"\nreason = \"moves\"\n",
+    );
+    let zone = name("2.0.192.in-addr.arpa");
+    let members: Vec<_> = config.zones.iter().map(|plan| (plan.zone.to_string(), plan.origin.clone())).collect();
+    let expected = ["west-1", "west_2"].map(|id| (format!("{id}:2.0.192.in-addr.arpa."), zone.clone()));
+    assert_eq!(members, expected);
+    assert!(config.zones.iter().all(|plan| plan.is_member()));
+    assert!(!config.zones[0].ixfr && config.zones[0].primaries[0].source.is_some() && config.zones[1].ixfr);
+    assert_eq!(config.zones[0].timers.refresh_max, Duration::from_secs(60));
+    assert_eq!(config.zones[1].notify_from.len(), 1);
+    let region = &config.regions[0];
+    assert!(region.is_united && region.origin == zone && region.serial_offset == 7);
+    assert_eq!(region.members, [config.zones[0].zone.clone(), config.zones[1].zone.clone()]);
+    assert_eq!(*region.origin_of(1), zone);
+    assert_eq!(config.drains[0].target.member, region.members[1]);
+    assert_eq!(config.outgoing[&zone].access.rules.len(), 1);
+    assert!(!config.outgoing.contains_key(&region.members[0]));
+    // Nobody can be asked about the members but their primaries.
+    assert!(!config.probe.zones.iter().any(|probed| region.members.contains(probed)));
+}
+
+#[test]
+fn zones_of_members_that_make_no_sense_are_refused_with_advice() {
+    let with = |members: &str, more: &str| {
+        refuse(&format!("[zones.\"2.0.192.in-addr.arpa\"]\nmembers = {members}\nns = [\"n.example\"]\n{more}"))
+    };
+    let one = "{ id = \"a\", primaries = [\"192.0.2.1\"] }";
+    for (text, wanted) in [
+        (with("[]", ""), "c.toml:1:8: zone \"2.0.192.in-addr.arpa\" has no members; write a list of tables"),
+        (with("[{ primaries = [\"192.0.2.1\"] }]", ""), "has no id; write id = \"NAME OF ITS DATACENTER\""),
+        (with("[{ id = \"a\" }]", ""), "member \"a\" of zone"),
+        (with(&format!("[{one}, {one}]"), ""), "two members with the id \"a\"; give each its own"),
+        (with("[{ id = \"a.b\", primaries = [\"192.0.2.1\"] }]", ""), "\"a.b\" is no id of a member; write letters"),
+        (with(&format!("[{{ id = \"{}\", primaries = [\"192.0.2.1\"] }}]", "a".repeat(62)), ""), "is too long"),
+        (with(&format!("[{one}]"), "rdata_names = \"keep\"\n"), "rdata_names"),
+        (
+            with(&format!("[{one}]"), "[aggregations]\n\"r.example\" = [\"2.0.192.in-addr.arpa\"]\n"),
+            "lists \"2.0.192.in-addr.arpa\", which has members itself",
+        ),
+        (
+            with(&format!("[{one}]"), "[aggregations]\n\"2.0.192.in-addr.arpa\" = [\"x.example\"]\n"),
+            "is also a zone, in line 1",
+        ),
+        (refuse("[zones]\n\"a:b.example\" = \"192.0.2.1\"\n"), "has a character that no zone name has"),
+    ] {
+        assert!(text.contains(wanted), "{wanted} in\n{text}");
+    }
+}
+
+#[test]
 fn loading_checks_the_files_that_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.toml");

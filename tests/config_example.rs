@@ -46,6 +46,8 @@ fn the_example_shows_every_key() {
             "[server] tls" => example.get("server").and_then(|server| server.get("tls")),
             "[keys.\"NAME\"]" => example["keys"].get("transfer.example.com"),
             "[zones.\"NAME\"]" => example.get("zones").and_then(|zones| zones.get("us-west-3.cns.example.com")),
+            "[zones.\"NAME\"] with members" => example["zones"].get("100.51.198.in-addr.arpa"),
+            "a member of [zones.\"NAME\"]" => example["zones"]["100.51.198.in-addr.arpa"]["members"].get(0),
             "[zones.\"NAME\"] with zookeeper" => example["zones"].get("emy-10.example.com"),
             "[zones.\"NAME\"] tls" => example["zones"]["emy-10.example.com"].get("tls"),
             "[zones.\"NAME\"] with services" => example["zones"].get("mystack.example.com"),
@@ -72,6 +74,8 @@ fn the_defaults_of_the_schema_are_true() {
     let server = "[server]\nname = \"ns.example\"\n";
     let key = "[keys.\"k.example\"]\nsecret_file = \"k\"\n";
     let zone = "[zones.\"b.example\"]\nprimaries = \"192.0.2.1\"\n";
+    let united = "[zones.\"e.example\"]\n";
+    let member = "[[zones.\"e.example\".members]]\nid = \"m\"\nprimaries = \"192.0.2.1\"\n";
     let tree = "[zones.\"c.example\"]\nzookeeper = \"192.0.2.1\"\n";
     let own = "[zones.\"d.example\"]\nservices = \"\"\n";
     let service = "[[zones.\"d.example\".openstack]]\ntype = \"dns\"\nurl = \"https://192.0.2.1/\"\n";
@@ -82,6 +86,8 @@ fn the_defaults_of_the_schema_are_true() {
             "[server]" => server,
             "[keys.\"NAME\"]" => key,
             "[zones.\"NAME\"]" => zone,
+            "[zones.\"NAME\"] with members" => united,
+            "a member of [zones.\"NAME\"]" => member,
             "[zones.\"NAME\"] with zookeeper" => tree,
             "[zones.\"NAME\"] with services" => own,
             "[[zones.\"NAME\".openstack]]" => service,
@@ -100,7 +106,7 @@ fn the_defaults_of_the_schema_are_true() {
     }
     assert!(count > 30, "{count} defaults");
     let (plain, spelled) =
-        (parse(&format!("{ZONE}{server}{region}{damping}{key}{zone}{tree}{own}{service}")), parse(&spelled));
+        (parse(&format!("{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{own}{service}")), parse(&spelled));
     assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
     assert_eq!(plain.services, spelled.services);
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));

@@ -57,6 +57,7 @@ fuzz_target!(|input: &[u8]| {
     let origins = ["w1.x.", "w2.x.", "w3.x."];
     let name = |text: &str| Name::parse(text).expect("a name");
     let plan = RegionPlan {
+        is_united: false,
         origin: name("w.x"),
         members: origins.iter().map(|origin| name(origin)).collect(),
         ns: NsPolicy::Intersection,

@@ -52,7 +52,7 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
     let region = optional(reader, &fields, "region", |r, key, node| read_region(r, key, node, regions));
     let only = region.clone().flatten();
     let member = fields.read(reader, "member", |r, key, node| {
-        let member = r.name(key, node)?;
+        let member = read_member_name(r, key, node, regions)?;
         let mut possible = regions.iter().filter(|plan| only.as_ref().is_none_or(|only| *only == plan.origin));
         if possible.clone().any(|plan| plan.members.contains(&member)) {
             return Some(member);
@@ -93,6 +93,17 @@ fn optional<'n, T>(
         Some(entry) => convert(reader, key, &entry.node).map(Some),
         None => Some(None),
     }
+}
+
+/// Reads the name of a member, which for a part of a zone is no zone name.
+fn read_member_name(reader: &mut Reader<'_>, key: &str, node: &Node, regions: &[RegionPlan]) -> Option<Name> {
+    if let Value::Text(text) = &node.value
+        && let Ok(name) = Name::parse(text)
+        && regions.iter().any(|plan| plan.is_united && plan.members.contains(&name))
+    {
+        return Some(name);
+    }
+    reader.name(key, node)
 }
 
 /// Reads the name of a region.

@@ -24,7 +24,7 @@ pub const SELF: &str = "self";
 pub fn read_regions(
     reader: &mut Reader<'_>,
     root: &Fields<'_>,
-    zones: &Declared,
+    (zones, united): (&Declared, &Declared),
     server_name: &Name,
     secondaries: &mut Secondaries<'_>,
 ) -> (Vec<RegionPlan>, Declared) {
@@ -46,7 +46,7 @@ pub fn read_regions(
             report_twice(reader, "aggregation", entry, *first);
             continue;
         }
-        if let Some(at) = zones.get(&origin) {
+        if let Some(at) = zones.get(&origin).or(united.get(&origin)) {
             let (line, _) = reader.source.locate(*at);
             let key = shorten(&entry.key);
             reader.error(
@@ -59,19 +59,21 @@ pub fn read_regions(
     }
     // All regions must be known before members are judged: a member may be a region written further down.
     for (origin, entry) in named {
-        let context = Context { entry, origin, zones, regions: &declared, server_name };
+        let context = Context { entry, origin, zones, regions: &declared, united, server_name };
         plans.extend(context.read(reader, secondaries));
     }
     (plans, declared)
 }
 
 /// One region being read.
-struct Context<'c> {
-    entry: &'c Entry,
-    origin: Name,
-    zones: &'c Declared,
-    regions: &'c Declared,
-    server_name: &'c Name,
+pub struct Context<'c> {
+    pub entry: &'c Entry,
+    pub origin: Name,
+    pub zones: &'c Declared,
+    pub regions: &'c Declared,
+    /// Zones that have members themselves.
+    pub united: &'c Declared,
+    pub server_name: &'c Name,
 }
 
 impl Context<'_> {
@@ -80,11 +82,12 @@ impl Context<'_> {
         format!("aggregation \"{}\"", shorten(&self.entry.key))
     }
 
-    /// Reads the region in short or table form.
-    fn read(&self, reader: &mut Reader<'_>, secondaries: &mut Secondaries<'_>) -> Option<RegionPlan> {
-        let mut plan = RegionPlan {
+    /// A region without members, as the defaults have it.
+    fn defaults(&self) -> RegionPlan {
+        RegionPlan {
             origin: self.origin.clone(),
             members: Vec::new(),
+            is_united: false,
             ns: NsPolicy::Intersection,
             ns_ttl: 3600,
             soa: SoaPlan::default(),
@@ -98,25 +101,61 @@ impl Context<'_> {
             on_expire: OnExpire::Withdraw,
             expire_after: None,
             damping: None,
-        };
+        }
+    }
+
+    /// Reads the region in short or table form.
+    fn read(&self, reader: &mut Reader<'_>, secondaries: &mut Secondaries<'_>) -> Option<RegionPlan> {
         let node = &self.entry.node;
-        let mut ns_given = false;
         match &node.value {
             Value::List(_) => {
                 secondaries.admit(reader, &self.origin, None, &self.place(), true);
-                plan.members = self.read_members(reader, &self.entry.key, node)?;
+                let members = self.read_members(reader, &self.entry.key, node)?;
+                self.expect_ns(reader, false, &self.place());
+                Some(RegionPlan { members, ..self.defaults() })
             }
             Value::Table(_) => {
                 let fields = Fields::new(reader, node, &schema::AGGREGATION, &self.place())?;
-                ns_given = fields.entry("ns").is_some();
-                self.read_fields(reader, &fields, &mut plan);
-                let ixfr = !shares_mname(&fields, &plan);
-                secondaries.admit(reader, &self.origin, Some(&fields), &self.place(), ixfr);
+                if fields.lacks("members") {
+                    let place = self.place();
+                    reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
+                }
+                let mut plan = self.read_table(reader, &fields, &self.place(), secondaries, |reader, fields| {
+                    fields.read(reader, "members", |r, key, node| self.read_members(r, key, node))
+                });
+                let rdata_names = [("keep", RdataNames::Keep), ("rewrite", RdataNames::Rewrite)];
+                if let Some(choice) =
+                    fields.read(reader, "rdata_names", |r, key, node| r.choice(key, node, &rdata_names))
+                {
+                    plan.rdata_names = choice;
+                }
+                Some(plan)
             }
-            _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
+            _ => reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         }
-        if !ns_given {
-            let (own, place) = (self.server_name, self.place());
+    }
+
+    /// Reads the region in table form, its members as the caller does.
+    pub fn read_table(
+        &self,
+        reader: &mut Reader<'_>,
+        fields: &Fields<'_>,
+        place: &str,
+        secondaries: &mut Secondaries<'_>,
+        read_members: impl FnOnce(&mut Reader<'_>, &Fields<'_>) -> Option<Vec<Name>>,
+    ) -> RegionPlan {
+        let members = read_members(reader, fields).unwrap_or_default();
+        let mut plan = RegionPlan { members, ..self.defaults() };
+        self.read_fields(reader, fields, &mut plan);
+        secondaries.admit(reader, &self.origin, Some(fields), place, !shares_mname(fields, &plan));
+        self.expect_ns(reader, fields.entry("ns").is_some(), place);
+        plan
+    }
+
+    /// Warns of a region that leaves its name servers to its members.
+    fn expect_ns(&self, reader: &mut Reader<'_>, is_given: bool, place: &str) {
+        if !is_given {
+            let own = self.server_name;
             let found = if own.label_count() < 2 { ", a name that nobody can find," } else { "" };
             reader.warn(
                 self.entry.key_at,
@@ -126,17 +165,10 @@ impl Context<'_> {
                 ),
             );
         }
-        Some(plan)
     }
 
-    /// Reads the table form.
+    /// Reads what the table form has beside the members.
     fn read_fields(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut RegionPlan) {
-        if fields.lacks("members") {
-            let place = self.place();
-            reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
-        }
-        let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
-        plan.members = members.unwrap_or_default();
         if let Some(ns) = fields.read(reader, "ns", |r, key, node| self.read_ns(r, key, node)) {
             plan.ns = ns;
         }
@@ -157,10 +189,6 @@ impl Context<'_> {
         plan.rname = fields.read(reader, "rname", Reader::mailbox);
         let offset = fields.read(reader, "serial_offset", |r, key, node| r.integer(key, node, 0..=u64::from(u32::MAX)));
         plan.serial_offset = offset.and_then(|offset| u32::try_from(offset).ok()).unwrap_or(plan.serial_offset);
-        let rdata_names = [("keep", RdataNames::Keep), ("rewrite", RdataNames::Rewrite)];
-        if let Some(choice) = fields.read(reader, "rdata_names", |r, key, node| r.choice(key, node, &rdata_names)) {
-            plan.rdata_names = choice;
-        }
         let members = plan.members.clone();
         let wanted = "a list of owner names such as [\"cloudapi\", \"*.cmon\"]";
         let pattern = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_pattern(reader, key, node, &members);
@@ -200,7 +228,9 @@ impl Context<'_> {
                 reader.error(*at, format!("{place} lists \"{text}\" twice; remove one"));
             } else if self.zones.contains_key(name) {
                 members.push(name.clone());
-            } else if !self.zones.is_empty() && !written[..index].iter().any(|(earlier, _, _)| earlier == name) {
+            } else if (!self.zones.is_empty() || self.united.contains_key(name))
+                && !written[..index].iter().any(|(earlier, _, _)| earlier == name)
+            {
                 // Without any zone that was reported, and says it all.
                 let listed: Vec<&Name> = written.iter().map(|(name, _, _)| name).collect();
                 let message = self.explain_unknown(name, text, &listed);
@@ -218,6 +248,9 @@ impl Context<'_> {
         }
         if self.regions.contains_key(name) {
             return format!("{place} lists \"{text}\", which is an aggregation; write the zones of that one instead");
+        }
+        if self.united.contains_key(name) {
+            return format!("{place} lists \"{text}\", which has members itself; write zones without members");
         }
         // A zone that the region already has is not what was meant.
         let mut candidates: Vec<&Name> = self.zones.keys().filter(|zone| !listed.contains(zone)).collect();

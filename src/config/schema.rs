@@ -130,6 +130,58 @@ pub const ZONE: Table = Table {
     ],
 };
 
+/// A zone of which several primaries have parts
+pub const UNITED: Table = Table {
+    path: "[zones.\"NAME\"] with members",
+    help: "A zone of which several primaries have parts, such as a reverse zone that several datacenters share",
+    keys: &[
+        key("members", "list of tables", "", "who has parts of the zone; the first settles conflicts"),
+        key("ns", "names, \"intersection\" or \"union\"", r#""intersection""#, "the name servers of the zone"),
+        key("ns_ttl", "seconds or duration", "3600", "TTL of the NS records"),
+        key("soa_ttl", "seconds or duration", "", "TTL of the SOA; default: the smallest of the members"),
+        key("soa_refresh", "seconds or duration", "", "default: the smallest of the members"),
+        key("soa_retry", "seconds or duration", "", "default: the smallest of the members"),
+        key("soa_expire", "seconds or duration", "", "default: the smallest of the members"),
+        key("soa_minimum", "seconds or duration", "", "never above the smallest of the members"),
+        key("mname", "domain name or \"self\"", "", "primary in the SOA; default: the first of ns, else this server"),
+        key("rname", "mail address", "", "contact in the SOA; default: that of the first member"),
+        key("serial_offset", "0 to 4294967295", "0", "added to the sum of the member serials"),
+        key("exclude", "owner patterns", "[]", "owner names, relative to the zone, that are left out"),
+        key("partial_after", "duration", r#""10m""#, "how long to wait for members never transferred"),
+        key("on_expire", "\"withdraw\" or \"keep\"", r#""withdraw""#, "what becomes of an expired member's records"),
+        key("expire_after", "duration", "", "when they leave even before their zone expires; default: with the zone"),
+        key("damping", "table", "", "how slowly services lose addresses that members withdraw; default: at once"),
+        key("allow_transfer", "prefixes and keys", "", "who may transfer it from here; default: that of [secondaries]"),
+        key("notify", "addresses", "", "secondaries that are told of changes; default: that of [secondaries]"),
+        key(
+            "ixfr_out",
+            "\"auto\", true or false",
+            r#""auto""#,
+            "whether secondaries get differences; auto: unless replicas share the mname",
+        ),
+    ],
+};
+
+/// One member of such a zone
+pub const UNITED_MEMBER: Table = Table {
+    path: "a member of [zones.\"NAME\"]",
+    help: "A part of a zone and its primaries",
+    keys: &[
+        key("id", "text", "", "name of the member, unique within the zone: letters, digits, hyphens, underscores"),
+        key("primaries", "addresses", "", "primaries in order of preference"),
+        key("source_address", "address", "", "local address that polls and transfers come from"),
+        key("notify_from", "addresses", "[]", "who may send NOTIFY besides the primaries"),
+        key("refresh_min", "duration", "", "default: that of [transfer]"),
+        key("refresh_max", "duration", "", "default: that of [transfer]"),
+        key("retry_min", "duration", "", "default: that of [transfer]"),
+        key("retry_max", "duration", "", "default: that of [transfer]"),
+        key("expire_min", "duration", "", "default: that of [transfer]"),
+        key("expire_max", "duration", "", "default: that of [transfer]"),
+        key("key", "name of a key", "", "TSIG key that its primaries share with us"),
+        key("ixfr", "true or false", "true", "whether the primaries are asked for differences"),
+    ],
+};
+
 /// A zone that comes from a tree of ZooKeeper's
 pub const TREE: Table = Table {
     path: "[zones.\"NAME\"] with zookeeper",
@@ -434,12 +486,14 @@ pub const LOG: Table = Table {
 };
 
 /// All tables, in the order of the example file.
-pub const TABLES: [&Table; 22] = [
+pub const TABLES: [&Table; 24] = [
     &ROOT,
     &SERVER,
     &TLS,
     &KEY,
     &ZONE,
+    &UNITED,
+    &UNITED_MEMBER,
     &TREE,
     &TREE_TLS,
     &SERVICES,

@@ -153,21 +153,23 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
 
 /// The zones of the file, by where they come from.
 #[derive(Default)]
-pub struct ZonesSection {
+pub struct ZonesSection<'n> {
     pub zones: Vec<ZonePlan>,
+    /// Zones of which several primaries have parts, still to be read.
+    pub united: Vec<(Name, &'n Entry)>,
     pub trees: Vec<TreePlan>,
     pub services: Vec<ServicesPlan>,
     pub declared: Declared,
 }
 
 /// Reads `[zones]` in file order: zones from primaries, those from ZooKeeper, and our own.
-pub fn read_zones(
+pub fn read_zones<'n>(
     reader: &mut Reader<'_>,
-    root: &Fields<'_>,
+    root: &Fields<'n>,
     around: &Surroundings<'_>,
     keys: &Keys,
     secondaries: &mut Secondaries<'_>,
-) -> ZonesSection {
+) -> ZonesSection<'n> {
     let mut found = ZonesSection::default();
     let mut drafts = Vec::new();
     if root.lacks("zones") {
@@ -183,7 +185,7 @@ pub fn read_zones(
     }
     for entry in entries {
         let (is_tree, is_own) = (is_tree(entry), is_services(entry));
-        if let Some(names) = unquoted_names(entry, &schema::ZONE).filter(|_| !is_tree && !is_own) {
+        if let Some(names) = unquoted_names(entry, &schema::ZONE).filter(|_| !is_tree && !is_own && !is_united(entry)) {
             report_unquoted(reader, entry, &names);
             found
                 .declared
@@ -198,6 +200,8 @@ pub fn read_zones(
         found.declared.insert(zone.clone(), entry.key_at);
         if is_tree {
             drafts.extend(read_tree(reader, zone, entry, around));
+        } else if is_united(entry) {
+            found.united.push((zone, entry));
         } else if is_own {
             found.services.extend(read_services(reader, zone, entry, around, secondaries));
         } else {
@@ -215,6 +219,11 @@ pub fn read_zones(
 /// What to write into a file without zones.
 const NO_ZONES_ADVICE: &str = "write [zones] and below it for each zone \"ZONE\" = \"ADDRESS OF ITS PRIMARY\"";
 
+/// Whether several primaries have parts of a zone.
+fn is_united(entry: &Entry) -> bool {
+    entry.node.get("members").is_some()
+}
+
 /// Reads one zone in short or table form.
 fn read_zone(
     reader: &mut Reader<'_>,
@@ -225,34 +234,42 @@ fn read_zone(
     secondaries: &mut Secondaries<'_>,
 ) -> Option<ZonePlan> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
-    let (mut timers, limits) = (transfer.timers, transfer.limits);
-    let mut notify_from = Vec::new();
-    let mut ixfr = true;
-    let mut inherited = Inherited::default();
-    let primaries = match &entry.node.value {
-        Value::Table(_) => {
-            let fields = Fields::new(reader, &entry.node, &schema::ZONE, &place)?;
-            timers = read_timers(reader, &fields, timers, &place);
-            inherited.source = fields.read(reader, "source_address", Reader::source_address);
-            inherited.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node));
-            ixfr = fields.read(reader, "ixfr", Reader::boolean).unwrap_or(ixfr);
-            let wanted = "a list of addresses such as [\"192.0.2.1\"]";
-            let host =
-                |r: &mut Reader<'_>, key: &str, node: &Node| r.bare_address(key, node, "the address of one host");
-            let hosts = fields.read(reader, "notify_from", |r, key, node| r.list(key, node, wanted, host));
-            notify_from = hosts.unwrap_or_default();
-            secondaries.admit(reader, &zone, Some(&fields), &place, true);
-            if fields.lacks("primaries") {
-                reader.error(entry.key_at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
-            }
-            fields.read(reader, "primaries", |r, key, node| read_primaries(r, keys, &place, key, node, &inherited))
-        }
-        _ => {
-            secondaries.admit(reader, &zone, None, &place, true);
-            read_primaries(reader, keys, &place, &entry.key, &entry.node, &inherited)
-        }
-    }?;
-    Some(ZonePlan { zone, primaries, notify_from, ixfr, timers, limits })
+    if let Value::Table(_) = &entry.node.value {
+        let fields = Fields::new(reader, &entry.node, &schema::ZONE, &place)?;
+        secondaries.admit(reader, &zone, Some(&fields), &place, true);
+        return read_way(reader, (zone.clone(), zone), &fields, (&place, entry.key_at), transfer, keys);
+    }
+    secondaries.admit(reader, &zone, None, &place, true);
+    let primaries = read_primaries(reader, keys, &place, &entry.key, &entry.node, &Inherited::default())?;
+    let (timers, limits) = (transfer.timers, transfer.limits);
+    Some(ZonePlan { origin: zone.clone(), zone, primaries, notify_from: Vec::new(), ixfr: true, timers, limits })
+}
+
+/// Reads how a zone, or a member of one, is transferred, from a table at a place of the file.
+pub fn read_way(
+    reader: &mut Reader<'_>,
+    (zone, origin): (Name, Name),
+    fields: &Fields<'_>,
+    (place, at): (&str, usize),
+    transfer: &TransferSection,
+    keys: &Keys,
+) -> Option<ZonePlan> {
+    let timers = read_timers(reader, fields, transfer.timers, place);
+    let inherited = Inherited {
+        source: fields.read(reader, "source_address", Reader::source_address),
+        key: fields.read(reader, "key", |r, key, node| keys.signing(r, key, node)),
+    };
+    let ixfr = fields.read(reader, "ixfr", Reader::boolean).unwrap_or(true);
+    let wanted = "a list of addresses such as [\"192.0.2.1\"]";
+    let host = |r: &mut Reader<'_>, key: &str, node: &Node| r.bare_address(key, node, "the address of one host");
+    let notify_from = fields.read(reader, "notify_from", |r, key, node| r.list(key, node, wanted, host));
+    if fields.lacks("primaries") {
+        reader.error(at, format!("{place} has no primary; write primaries = [\"ADDRESS\"]"));
+    }
+    let primaries =
+        fields.read(reader, "primaries", |r, key, node| read_primaries(r, keys, place, key, node, &inherited))?;
+    let notify_from = notify_from.unwrap_or_default();
+    Some(ZonePlan { zone, origin, primaries, notify_from, ixfr, timers, limits: transfer.limits })
 }
 
 /// Reads one primary or a list of them.

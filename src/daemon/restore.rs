@@ -43,9 +43,10 @@ pub struct Remains {
 /// `loading` shows.
 pub fn restore(store: Option<&Store>, config: &Config, published: &Published, loading: Option<&Loading>) -> Remains {
     let Some(store) = store else { return Remains::default() };
+    let origins: HashMap<&Name, &Name> = config.zones.iter().map(|plan| (&plan.zone, &plan.origin)).collect();
     let load = |zone: &Name| {
         let _shown = loading.map(|loading| loading.read_file(zone));
-        store.load(zone)
+        store.load_as(zone, origins.get(zone).unwrap_or(&zone))
     };
     let zones = config.source_zones().filter(|zone| published.get(zone).is_none());
     if published.generation > 0 {

@@ -29,6 +29,8 @@ pub struct Plan {
     pub outgoing: HashMap<Name, Arc<Outgoing>>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
+    /// Source zones that no client reaches: parts of which zones of several members are made.
+    pub hidden: HashSet<Name>,
     /// How much of each zone's past is kept.
     pub history: HistoryLimits,
     /// The shortest time from one publication to the next.

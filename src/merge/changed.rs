@@ -39,7 +39,7 @@ impl Region {
         let origin = self.plan.origin.clone();
         let mut names: Vec<Name> = Vec::with_capacity(changed.len());
         for (index, name) in changed {
-            match name.replace_suffix(&self.plan.members[index], &origin) {
+            match name.replace_suffix(self.plan.origin_of(index), &origin) {
                 Some(Ok(moved)) => names.push(moved),
                 _ => self.report_too_long(members, index, &name, reported),
             }

@@ -202,8 +202,8 @@ impl Damper {
         }
         let plan = self.plan;
         self.services.retain(|name, service| {
-            let there: Vec<Option<Name>> =
-                region.members.iter().map(|member| name.replace_suffix(&region.origin, member)?.ok()).collect();
+            let in_member = |member| name.replace_suffix(&region.origin, region.origin_of(member))?.ok();
+            let there: Vec<Option<Name>> = (0..region.members.len()).map(in_member).collect();
             // Where nothing is taken of a member, nothing of it is held.
             let taken = |index: usize| {
                 let (name, member) = (there[index].as_ref()?, &members[index]);
@@ -292,7 +292,7 @@ impl Damper {
                 let of_kind = || service.held.iter().filter(|(a, b)| kind(a, b) == (member, rtype));
                 let ttl = of_kind().map(|(_, withdrawn)| withdrawn.ttl).min().unwrap_or_default();
                 let rdatas = of_kind().map(|(address, _)| &address.rdata).collect();
-                let there = name.replace_suffix(&region.origin, &region.members[member]).and_then(Result::ok);
+                let there = name.replace_suffix(&region.origin, region.origin_of(member)).and_then(Result::ok);
                 if let (Some(there), Some(set)) = (there, RRset::build(rtype, ttl, rdatas)) {
                     all[member].entry(there).or_default().push(Arc::new(set));
                 }

@@ -54,6 +54,9 @@ pub struct RegionPlan {
     pub origin: Name,
     /// Names of the member zones in configuration order, which settles conflicts.
     pub members: Vec<Name>,
+    /// Whether the members are parts of one zone and have the region's own name (`aggregation.md` section 12). What
+    /// stands in `members` tells them apart then, and is no part of any owner name.
+    pub is_united: bool,
     pub ns: NsPolicy,
     /// TTL of the NS set, seconds.
     pub ns_ttl: u32,
@@ -77,6 +80,11 @@ pub struct RegionPlan {
 }
 
 impl RegionPlan {
+    /// The name below which a member has its owner names.
+    pub fn origin_of(&self, member: usize) -> &Name {
+        if self.is_united { &self.origin } else { &self.members[member] }
+    }
+
     /// Whether a name of the region is left out by configuration.
     pub fn excludes(&self, name: &Name) -> bool {
         self.excluding(name).is_some()

@@ -14,6 +14,7 @@ fn name(text: &str) -> Name {
 /// A plan for the region w.x with nothing special.
 pub fn plan(members: &[&str]) -> RegionPlan {
     RegionPlan {
+        is_united: false,
         origin: name("w.x"),
         members: members.iter().map(|member| name(member)).collect(),
         ns: NsPolicy::Listed(vec![name("ns1.x"), name("ns2.x")]),

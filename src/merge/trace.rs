@@ -161,7 +161,7 @@ impl Walk<'_> {
 
     /// A name of the region as a member has it.
     fn name_in(&self, member: usize, name: &Name) -> Option<Name> {
-        name.replace_suffix(&self.plan.origin, &self.plan.members[member])?.ok()
+        name.replace_suffix(&self.plan.origin, self.plan.origin_of(member))?.ok()
     }
 
     /// Adds what one member has at the name, with the fates that do not depend on other members, and what is held for it.
@@ -174,7 +174,7 @@ impl Walk<'_> {
         let Ok(owner) = NameBuf::from_wire(spelled.unwrap_or(there.as_wire())) else { return };
         let (own, taken) = (node_in(&traced.zone).unwrap_or_default(), node_in(&traced.taken).unwrap_or_default());
         let excluded = trace.excluded_by.is_some();
-        let labels = there.owner_in(&self.plan.members[member]);
+        let labels = there.owner_in(self.plan.origin_of(member));
         let drained = traced.drained.covers(labels);
         for rrset in own.iter() {
             let left_out = match rrset.rtype {
@@ -224,7 +224,7 @@ impl Walk<'_> {
             let lower = rr::fold(rtype::NS, rdata);
             return (lower != rdata).then_some(lower);
         }
-        let way = Move { from: &self.plan.members[member], to: &self.plan.origin, policy: self.plan.rdata_names };
+        let way = Move { from: self.plan.origin_of(member), to: &self.plan.origin, policy: self.plan.rdata_names };
         let alone = RRset::build(rrset.rtype, rrset.ttl, vec![rdata])?;
         let moved = way.rrset(self.name, alone.as_set(), |target| self.leads_somewhere(target));
         moved.rdatas().next().filter(|moved| *moved != rdata).map(<[u8]>::to_vec)

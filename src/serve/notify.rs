@@ -22,7 +22,29 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Zones and who may announce changes of them.
-pub type Announcers = HashMap<Name, Access>;
+#[derive(Default)]
+pub struct Announcers {
+    /// By the name that a message has, each source with who may speak for it: one, or a zone's members.
+    zones: HashMap<Name, Vec<(Name, Access)>>,
+    /// By zone, the addresses to which the zone has the serial of one of its members.
+    askers: HashMap<Name, HashMap<IpAddr, Name>>,
+}
+
+impl Announcers {
+    /// Adds a source of a zone.
+    pub fn add(&mut self, zone: &Name, source: &Name, access: Access) {
+        self.zones.entry(zone.clone()).or_default().push((source.clone(), access));
+    }
+
+    /// Adds addresses which are told a member's serial as that of the zone: a primary that looks whether we follow it
+    /// (`aggregation.md` section 12). An address that is there already keeps its member.
+    pub fn add_askers(&mut self, zone: &Name, member: &Name, addresses: impl IntoIterator<Item = IpAddr>) {
+        let askers = self.askers.entry(zone.clone()).or_default();
+        addresses
+            .into_iter()
+            .for_each(|address| _ = askers.entry(address.to_canonical()).or_insert_with(|| member.clone()));
+    }
+}
 
 /// Receives NOTIFY for all transports.
 pub struct Reception {
@@ -54,8 +76,9 @@ impl Reception {
         limit: usize,
         out: &mut [u8],
     ) -> Response {
-        let (code, result) = self.judge(request, peer, key);
-        if let Some((zone, result)) = result {
+        let (code, sources) = self.judge(request, peer, key);
+        let result = if code == rcode::NOERROR { "accepted" } else { "refused" };
+        for zone in sources {
             self.metrics.notify_received.with_label_values(&[&zone.to_string(), result]).inc();
             if code == rcode::NOERROR {
                 // A full channel means that the daemon has enough to do; see `new`.
@@ -68,26 +91,33 @@ impl Reception {
         Response { length, rcode: code, truncated: false }
     }
 
-    /// The response code, and for a known zone its name with the metric label.
-    fn judge(&self, request: &Request, peer: IpAddr, key: Option<&Name>) -> (u16, Option<(Name, &'static str)>) {
+    /// The member whose serial an address is told as that of the zone in question; none if it is told the zone's own.
+    pub fn member_for(&self, zone: &[u8], peer: IpAddr) -> Option<Name> {
+        let announcers = self.announcers.load();
+        if announcers.askers.is_empty() {
+            return None;
+        }
+        announcers.askers.get(zone)?.get(&peer.to_canonical()).cloned()
+    }
+
+    /// The response code, and the sources of a known zone that are meant.
+    fn judge(&self, request: &Request, peer: IpAddr, key: Option<&Name>) -> (u16, Vec<Name>) {
         let question = match &request.question {
             Some(question) if request.rcode == rcode::NOERROR => question,
-            _ => return (if request.rcode == rcode::NOERROR { rcode::FORMERR } else { request.rcode }, None),
+            _ => return (if request.rcode == rcode::NOERROR { rcode::FORMERR } else { request.rcode }, Vec::new()),
         };
         // RFC 1996 section 3.3: SOA is the only type that means something.
         if question.rtype != rtype::SOA || question.class != CLASS_IN {
-            return (rcode::NOTIMP, None);
+            return (rcode::NOTIMP, Vec::new());
         }
         let lower = &question.lower;
         let announcers = self.announcers.load();
-        let Some((zone, allowed)) = announcers.get_key_value(lower.as_wire()) else {
-            return (rcode::NOTAUTH, None);
+        let Some((zone, sources)) = announcers.zones.get_key_value(lower.as_wire()) else {
+            return (rcode::NOTAUTH, Vec::new());
         };
-        if allowed.allows(peer, key) {
-            (rcode::NOERROR, Some((zone.clone(), "accepted")))
-        } else {
-            (rcode::REFUSED, Some((zone.clone(), "refused")))
-        }
+        let speaks = |(source, allowed): &(Name, Access)| allowed.allows(peer, key).then(|| source.clone());
+        let announced: Vec<Name> = sources.iter().filter_map(speaks).collect();
+        if announced.is_empty() { (rcode::REFUSED, vec![zone.clone()]) } else { (rcode::NOERROR, announced) }
     }
 }
 
@@ -99,6 +129,12 @@ mod tests {
 
     fn primary(address: IpAddr) -> Access {
         Access { rules: vec![Rule { prefix: Some(Prefix::host(address)), key: None }] }
+    }
+
+    fn announcers(zone: Name, access: Access) -> Announcers {
+        let mut announcers = Announcers::default();
+        announcers.add(&zone, &zone, access);
+        announcers
     }
 
     /// The response's length and code.
@@ -119,7 +155,7 @@ mod tests {
         let (reception, mut zones) = Reception::new(Arc::new(Metrics::new()));
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         let zone = Name::parse("z.example").unwrap();
-        reception.set_announcers([(zone.clone(), primary(address))].into());
+        reception.set_announcers(announcers(zone.clone(), primary(address)));
         let mut out = [0; 512];
         let message = notify("Z.example", rtype::SOA);
         let response = receive(&reception, &message, address, &mut out);
@@ -138,7 +174,7 @@ mod tests {
         let (reception, _zones) = Reception::new(Arc::new(Metrics::new()));
         let (key, other) = (Name::parse("k.example").unwrap(), Name::parse("o.example").unwrap());
         let access = Access { rules: vec![Rule { prefix: None, key: Some(key.clone()) }] };
-        reception.set_announcers([(Name::parse("z.example").unwrap(), access)].into());
+        reception.set_announcers(announcers(Name::parse("z.example").unwrap(), access));
         let message = notify("z.example", rtype::SOA);
         let request = Request::parse(&message).unwrap();
         let peer = "192.0.2.9".parse().unwrap();
@@ -151,7 +187,7 @@ mod tests {
     fn what_is_not_from_a_primary_or_not_about_a_zone_changes_nothing() {
         let (reception, mut zones) = Reception::new(Arc::new(Metrics::new()));
         let address: IpAddr = "192.0.2.1".parse().unwrap();
-        reception.set_announcers([(Name::parse("z.example").unwrap(), primary(address))].into());
+        reception.set_announcers(announcers(Name::parse("z.example").unwrap(), primary(address)));
         let other = "192.0.2.2".parse().unwrap();
         let mut out = [0; 512];
         let soa = notify("z.example", rtype::SOA);

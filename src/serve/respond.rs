@@ -13,9 +13,9 @@
 use crate::metrics::Metrics;
 use crate::name::{Name, NameBuf};
 use crate::publish::Published;
-use crate::rr::rtype;
+use crate::rr::{CLASS_IN, rtype};
 use crate::serve::answer::{Place, Response, answer_request};
-use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, Owner, Request, Section, Writer, rcode};
+use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, OPCODE_QUERY, Owner, Request, Section, Writer, rcode};
 use crate::serve::notify::Reception;
 use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
 use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
@@ -163,7 +163,29 @@ impl Responder {
         if xfr::is_transfer(request, asked.datagram) {
             return self.transfer(published, request, asked, key, limit, out);
         }
+        if let Some(response) = self.respond_to_primary(published, request, asked, limit, out) {
+            return Outcome::Response(response);
+        }
         Outcome::Response(answer_request(published, request, place, limit, asked.rotation, out))
+    }
+
+    /// Answers a question for the SOA of a zone of several members that comes from where one of them is transferred from:
+    /// with that member's serial. The zone's own is a sum, which such a primary would take for a version that it never had.
+    fn respond_to_primary(
+        &self,
+        published: &Published,
+        request: &Request,
+        asked: Asked<'_>,
+        limit: usize,
+        out: &mut [u8],
+    ) -> Option<Response> {
+        let question = request.question.as_ref().filter(|question| question.rtype == rtype::SOA)?;
+        if request.opcode != OPCODE_QUERY || request.rcode != rcode::NOERROR || question.class != CLASS_IN {
+            return None;
+        }
+        let member = self.reception.member_for(question.lower.as_wire(), asked.peer)?;
+        let zone = published.get(&member)?.answerable()?;
+        Some(write_soa(request, zone, false, published.identity.nsid(), limit, out))
     }
 
     /// Begins a transfer, or says why not.

@@ -82,7 +82,10 @@ impl Default for Limits {
 /// How one zone is transferred.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZonePlan {
+    /// The zone, or for a member of a zone that several primaries have parts of, the member's name (see `origin`).
     pub zone: Name,
+    /// The name by which the primaries know the zone: `zone` itself but for such members.
+    pub origin: Name,
     /// In order of preference; never empty.
     pub primaries: Vec<PrimaryPlan>,
     /// Addresses besides the primaries' that may announce changes.
@@ -91,4 +94,11 @@ pub struct ZonePlan {
     pub ixfr: bool,
     pub timers: TimerBounds,
     pub limits: Limits,
+}
+
+impl ZonePlan {
+    /// Whether this is a member of a zone, which is not served under its own name.
+    pub fn is_member(&self) -> bool {
+        self.zone != self.origin
+    }
 }

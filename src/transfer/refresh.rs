@@ -282,7 +282,7 @@ impl Task {
 
     /// Asks a primary for its serial and compares it with ours.
     async fn poll(&self, index: usize, answers: &mut Answers) -> Result<(Serial, Ours), TransferError> {
-        let (zone, primary) = (&self.plan.zone, &self.plan.primaries[index]);
+        let (zone, primary) = (&self.plan.origin, &self.plan.primaries[index]);
         let theirs = poll::poll(zone, primary, self.plan.limits.connect_timeout).await?;
         self.accounts.note_serial(index, theirs);
         let ours = self.ours();
@@ -349,7 +349,7 @@ impl Task {
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
         let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
-        let fetched = wire::fetch_zone(&self.plan.zone, base, primary, limits, &self.shared.tally).await;
+        let fetched = wire::fetch_zone(&self.plan.origin, base, primary, limits, &self.shared.tally).await;
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,

@@ -76,8 +76,10 @@ impl Client {
         self
     }
 
-    /// Makes connections come from another address than the system would choose.
+    /// Makes datagrams and connections come from another address than the system would choose.
     pub fn with_source(mut self, source: IpAddr) -> Client {
+        self.udp = UdpSocket::bind((source, 0)).expect("UDP socket");
+        self.udp.connect(self.server).expect("UDP connect");
         self.source = Some(source);
         self
     }

@@ -37,8 +37,8 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
         explanation: explain_conflict(conflict.kind),
     };
     step.conflicts = conflicts.map(report).collect();
-    let members = region.members.iter();
-    step.sources.extend(members.map(|member| describe_member(view, region, member, &asked)));
+    let members = region.members.iter().enumerate();
+    step.sources.extend(members.map(|(index, member)| describe_member(view, region, (index, member), &asked)));
 }
 
 /// Tells what the regions take of a step in one of their members.
@@ -48,7 +48,7 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     for region in regions {
         let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };
-        let moved = asked.replace_suffix(zone, &region.plan.origin).and_then(Result::ok);
+        let moved = asked.replace_suffix(region.plan.origin_of(member), &region.plan.origin).and_then(Result::ok);
         let trace = moved.as_ref().map(|name| trace_in(region, name)).unwrap_or_default();
         let mine: Vec<&Contribution> = trace.contributions.iter().filter(|given| given.member == member).collect();
         let left_out: Vec<LeftOutReport> =
@@ -87,7 +87,7 @@ fn given(region: &RegionView, given: &Contribution) -> Given {
 
 /// How long a record is kept that its member has withdrawn.
 fn held_seconds(region: &RegionView, given: &Contribution) -> Option<u64> {
-    let member = &region.plan.members[given.member];
+    let member = region.plan.origin_of(given.member);
     let name = given.owner.to_name().replace_suffix(member, &region.plan.origin)?.ok()?;
     let address = Address { rtype: given.rtype, rdata: given.rdata.clone().into() };
     let until = region.damper.as_ref()?.until(&name, &address)?;
@@ -122,7 +122,7 @@ fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contributio
 /// A member's record that would be in the region if that was not pinned.
 fn hidden_by_pin(view: &View, region: &RegionView, given: &Contribution) -> Option<LeftOutReport> {
     let pin = region.pin.as_ref()?;
-    let name = given.owner.to_name().replace_suffix(&region.plan.members[given.member], &region.plan.origin)?.ok()?;
+    let name = given.owner.to_name().replace_suffix(region.plan.origin_of(given.member), &region.plan.origin)?.ok()?;
     let zone = view.published.get(&region.plan.origin)?.zone.as_ref()?;
     let set = zone.get(name.as_wire()).and_then(|node| node.get(given.rtype));
     let is_same = |rdata: &[u8]| rr::compare(given.rtype, rdata, given.there()).is_eq();
@@ -195,9 +195,14 @@ fn describe_own(region: &RegionView, code: u16) -> String {
 }
 
 /// How a member is.
-fn describe_member(view: &View, region: &RegionView, member: &MemberView, asked: &Name) -> SourceReport {
+fn describe_member(
+    view: &View,
+    region: &RegionView,
+    (index, member): (usize, &MemberView),
+    asked: &Name,
+) -> SourceReport {
     let status = view.zones.get(&member.status.zone);
-    let moved = asked.replace_suffix(&region.plan.origin, &member.status.zone).and_then(Result::ok);
+    let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
     SourceReport {
         zone: member.status.zone.clone(),
         state: member.status.state,

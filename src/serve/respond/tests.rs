@@ -6,6 +6,7 @@ use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing, Served, State};
 use crate::rr;
 use crate::serve::answer::answer;
+use crate::serve::notify::Announcers;
 use crate::tsig::{Algorithm, Chain, Key, sign_request};
 use crate::zone::tests::zone;
 use proptest::prelude::*;
@@ -35,7 +36,9 @@ fn responder() -> (Arc<Responder>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
     let (reception, _) = Reception::new(metrics.clone());
     let rules = vec![Rule { prefix: None, key: Some(Name::parse("k").unwrap()) }];
-    reception.set_announcers([(Name::parse("closed").unwrap(), Access { rules })].into());
+    let (mut announcers, zone) = (Announcers::default(), Name::parse("closed").unwrap());
+    announcers.add(&zone, &zone, Access { rules });
+    reception.set_announcers(announcers);
     (Responder::new(reception, metrics.clone(), || NOW), metrics)
 }
 

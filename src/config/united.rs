@@ -1,0 +1,118 @@
+//! Zones of `[zones]` with `members`: one name of which several primaries have parts, such as the reverse zone of a /24 that
+//! two datacenters share (`aggregation.md` section 12).
+//!
+//! Each member is transferred like a zone of its own and kept under the name `ID:ZONE`, which no zone can have because a
+//! configuration refuses ":" in names. The zone is made of them as a region is made of its members.
+//!
+//! Invariants: every member has an id that no other member of the zone has, and primaries.
+//!
+//! Cost: O(members squared) for each zone.
+
+use crate::config::keys::Keys;
+use crate::config::read::{Fields, Reader, shorten};
+use crate::config::regions::Context;
+use crate::config::schema;
+use crate::config::secondaries::Secondaries;
+use crate::config::tree::{Entry, Node, Value};
+use crate::config::zones::{Declared, TransferSection, read_way};
+use crate::merge::RegionPlan;
+use crate::name::Name;
+use crate::transfer::ZonePlan;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Stands between the id of a member and the name of its zone.
+const MARK: char = ':';
+
+/// Reads a zone with members: how each is transferred, and how the zone is made of them.
+pub fn read_united(
+    reader: &mut Reader<'_>,
+    (zone, entry): (&Name, &Entry),
+    transfer: &TransferSection,
+    server_name: &Name,
+    keys: &Keys,
+    secondaries: &mut Secondaries<'_>,
+) -> Option<(Vec<ZonePlan>, RegionPlan)> {
+    let place = format!("zone \"{}\"", shorten(&entry.key));
+    let fields = Fields::new(reader, &entry.node, &schema::UNITED, &place)?;
+    let wanted = "a list of tables such as [{ id = \"west-1\", primaries = [\"192.0.2.1\"] }]";
+    let member = |r: &mut Reader<'_>, _: &str, node: &Node| read_member(r, zone, node, &place, transfer, keys);
+    let members = fields.read(reader, "members", |r, key, node| r.list(key, node, wanted, member))?;
+    if matches!(&entry.node.get("members")?.value, Value::List(items) if items.is_empty()) {
+        reader.error(entry.key_at, format!("{place} has no members; write {wanted}"));
+    }
+    let (mut plans, mut sources) = (Vec::<ZonePlan>::new(), HashMap::<IpAddr, Name>::new());
+    for (plan, at) in members {
+        let id = id_of(&plan.zone);
+        if plans.iter().any(|other| other.zone == plan.zone) {
+            reader.error(at, format!("{place} has two members with the id \"{id}\"; give each its own"));
+            continue;
+        }
+        for address in plan.primaries.iter().map(|primary| primary.address.ip()) {
+            let first = sources.entry(address).or_insert_with(|| plan.zone.clone());
+            if *first != plan.zone {
+                let first = id_of(first);
+                reader.warn(
+                    at,
+                    format!(
+                        "{place} has primary {address} in the members \"{first}\" and \"{id}\"; it is told the serial \
+                         of \"{first}\", and its NOTIFY wakes both; better give each member an address of its own"
+                    ),
+                );
+            }
+        }
+        plans.push(plan);
+    }
+    let none = Declared::new();
+    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none, server_name };
+    let mut region = context.read_table(reader, &fields, &place, secondaries, |_, _| {
+        Some(plans.iter().map(|plan| plan.zone.clone()).collect())
+    });
+    region.is_united = true;
+    Some((plans, region))
+}
+
+/// Reads one member, and where it stands.
+fn read_member(
+    reader: &mut Reader<'_>,
+    zone: &Name,
+    node: &Node,
+    place: &str,
+    transfer: &TransferSection,
+    keys: &Keys,
+) -> Option<(ZonePlan, usize)> {
+    let any = format!("a member of {place}");
+    let fields = Fields::new(reader, node, &schema::UNITED_MEMBER, &any)?;
+    if fields.lacks("id") {
+        reader.error(node.at, format!("{any} has no id; write id = \"NAME OF ITS DATACENTER\""));
+    }
+    let name = fields.read(reader, "id", |r, key, node| read_id(r, key, node, zone));
+    let own = name.as_ref().map_or(any, |name| format!("member \"{}\" of {place}", id_of(name)));
+    // Its other keys are judged whether or not it has a name.
+    let key = name.clone().unwrap_or_else(|| zone.clone());
+    let plan = read_way(reader, (key, zone.clone()), &fields, (&own, node.at), transfer, keys);
+    name.and(plan).map(|plan| (plan, node.at))
+}
+
+/// Reads the id of a member; gives the name that it is kept under.
+fn read_id(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name) -> Option<Name> {
+    let text = reader.text(key, node, "a text such as \"west-1\"")?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let advice = "write letters, digits, hyphens or underscores, such as \"west-1\"";
+    if text.is_empty() || !text.bytes().all(is_plain) {
+        reader.error(node.at, format!("\"{}\" is no id of a member; {advice}", shorten(text)));
+        return None;
+    }
+    // The id makes the first label longer (RFC 1035 section 2.3.4).
+    let name = Name::parse(&format!("{text}{MARK}{zone}")).ok();
+    if name.is_none() {
+        reader.error(node.at, format!("id \"{}\" is too long for this zone; write a shorter one", shorten(text)));
+    }
+    name
+}
+
+/// The id within the name of a member.
+fn id_of(name: &Name) -> String {
+    let text = name.to_string();
+    shorten(text.split(MARK).next().unwrap_or_default()).to_string()
+}
