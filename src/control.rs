@@ -6,7 +6,7 @@
 //! open until the server has ended, so that the client can wait for that.
 //!
 //! Invariants: whoever may open the socket (mode 0660) may do everything; a client that is silent, sends nonsense or
-//! goes away costs its own connection only; the socket of a running server is never taken over, and a file that is no
+//! goes away costs its own connection only, and gives way when all places are taken; the socket of a running server is never taken over, and a file that is no
 //! socket is never removed.
 //!
 //! Cost: a task for each client; O(text) to send a reply.
@@ -14,6 +14,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 /// Longest request: a verb and a zone name, whose text has at most 1,004 characters.
@@ -33,6 +34,8 @@ const MAX_HEAD_BYTES: u64 = 1 << 30;
 const MAX_CLIENTS: usize = 64;
 /// Text is sent in pieces of this size, each with its own deadline.
 const PIECE_BYTES: usize = 64 << 10;
+/// How long the place of a client that is sent away takes to be free.
+const DISPLACEMENT: Duration = Duration::from_millis(100);
 /// How long a client may take to send its line, and to take each piece of the reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -188,7 +191,17 @@ impl Drop for SocketFile {
 
 /// Whether a server accepts connections at the path.
 pub fn is_answering(path: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(path).is_ok()
+    try_connect(path).is_ok()
+}
+
+/// Connects and leaves at once. A server that hangs, so that connections wait for it in line, is one, too.
+fn try_connect(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Creates the socket and its folder, over a socket that nobody listens at any more.
@@ -215,8 +228,8 @@ pub fn bind(path: &Path) -> io::Result<ControlListener> {
 
 /// Removes a socket that refuses connections; one that takes them belongs to a running server.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another aggregator is running")),
+    match try_connect(path) {
+        Ok(()) => Err(io::Error::new(ErrorKind::AddrInUse, "another aggregator is running")),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }
@@ -279,22 +292,26 @@ async fn accept(
     mut stop: watch::Receiver<End>,
 ) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    // Clients that have not said what they want, the first to come first.
+    let mut silent: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|end| *end != End::NotYet) => return,
         };
         match accepted {
-            // A client too many is closed at once and says so itself.
             Ok((stream, _)) => {
-                if let Ok(place) = places.clone().try_acquire_owned() {
-                    let (commands, stop) = (commands.clone(), stop.clone());
-                    tokio::spawn(async move {
-                        // That a client went away is no fact worth a log line.
-                        let _ = serve(stream, commands, patience, stop).await;
-                        drop(place);
-                    });
-                }
+                silent.retain(|client| !client.is_closed());
+                // A client too many is closed at once and says so itself.
+                let Some(place) = take_place(&places, &mut silent).await else { continue };
+                let (commands, stop) = (commands.clone(), stop.clone());
+                let (unheard, displaced) = oneshot::channel();
+                silent.push_back(unheard);
+                tokio::spawn(async move {
+                    // That a client went away is no fact worth a log line.
+                    let _ = serve(stream, commands, patience, stop, displaced).await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 // Out of file descriptors, most likely: accepting again at once would only spin.
@@ -305,18 +322,38 @@ async fn accept(
     }
 }
 
-/// Serves one client.
+/// A place for a newcomer: a free one, or that of the client that has been silent for longest.
+async fn take_place(
+    places: &Arc<Semaphore>,
+    silent: &mut VecDeque<oneshot::Sender<()>>,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        drop(silent.pop_front()?);
+        // Unless it has spoken just now.
+        if let Ok(Ok(place)) = timeout(DISPLACEMENT, places.clone().acquire_owned()).await {
+            return Some(place);
+        }
+    }
+}
+
+/// Serves one client, unless another takes its place before it has said anything.
 async fn serve(
     mut stream: UnixStream,
     commands: mpsc::Sender<Command>,
     patience: Duration,
     mut stop: watch::Receiver<End>,
+    mut displaced: oneshot::Receiver<()>,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let line = tokio::select! {
         line = timeout(patience, read_line(reader, MAX_REQUEST_BYTES)) => line??,
         _ = stop.wait_for(|end| *end != End::NotYet) => return Ok(()),
+        _ = &mut displaced => return Ok(()),
     };
+    drop(displaced);
     let mut ending = false;
     let reply = match line {
         None => Reply::failure(format!("the request is no line of at most {MAX_REQUEST_BYTES} octets")),
@@ -388,8 +425,9 @@ pub enum CallError {
 fn patience_with(request: &Request) -> Duration {
     match request {
         Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),
-        Request::Reload { .. }
-        | Request::Status { .. }
+        // One that waits for another, and both for the disk.
+        Request::Reload { .. } => Duration::from_secs(120),
+        Request::Status { .. }
         | Request::Dump { .. }
         | Request::Diff { .. }
         | Request::History { .. }

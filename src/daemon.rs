@@ -1,14 +1,19 @@
 //! The running server: everything is made from a configuration here, changed by a reload, and ended in order.
 //!
-//! Start: bind every socket, publish the plan, start the sources, then answer. Reload: read and check the whole file,
-//! bind what is new, publish once, start and stop sources, and only then end sockets that are gone; any error before
-//! the publication leaves everything as it was. Stop: no new connections, finish what is owed, remove the control socket;
-//! UDP is answered to the very end, because a successor that has our sockets begins only then.
+//! Start: read what an earlier run left, bind every socket, publish the plan, start the sources, then answer. Reload
+//! (`reload`): read and check the whole file, bind what is new, publish once, start and stop sources, and only then end
+//! sockets that are gone; any error before the publication leaves everything as it was. Stop: no new connections, finish
+//! what is owed, remove the control socket; UDP is answered to the very end, because a successor that has our sockets
+//! begins only then.
 //!
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
+//! Invariant: the loop of the daemon feeds the service manager's watchdog and takes orders, and waits for nothing: not for
+//! a disk, a peer or a client.
 
+mod audit;
 mod changes;
 mod diff;
+mod disk;
 mod drain;
 mod history;
 mod listeners;
@@ -16,48 +21,51 @@ mod loading;
 mod lookup;
 mod outward;
 mod page;
+mod plan;
 mod probe;
 mod rates;
+mod reload;
 mod restore;
 mod rollback;
 mod sources;
 mod status;
+mod threads;
 
 pub use status::{format_seconds, write_table};
 
-use crate::access::{Access, Prefix, Rule};
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
-use crate::keeper::{self, Lifetime, Plan, PlanChanges};
+use crate::discover::unicast::system_servers;
+use crate::keeper;
 use crate::log::{self, LogHandle};
 use crate::manager::Manager;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::notify::{self, Notifier};
-use crate::publish::{Identity, Published, Publisher};
-use crate::schedule::{self, Schedule};
+use crate::publish::{Published, Publisher};
+use crate::schedule::Schedule;
 use crate::serial::Serial;
-use crate::serve::notify::{Announcers, Reception};
+use crate::serve::notify::Reception;
 use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
-use crate::source::zookeeper::TreePlan;
 use crate::source::{Wake, WakeKind};
 use crate::state::{StateError, Store};
 use crate::terminal::Bars;
-use crate::transfer;
-use changes::ReloadChanges;
+use audit::start_schedule;
+use disk::DiskWork;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
 use loading::Loading;
 use page::{Inquiry, Page};
+use plan::{announcers, publish_plan};
 use probe::Probe;
 use rates::Rates;
-use restore::{Remains, open_store, restore};
+use reload::Reloads;
+use restore::{open_store, restore};
 use rollback::RollbackOrder;
-use sources::{Sources, own_news};
+use sources::Sources;
 use status::{About, CatalogReport, Report, StateReport};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -81,16 +89,16 @@ pub enum RunError {
 
 /// A running server.
 pub struct Daemon {
-    config: Config,
+    config: Arc<Config>,
     started: Instant,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     keeper: keeper::Handle,
     /// Where versions outlive the process.
     store: Option<Arc<Store>>,
-    notifier: Notifier,
+    notifier: Arc<Notifier>,
     sources: Sources,
-    listeners: Listeners,
+    listeners: Arc<Mutex<Listeners>>,
     schedule: Schedule,
     control: ControlServer,
     commands: mpsc::Receiver<control::Command>,
@@ -99,10 +107,10 @@ pub struct Daemon {
     manager: Arc<Manager>,
     hangup: Option<Signal>,
     notify: Arc<Reception>,
-    /// Zones that a primary has announced a change of.
-    changed: mpsc::Receiver<Name>,
-    /// Held while an operator's order about drains is carried out.
+    /// Held while an operator's order about drains is carried out, and while another configuration is published.
     orders: Arc<Mutex<()>>,
+    reloads: Reloads,
+    disk: DiskWork,
     rates: Arc<Rates>,
     probe: Probe,
     /// What the terminal shows of first loads, if there is one.
@@ -111,26 +119,23 @@ pub struct Daemon {
     inquiries: mpsc::Receiver<Inquiry>,
 }
 
+/// How long the end of the process waits for threads that wait for something else, such as the resolver of this machine.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
 pub fn run(config: Config) -> ExitCode {
     let bars = Bars::on_errors();
     let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     reap_orphans();
-    let result = match (log, runtime) {
-        (Ok(log), Ok(runtime)) => {
-            let served = runtime.block_on(async {
-                let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
-                let daemon = Daemon::start(config, Some(log), bars.clone(), Manager::from_environment()).await?;
-                Ok(daemon.run_until(end).await)
-            });
-            // With the runtime goes the keeper, and what is still to be written; queries are answered meanwhile.
-            drop(runtime);
-            served.map(drop)
-        }
-        (Err(error), _) => Err(RunError::Start(error.to_string())),
-        (_, Err(error)) => Err(RunError::Start(error.to_string())),
-    };
+    let result = log.map_err(|error| RunError::Start(error.to_string())).and_then(|log| {
+        let threads = threads::reserve(&config).map_err(|error| RunError::Start(error.to_string()))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+        let runtime = runtime.map_err(|error| RunError::Start(error.to_string()))?;
+        let served = runtime.block_on(serve(config, log, bars.clone()));
+        // Queries are answered meanwhile.
+        runtime.shutdown_timeout(END_PATIENCE);
+        served.map(drop)
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -138,6 +143,21 @@ pub fn run(config: Config) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Starts a server and serves until the end, which may come before the start is complete. What comes back still answers.
+async fn serve(config: Config, log: LogHandle, bars: Option<Bars>) -> Result<Vec<UdpListener>, RunError> {
+    let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
+    tokio::pin!(end);
+    let started = tokio::select! {
+        biased;
+        started = Daemon::start(config, Some(log), bars, Manager::from_environment()) => started?,
+        () = &mut end => {
+            tracing::info!("stopped before the start was complete");
+            return Ok(Vec::new());
+        }
+    };
+    Ok(started.run_until(end).await)
 }
 
 /// Ready when the process is asked to end.
@@ -163,20 +183,33 @@ impl Daemon {
         // First of all: until someone listens for it, this signal ends the process.
         let hangup = signal(SignalKind::hangup()).ok();
         raise_file_limit();
+        let config = Arc::new(config);
         let publisher = Arc::new(Publisher::default());
         let metrics = Arc::new(Metrics::new());
         // A counter that begins at its first failure hides that failure from `increase()`.
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
-        let (notify, changed) = Reception::new(metrics.clone());
+        let (notify, announced) = Reception::new(metrics.clone());
         notify.set_announcers(announcers(&config));
-        let store = open_store(&config, &metrics)?;
-        let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         let sources = Sources::default();
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
-        // What an earlier run left is published before a socket opens: clients go to another server until then.
-        let remains = restore(store.as_deref(), &config, &Published::default(), loading.as_deref());
-        let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
-        plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
+        // What an earlier run left is read before a socket opens: clients go to another server until then.
+        let disk = DiskWork::default();
+        let (plan, shown, measured) = (config.clone(), loading.clone(), metrics.clone());
+        let read = move || {
+            let store = open_store(&plan, &measured)?;
+            let remains = restore(store.as_deref(), &plan, &Published::default(), shown.as_deref());
+            Ok((store, remains))
+        };
+        let (store, remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        // All that may be taken comes before anything is published, and so before anything is written.
+        let plan = config.clone();
+        let open = move || {
+            let path = &plan.control.socket;
+            let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error));
+            (reload::load_identity(&plan), socket, system_servers().unwrap_or_default())
+        };
+        let (identity, socket, resolvers) =
+            disk.run("open the control socket", None, open).await.map_err(start_failed)?;
         let clock = || unix_seconds(SystemTime::now()).unsigned_abs();
         let responder = Responder::new(notify.clone(), metrics.clone(), clock);
         let inherited = std::mem::take(&mut manager.inherited);
@@ -185,56 +218,62 @@ impl Daemon {
         let rates = Arc::new(Rates::start(metrics.clone(), publisher.clone()));
         let (page, inquiries) = Page::new(publisher.clone(), rates.clone());
         let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover);
-        let bound = listeners.bind(&config).map_err(RunError::Listen)?;
-        let path = &config.control.socket;
-        let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
-        let notifier = notify::start(publisher.clone(), metrics.clone());
-        notifier.set_targets(config.targets.clone());
+        let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;
+        let socket = socket?;
         let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
-        let start_failed = |error: io::Error| RunError::Start(error.to_string());
-        listeners.adopt(&config, bound).map_err(start_failed)?;
-        let (command_sender, commands) = mpsc::channel(64);
-        let control = socket.start(command_sender.clone()).map_err(start_failed)?;
-        metrics.config_loaded.set(unix_seconds(SystemTime::now()));
-        metrics.config_is_current.set(1);
-        let started = Instant::now();
-        let probe = Probe::new(publisher.clone(), metrics.clone());
-        let mut daemon = Daemon {
-            config,
-            started,
-            publisher,
-            metrics,
-            keeper,
-            store,
-            notifier,
-            sources,
-            listeners,
-            schedule,
-            control,
-            commands,
-            command_sender,
-            log,
-            manager,
-            hangup,
-            notify,
-            changed,
-            orders: Arc::default(),
-            rates,
-            probe,
-            loading,
-            inquiries,
+        let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
+        let writer = keeper.clone();
+        let launch = async move {
+            let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
+            plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
+            let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone()));
+            notifier.set_targets(config.targets.clone());
+            listeners.adopt(&config, bound).map_err(start_failed)?;
+            let addresses = listeners.addresses();
+            let (command_sender, commands) = mpsc::channel(64);
+            let control = socket.start(command_sender.clone()).map_err(start_failed)?;
+            metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+            metrics.config_is_current.set(1);
+            tokio::spawn(sources.clone().obey(announced));
+            sources.replace(&config, &keeper, &publisher, &metrics);
+            let mut probe = Probe::new(publisher.clone(), metrics.clone());
+            probe.follow(&config, resolvers);
+            let (zones, regions) = (config.source_zones().count(), config.regions.len());
+            tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, ?addresses, "started");
+            Ok(Daemon {
+                config,
+                started: Instant::now(),
+                publisher,
+                metrics,
+                keeper,
+                store,
+                notifier,
+                sources,
+                listeners: Arc::new(Mutex::new(listeners)),
+                schedule,
+                control,
+                commands,
+                command_sender,
+                log,
+                manager,
+                hangup,
+                notify,
+                orders: Arc::default(),
+                reloads: Reloads::default(),
+                disk,
+                rates,
+                probe,
+                loading,
+                inquiries,
+            })
         };
-        daemon.replace_sources();
-        daemon.probe.follow(&daemon.config);
-        let (zones, regions) = (daemon.config.source_zones().count(), daemon.config.regions.len());
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, addresses = ?daemon.addresses(), "started");
-        daemon.manager.ready(&daemon.summary());
-        Ok(daemon)
-    }
-
-    /// The DNS addresses in service.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.addresses()
+        let launched: Result<Daemon, RunError> = launch.await;
+        match &launched {
+            Ok(daemon) => daemon.manager.ready(&daemon.summary()),
+            // The writer does not outlive the runtime.
+            Err(_) => writer.end().await,
+        }
+        launched
     }
 
     /// The published root, for readers in this process.
@@ -269,16 +308,12 @@ impl Daemon {
             tokio::select! {
                 () = &mut end => break None,
                 () = due => manager.alive(),
-                Some(()) = hung_up => drop(self.reload().await),
-                Some(zone) = self.changed.recv() => {
-                    if let Some(source) = self.sources.lock().get(&zone) {
-                        source.wake(Wake { kind: WakeKind::Announced, done: None });
-                    }
-                }
+                Some(()) = hung_up => self.reload(None),
+                (result, askers) = self.reloads.finished() => self.end_reload(result, askers),
                 Some(inquiry) = self.inquiries.recv() => self.inform(inquiry),
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
-                    Request::Reload { refused: None } => drop(command.reply.send(self.reload().await)),
+                    Request::Reload { refused: None } => self.reload(Some(command.reply)),
                     Request::Reload { refused: Some(problems) } => drop(command.reply.send(self.not_reloaded(problems))),
                     request => self.handle(request, command.reply),
                 },
@@ -290,9 +325,10 @@ impl Daemon {
             // The client sees that we have stopped when its connection ends.
             let _ = reply.send(Reply { ok: true, text: "stopping\n".into(), data: serde_json::Value::Null });
         }
+        self.end_reloads().await;
         self.schedule.stop();
         self.sources.lock().clear();
-        let udp = self.listeners.end_streams().await;
+        let udp = self.listeners.lock().await.end_streams().await;
         // Connections are answered a little longer; none is worth more than that.
         let all_closed = async {
             while self.metrics.tcp_connections.get() > 0 {
@@ -302,88 +338,9 @@ impl Daemon {
         _ = tokio::time::timeout(DRAIN, all_closed).await;
         tracing::info!("stopped");
         self.control.end_with_process().await;
+        // With the keeper goes what is still to be written.
+        self.keeper.end().await;
         udp
-    }
-
-    /// Starts the sources of the configuration; those whose plan is the same go on as they are.
-    fn replace_sources(&self) {
-        self.sources.replace(&self.config, &self.keeper, &self.publisher, &self.metrics);
-    }
-
-    //--- Reload ---
-
-    /// Reads the configuration again and goes on with it, or says why not and changes nothing.
-    async fn reload(&mut self) -> Reply {
-        self.manager.reloading();
-        let result = self.try_reload().await;
-        self.manager.ready(&self.summary());
-        match result {
-            Ok(changes) => {
-                self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
-                let text = changes.describe();
-                tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
-                // Last, so that whoever sees the number finds its reason in the log.
-                self.metrics.count_reload(true);
-                Reply { ok: true, text, data: serde_json::json!(changes) }
-            }
-            Err(problems) => self.not_reloaded(problems),
-        }
-    }
-
-    /// Says and counts that a configuration is not used, and why.
-    fn not_reloaded(&self, problems: String) -> Reply {
-        for error in problems.lines() {
-            tracing::error!(error, "configuration not reloaded");
-        }
-        self.metrics.count_reload(false);
-        Reply::failure(problems)
-    }
-
-    /// The steps of a reload; whatever fails before the publication has changed nothing.
-    async fn try_reload(&mut self) -> Result<ReloadChanges, String> {
-        let path = self.config.path.clone();
-        let loaded = tokio::task::block_in_place(|| Config::load(&path));
-        let mut config = loaded.map_err(|errors| errors.to_string())?;
-        let orders = self.orders.clone();
-        let _turn = orders.lock().await;
-        drain::check_drains(&self.keeper.commands, &config).await?;
-        let bound = self.listeners.bind(&config).map_err(|errors| errors.join("\n"))?;
-        let control =
-            if config.control.socket == self.config.control.socket && control::is_answering(&config.control.socket) {
-                None
-            } else {
-                let path = config.control.socket.clone();
-                let failed = |error| RunError::Control(path.clone(), error).to_string();
-                Some(control::bind(&path).map_err(failed)?.start(self.command_sender.clone()).map_err(failed)?)
-            };
-        // A running schedule is kept while it is the same: the scheduler's library gives not all of its memory back.
-        let same_schedule = (&config.audit, &config.server_name) == (&self.config.audit, &self.config.server_name);
-        let schedule = if same_schedule { None } else { Some(start_schedule(&config, &self.sources).await?) };
-        if let Some(log) = &self.log {
-            log.set_filter(&config.log.level).map_err(|error| error.to_string())?;
-        }
-        let published = self.publisher.load();
-        let remains = restore(self.store.as_deref(), &config, &published, self.loading.as_deref());
-        let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
-        let mut changes = ReloadChanges::between(&self.config, &config, plan);
-        changes.control = control.is_some().then(|| config.control.socket.clone());
-        changes.primaries_changed = self.sources.changed(&config);
-        std::mem::swap(&mut self.config, &mut config);
-        self.notify.set_announcers(announcers(&self.config));
-        self.notifier.set_targets(self.config.targets.clone());
-        self.replace_sources();
-        self.probe.follow(&self.config);
-        if let Some(schedule) = schedule {
-            self.schedule = schedule;
-        }
-        if let Some(control) = control {
-            self.control = control;
-        }
-        // What is in service already cannot fail any more; a thread that the system denies is the one exception.
-        self.listeners
-            .adopt(&self.config, bound)
-            .map_err(|error| format!("reloaded, but a listener failed: {error}"))?;
-        Ok(changes)
     }
 
     //--- Other verbs ---
@@ -553,6 +510,11 @@ impl Daemon {
     }
 }
 
+/// Why the server cannot start, where the reason says enough.
+fn start_failed(reason: impl std::fmt::Display) -> RunError {
+    RunError::Start(reason.to_string())
+}
+
 /// As the first process of a container, we inherit children of others that end; the system shall not keep them for us.
 fn reap_orphans() {
     if std::process::id() == 1 {
@@ -579,100 +541,3 @@ fn raise_file_limit() {
 
 /// What a source says to whoever woke it.
 type WakeResult = oneshot::Receiver<Result<String, String>>;
-
-/// Who may announce changes of which zone: its primaries, and what the configuration adds.
-fn announcers(config: &Config) -> Announcers {
-    let access = |plan: &transfer::ZonePlan| {
-        let host = |address: IpAddr| Rule { prefix: Some(Prefix::host(address)), key: None };
-        let primaries = plan.primaries.iter().map(|primary| match &primary.key {
-            // Who signs with a primary's key speaks for it, from wherever; its address alone says nothing then.
-            Some(key) => Rule { prefix: None, key: Some(key.name.clone()) },
-            None => host(primary.address.ip()),
-        });
-        Access { rules: primaries.chain(plan.notify_from.iter().copied().map(host)).collect() }
-    };
-    let mut announcers = Announcers::default();
-    for plan in &config.zones {
-        announcers.add(&plan.origin, &plan.zone, access(plan));
-        if plan.is_member() {
-            let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
-            announcers.add_askers(&plan.origin, &plan.zone, primaries.chain(plan.notify_from.iter().copied()));
-        }
-    }
-    announcers
-}
-
-/// Hands the keeper the zones and regions of a configuration and waits until they are published.
-async fn publish_plan(
-    keeper: &keeper::Handle,
-    config: &Config,
-    remains: Remains,
-    published: &Published,
-) -> Option<PlanChanges> {
-    let name = config.server_name.to_string();
-    let identity = Identity {
-        name: name.trim_end_matches('.').to_owned(),
-        version: format!("aggregator {}", env!("CARGO_PKG_VERSION")),
-    };
-    let lifetime =
-        |plan: &transfer::ZonePlan| Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max };
-    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan)));
-    // Zones of a tree live as long as they are told to, whatever bounds there are for those of others.
-    let stale = |plan: &TreePlan| Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale };
-    let trees = config.trees.iter().flat_map(|plan| plan.all_zones().map(move |zone| (zone.clone(), stale(plan))));
-    let own = config.services.iter().map(|plan| (plan.zone.clone(), Lifetime::UNLIMITED));
-    let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
-    let (done, changes) = oneshot::channel();
-    let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
-    let plan = Plan {
-        identity,
-        keys: Arc::new(config.keys.clone()),
-        zones: zones.chain(trees).chain(own).collect(),
-        regions: config.regions.clone(),
-        drains: config.drains.clone(),
-        catalog: config.catalog.clone(),
-        outgoing: outgoing.collect(),
-        refusing: refusing.cloned().collect(),
-        hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
-        history: config.history,
-        hold_down: config.hold_down,
-        updates: own_news(config, &remains.zones, published),
-        restored: remains.zones,
-        past: remains.past,
-    };
-    keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
-    changes.await.ok()
-}
-
-/// The longest time over which an audit is spread.
-const AUDIT_SPREAD: Duration = Duration::from_secs(600);
-
-/// Starts the audit's schedule, which wakes every source.
-///
-/// Replicas that share a configuration must not ask a primary for everything in the same second, nor one replica all
-/// primaries: each zone waits for its own part of a tenth of the time to the next audit, always the same.
-async fn start_schedule(config: &Config, sources: &Sources) -> Result<Schedule, String> {
-    let (sources, server, expression) = (sources.clone(), config.server_name.clone(), config.audit.clone());
-    let runtime = tokio::runtime::Handle::current();
-    let audit = move || {
-        let next = expression.as_deref().and_then(schedule::next_run);
-        let pause = next.and_then(|next| next.duration_since(SystemTime::now()).ok()).unwrap_or_default();
-        let spread = (pause / 10).min(AUDIT_SPREAD);
-        for zone in sources.main_zones() {
-            let sources = sources.clone();
-            let delay = spread.mul_f64(part_of(&server, &zone));
-            runtime.spawn(async move {
-                tokio::time::sleep(delay).await;
-                if let Some(source) = sources.lock().get(&zone) {
-                    source.wake(Wake { kind: WakeKind::Audit, done: None });
-                }
-            });
-        }
-    };
-    Schedule::start(config.audit.as_deref(), audit).await.map_err(|error| error.to_string())
-}
-
-/// A number from 0 to 1 that is always the same for a server and a zone.
-fn part_of(server: &Name, zone: &Name) -> f64 {
-    f64::from(server.stable_hash().rotate_left(16) ^ zone.stable_hash()) / f64::from(u32::MAX)
-}

@@ -50,7 +50,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use steps::Step;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
@@ -63,6 +63,8 @@ const TICK: Duration = Duration::from_secs(1);
 const FEW_ZONES: usize = 200;
 /// How long a publication waits for the disk: many times what a disk takes that is well.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
+/// How long the end waits for the keeper: longer than that waits for the disk.
+const END_PATIENCE: Duration = Duration::from_secs(15);
 /// Rises when the program merges the same members to other contents than before.
 const MERGE_VERSION: u32 = 2;
 /// With fewer names than these a difference is always worth having.
@@ -145,9 +147,23 @@ pub struct Keeper {
 }
 
 /// The ways to a running keeper: for sources, and for the daemon.
+#[derive(Clone)]
 pub struct Handle {
     pub updates: mpsc::Sender<Update>,
     pub commands: mpsc::Sender<Command>,
+    /// Closed once the keeper has ended.
+    ended: watch::Receiver<()>,
+}
+
+impl Handle {
+    /// Lets the keeper go and waits until it has ended, and with it what it has to write; not for long, should others
+    /// still have a handle.
+    pub async fn end(self) {
+        let Handle { updates, commands, mut ended } = self;
+        drop((updates, commands));
+        let gone = async { while ended.changed().await.is_ok() {} };
+        _ = tokio::time::timeout(END_PATIENCE, gone).await;
+    }
 }
 
 /// Starts the keeper; it ends when the daemon lets its handle go.
@@ -156,14 +172,16 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
     let keeper = Keeper::new(publisher, metrics, store).run(waiting_updates, waiting_commands);
+    let (running, ended) = watch::channel(());
     tokio::spawn(async move {
+        let _running = running;
         if tokio::spawn(keeper).await.is_err_and(|error| error.is_panic()) {
             // Without its one writer the server would go on with data that never changes or expires, looking healthy.
             tracing::error!("the keeper has panicked; ending, so that the service manager starts anew");
             std::process::abort();
         }
     });
-    Handle { updates, commands }
+    Handle { updates, commands, ended }
 }
 
 /// Whether a difference that touches so many names is smaller than the zone, and so of use to anybody.
@@ -189,6 +207,15 @@ fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
 fn wall_time(moment: Instant) -> SystemTime {
     let (now, wall) = (Instant::now(), SystemTime::now());
     if moment > now { wall + (moment - now) } else { wall - (now - moment) }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Others may still read from it, for as long as the disk takes.
+        if let Some(store) = &self.store {
+            store.close();
+        }
+    }
 }
 
 impl Keeper {

@@ -52,7 +52,7 @@ use snapshot::SnapshotError;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 use writer::Writer;
 
@@ -191,7 +191,7 @@ impl Shared {
 
 //--- Store ---
 
-/// The state on disk. Dropping it writes what waits.
+/// The state on disk. Dropping it writes what waits, as [`Store::close`] does.
 pub struct Store {
     shared: Arc<Shared>,
     regions: HashMap<Name, RegionState>,
@@ -199,6 +199,7 @@ pub struct Store {
     pins: Vec<Pin>,
     /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
+    closed: Once,
 }
 
 /// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried again.
@@ -228,7 +229,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
-    Ok(Store { shared, regions, drains, pins, times: Mutex::default() })
+    Ok(Store { shared, regions, drains, pins, times: Mutex::default(), closed: Once::new() })
 }
 
 /// Starts a thread. Should it end by a defect, nobody waits for it.
@@ -446,6 +447,18 @@ impl Store {
         is_written
     }
 
+    /// Writes what waits and lets go of the folder; what is handed over later is not written.
+    pub fn close(&self) {
+        self.closed.call_once(|| {
+            self.shared.inbox.close();
+            if self.shared.inbox.wait_for_end(THREADS, CLOSING) {
+                self.shared.disk.unlock();
+            } else {
+                tracing::warn!("the disk does not answer; the last changes may not be on it");
+            }
+        });
+    }
+
     /// What operators see.
     pub fn status(&self) -> StateStatus {
         self.shared.status().clone()
@@ -459,12 +472,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.shared.inbox.close();
-        if self.shared.inbox.wait_for_end(THREADS, CLOSING) {
-            self.shared.disk.unlock();
-        } else {
-            tracing::warn!("the disk does not answer; the last changes may not be on it");
-        }
+        self.close();
     }
 }
 

@@ -93,8 +93,13 @@ impl Listeners {
         }
     }
 
-    /// Binds every address of a configuration that is not in service yet. All failures are told at once.
-    pub fn bind(&mut self, config: &Config) -> Result<Bound, Vec<String>> {
+    /// Binds every address of a configuration that is not in service yet. All failures are told at once, with that of the
+    /// certificate.
+    pub fn bind(
+        &mut self,
+        config: &Config,
+        identity: Result<Option<TlsIdentity>, String>,
+    ) -> Result<Bound, Vec<String>> {
         let mut opener = Opener { inherited: std::mem::take(&mut self.inherited), kept: Vec::new() };
         let mut sockets = Sockets::default();
         let mut errors = Vec::new();
@@ -131,13 +136,10 @@ impl Listeners {
                 Err(error) => failed(address, error),
             }
         }
-        let identity = match tls.map(TlsIdentity::load).transpose() {
-            Ok(identity) => identity,
-            Err(error) => {
-                errors.push(format!("{}: {error}", config.path.display()));
-                None
-            }
-        };
+        let identity = identity.unwrap_or_else(|error| {
+            errors.push(error);
+            None
+        });
         for (kind, address) in opener.inherited.close() {
             self.manager.forget(kind, address);
         }
@@ -232,7 +234,7 @@ impl Listeners {
     }
 
     /// Ends everything but UDP: TCP connections have a moment more. What is left answers until it is dropped.
-    pub async fn end_streams(mut self) -> Vec<UdpListener> {
+    pub async fn end_streams(&mut self) -> Vec<UdpListener> {
         let sockets = std::mem::take(&mut self.sockets);
         let (udp, streams): (Vec<_>, Vec<_>) = sockets.dns.into_values().unzip();
         for stream in streams {

@@ -11,9 +11,8 @@
 //! Cost: as the probe's; memory O(servers × serials within `stale_after`).
 
 use crate::config::Config;
-use crate::daemon::part_of;
+use crate::daemon::audit::part_of;
 use crate::daemon::status::format_seconds;
-use crate::discover::unicast::system_servers;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
@@ -96,7 +95,7 @@ impl Probe {
     }
 
     /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio runtime.
-    pub fn follow(&mut self, config: &Config) {
+    pub fn follow(&mut self, config: &Config, of_system: Vec<SocketAddr>) {
         let (plan, server) = (&config.probe, &config.server_name);
         if self.running.as_ref().is_some_and(|(old, name, _)| (old, name) == (plan, server)) {
             return;
@@ -120,7 +119,7 @@ impl Probe {
             memory.due = Some(at);
             due.push_back((at, zone.clone()));
         }
-        let of_system = if plan.resolvers.is_empty() { system_servers().unwrap_or_default() } else { Vec::new() };
+        let of_system = if plan.resolvers.is_empty() { of_system } else { Vec::new() };
         let round = Arc::new(Round {
             prober: Prober::new(plan.clone(), of_system),
             plan: plan.clone(),

@@ -69,12 +69,13 @@ fn in_threads<T: Send>(wanted: Vec<&Name>, read: impl Fn(&Name) -> Option<T> + S
         }
         restored
     };
-    tokio::task::block_in_place(|| {
-        std::thread::scope(|scope| {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from).min(wanted.len());
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            // A file that makes the program panic costs its zones a transfer, not the start.
-            workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
-        })
+    std::thread::scope(|scope| {
+        let others = std::thread::available_parallelism().map_or(1, usize::from).min(wanted.len()).saturating_sub(1);
+        // Where the system gives no thread, this one does it all.
+        let start = |_| std::thread::Builder::new().name("disk-part".into()).spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (0..others).filter_map(start).collect();
+        // A file that makes the program panic costs its zones a transfer, not the start.
+        let own = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_default();
+        others.into_iter().filter_map(|other| other.join().ok()).flatten().chain(own).collect()
     })
 }

@@ -1,7 +1,7 @@
 //! The verb `rollback`: a region back to the contents of an earlier version, and free again.
 //!
 //! What would change is told first, as a difference: to the version that the history has, or to what was merged behind the
-//! pin. Orders wait for each other, and for those about drains.
+//! pin. Orders wait for each other, and for those about drains; none waits for the disk on which another one is written.
 //!
 //! Cost: O(changes between the versions), and O(names that differ) to release.
 
@@ -20,7 +20,7 @@ use crate::state::Store;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{MutexGuard, mpsc, oneshot};
 
 /// Records that a preview lists; their number is always told.
 const LISTED_RECORDS: usize = 200;
@@ -44,18 +44,14 @@ impl Daemon {
     /// Takes a region back to an earlier version, or tells what that would do.
     pub(super) fn rollback(&self, order: RollbackOrder) -> impl Future<Output = Reply> + Send + use<> {
         let (ways, orders) = (self.ways(), self.orders.clone());
-        async move {
-            let _turn = orders.lock().await;
-            ways.pin(order).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
+        async move { ways.pin(order, orders.lock().await).await.unwrap_or_else(|error| Reply::failure(error + "\n")) }
     }
 
     /// Lets a region follow its members again, or tells what that would do.
     pub(super) fn release(&self, zone: String, preview: bool) -> impl Future<Output = Reply> + Send + use<> {
         let (ways, orders) = (self.ways(), self.orders.clone());
         async move {
-            let _turn = orders.lock().await;
-            ways.release(&zone, preview).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
+            ways.release(&zone, preview, orders.lock().await).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
         }
     }
 
@@ -67,7 +63,7 @@ impl Daemon {
 
 impl Ways {
     /// Carries out an order.
-    async fn pin(&self, order: RollbackOrder) -> Result<Reply, String> {
+    async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
         let view = view(&self.commands).await?;
         let RollbackOrder { zone, to, reason, preview } = order;
         let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
@@ -86,6 +82,7 @@ impl Ways {
             let _ = self.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
             let pin = done.await.map_err(|_| "the server is stopping".to_owned())?;
             let pin = pin.map_err(|error| error.to_string())?;
+            drop(turn);
             let persistent = self.settle().await;
             data = describe_done(&pin, &changes, persistent);
             let serial = pin.serial;
@@ -97,7 +94,7 @@ impl Ways {
     }
 
     /// Carries out the order that ends another.
-    async fn release(&self, zone: &str, preview: bool) -> Result<Reply, String> {
+    async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
         let view = view(&self.commands).await?;
         let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
@@ -107,18 +104,19 @@ impl Ways {
         let served = view.published.get(&name).and_then(|served| served.zone.clone());
         let (Some(served), Some(merged)) = (served, region.merged.clone()) else {
             text.push_str("no member has valid data: it will not be served\n");
-            return self.finish(pin, preview, None, text).await;
+            return self.finish(pin, turn, preview, None, text).await;
         };
         let compare = move || diff::compare_zones(&served, &merged);
         let changes = tokio::task::spawn_blocking(compare).await.map_err(|error| error.to_string())?;
         list(&changes, &mut text);
-        self.finish(pin, preview, Some(changes), text).await
+        self.finish(pin, turn, preview, Some(changes), text).await
     }
 
     /// Ends a pin, unless only a preview is wanted.
     async fn finish(
         &self,
         pin: Pin,
+        turn: MutexGuard<'_, ()>,
         preview: bool,
         changes: Option<Changes>,
         mut text: String,
@@ -131,6 +129,7 @@ impl Ways {
         let _ = self.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
         let released = done.await.map_err(|_| "the server is stopping".to_owned())?;
         released.map_err(|error| error.to_string())?;
+        drop(turn);
         let persistent = self.settle().await;
         text.push_str("released\n");
         text.push_str(warn_of_loss(persistent));

@@ -13,12 +13,13 @@ use crate::publish::{Published, Publisher};
 use crate::services::ServicesPlan;
 use crate::source::services::{self, ServicesStatus};
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
-use crate::source::{Update, Wake};
+use crate::source::{Update, Wake, WakeKind};
 use crate::state::Restored;
 use crate::transfer::{self, ZonePlan};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
 
 /// Where one zone comes from.
 pub enum Source {
@@ -113,6 +114,15 @@ impl Sources {
     /// The zones by which sources are known, each source once.
     pub fn main_zones(&self) -> Vec<Name> {
         self.lock().iter().filter(|(zone, source)| source.main_zone() == *zone).map(|(zone, _)| zone.clone()).collect()
+    }
+
+    /// Wakes the sources of zones that a primary has announced a change of, for as long as there may be more of them.
+    pub async fn obey(self, mut announced: mpsc::Receiver<Name>) {
+        while let Some(zone) = announced.recv().await {
+            if let Some(source) = self.lock().get(&zone) {
+                source.wake(Wake { kind: WakeKind::Announced, done: None });
+            }
+        }
     }
 
     /// The main zones of a configuration whose source is there and follows another plan.

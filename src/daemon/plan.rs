@@ -1,0 +1,80 @@
+//! A configuration as the parts of the server want it: the keeper's plan, and who may announce changes.
+//!
+//! Cost: O(configuration).
+
+use super::restore::Remains;
+use super::sources::own_news;
+use crate::access::{Access, Prefix, Rule};
+use crate::config::Config;
+use crate::keeper::{self, Lifetime, Plan, PlanChanges};
+use crate::publish::{Identity, Published};
+use crate::serve::notify::Announcers;
+use crate::source::zookeeper::TreePlan;
+use crate::transfer;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Who may announce changes of which zone: its primaries, and what the configuration adds.
+pub fn announcers(config: &Config) -> Announcers {
+    let access = |plan: &transfer::ZonePlan| {
+        let host = |address: IpAddr| Rule { prefix: Some(Prefix::host(address)), key: None };
+        let primaries = plan.primaries.iter().map(|primary| match &primary.key {
+            // Who signs with a primary's key speaks for it, from wherever; its address alone says nothing then.
+            Some(key) => Rule { prefix: None, key: Some(key.name.clone()) },
+            None => host(primary.address.ip()),
+        });
+        Access { rules: primaries.chain(plan.notify_from.iter().copied().map(host)).collect() }
+    };
+    let mut announcers = Announcers::default();
+    for plan in &config.zones {
+        announcers.add(&plan.origin, &plan.zone, access(plan));
+        if plan.is_member() {
+            let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
+            announcers.add_askers(&plan.origin, &plan.zone, primaries.chain(plan.notify_from.iter().copied()));
+        }
+    }
+    announcers
+}
+
+/// Hands the keeper the zones and regions of a configuration and waits until they are published.
+pub async fn publish_plan(
+    keeper: &keeper::Handle,
+    config: &Config,
+    remains: Remains,
+    published: &Published,
+) -> Option<PlanChanges> {
+    let name = config.server_name.to_string();
+    let identity = Identity {
+        name: name.trim_end_matches('.').to_owned(),
+        version: format!("aggregator {}", env!("CARGO_PKG_VERSION")),
+    };
+    let lifetime =
+        |plan: &transfer::ZonePlan| Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max };
+    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan)));
+    // Zones of a tree live as long as they are told to, whatever bounds there are for those of others.
+    let stale = |plan: &TreePlan| Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale };
+    let trees = config.trees.iter().flat_map(|plan| plan.all_zones().map(move |zone| (zone.clone(), stale(plan))));
+    let own = config.services.iter().map(|plan| (plan.zone.clone(), Lifetime::UNLIMITED));
+    let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
+    let (done, changes) = oneshot::channel();
+    let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
+    let plan = Plan {
+        identity,
+        keys: Arc::new(config.keys.clone()),
+        zones: zones.chain(trees).chain(own).collect(),
+        regions: config.regions.clone(),
+        drains: config.drains.clone(),
+        catalog: config.catalog.clone(),
+        outgoing: outgoing.collect(),
+        refusing: refusing.cloned().collect(),
+        hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
+        history: config.history,
+        hold_down: config.hold_down,
+        updates: own_news(config, &remains.zones, published),
+        restored: remains.zones,
+        past: remains.past,
+    };
+    keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
+    changes.await.ok()
+}

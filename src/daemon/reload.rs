@@ -1,0 +1,293 @@
+//! Reloads: another configuration for the running server, or a reason why not.
+//!
+//! ```text
+//!  read the file ──► bind ──► read the disk ──► orders' lock ──► check drains ──► publish ──► sources, listeners
+//!  └──────────────── the end of the server abandons it ───────────────────────┘   └──── is finished ────┘
+//! ```
+//!
+//! A reload is a task beside the daemon's loop, which goes on with everything else. One runs and one waits; whoever asks
+//! while one waits shares its answer. The file is read when its turn comes, so that each of them sees what was written
+//! before it was asked for.
+//!
+//! Invariants: whatever fails before the publication has changed nothing; what waits for a disk (`disk`) holds no lock and
+//! nobody else up; the orders' lock is held from the check of drains until the listeners are those of the new configuration.
+//!
+//! Cost: O(configuration), and O(records) of zones that are new.
+
+use super::changes::ReloadChanges;
+use super::disk::DiskWork;
+use super::drain::check_drains;
+use super::listeners::{Bound, Listeners};
+use super::loading::Loading;
+use super::plan::{announcers, publish_plan};
+use super::restore::{Remains, restore};
+use super::sources::Sources;
+use super::{Daemon, RunError, audit};
+use crate::config::Config;
+use crate::control::{self, Command, ControlListener, ControlServer, Reply};
+use crate::discover::unicast::system_servers;
+use crate::keeper;
+use crate::metrics::{Metrics, unix_seconds};
+use crate::notify::Notifier;
+use crate::publish::Publisher;
+use crate::schedule::Schedule;
+use crate::serve::notify::Reception;
+use crate::serve::tls::TlsIdentity;
+use crate::state::Store;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// How long a reload waits for the disk each time; whoever asked for it is still there then.
+const DISK_PATIENCE: Duration = Duration::from_secs(45);
+/// The answer to those whose reload was abandoned.
+const STOPPING: &str = "the server is stopping; the configuration was not reloaded";
+
+/// The reloads of a server.
+#[derive(Default)]
+pub struct Reloads {
+    running: Option<Running>,
+    /// Who waits for the next one, if it was asked for at all.
+    next: Option<Vec<oneshot::Sender<Reply>>>,
+    /// Set when the server ends.
+    ending: watch::Sender<bool>,
+}
+
+/// The reload that runs.
+struct Running {
+    task: JoinHandle<Result<Reloaded, String>>,
+    askers: Vec<oneshot::Sender<Reply>>,
+}
+
+impl Reloads {
+    /// Waits for the reload that runs; for ever while there is none. Who asked for it comes with what came of it.
+    pub async fn finished(&mut self) -> (Result<Reloaded, String>, Vec<oneshot::Sender<Reply>>) {
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let result = (&mut running.task).await;
+        let askers = self.running.take().map(|running| running.askers).unwrap_or_default();
+        (result.unwrap_or_else(|error| Err(format!("a defect has ended the reload: {error}"))), askers)
+    }
+
+    /// Abandons what can be, and waits for what cannot.
+    async fn end(&mut self) -> Option<(Result<Reloaded, String>, Vec<oneshot::Sender<Reply>>)> {
+        self.ending.send_replace(true);
+        for asker in self.next.take().into_iter().flatten() {
+            // Who has gone away does not need to know.
+            let _ = asker.send(Reply::failure(format!("{STOPPING}\n")));
+        }
+        if self.running.is_some() { Some(self.finished().await) } else { None }
+    }
+}
+
+/// What a reload made, for the daemon to go on with.
+pub struct Reloaded {
+    config: Arc<Config>,
+    changes: ReloadChanges,
+    /// Those that are others than before.
+    schedule: Option<Schedule>,
+    control: Option<ControlServer>,
+    resolvers: Vec<SocketAddr>,
+    /// What did not work after the publication.
+    problem: Option<String>,
+}
+
+impl Daemon {
+    /// Has the configuration read again, now or after the reload that runs; `asker` hears what came of it.
+    pub(super) fn reload(&mut self, asker: Option<oneshot::Sender<Reply>>) {
+        if self.reloads.running.is_some() {
+            self.reloads.next.get_or_insert_default().extend(asker);
+        } else {
+            self.start_reload(asker.into_iter().collect());
+        }
+    }
+
+    /// Starts a reload.
+    fn start_reload(&mut self, askers: Vec<oneshot::Sender<Reply>>) {
+        self.manager.reloading();
+        let reload = Reload {
+            old: self.config.clone(),
+            listeners: self.listeners.clone(),
+            keeper: self.keeper.clone(),
+            publisher: self.publisher.clone(),
+            metrics: self.metrics.clone(),
+            store: self.store.clone(),
+            loading: self.loading.clone(),
+            sources: self.sources.clone(),
+            notify: self.notify.clone(),
+            notifier: self.notifier.clone(),
+            orders: self.orders.clone(),
+            commands: self.command_sender.clone(),
+            disk: self.disk.clone(),
+        };
+        let task = tokio::spawn(reload.run(self.reloads.ending.subscribe()));
+        self.reloads.running = Some(Running { task, askers });
+    }
+
+    /// Goes on with what came of a reload, and begins the next one if somebody waits for it.
+    pub(super) fn end_reload(&mut self, result: Result<Reloaded, String>, askers: Vec<oneshot::Sender<Reply>>) {
+        let reply = match result.and_then(|reloaded| self.adopt(reloaded)) {
+            Ok(changes) => {
+                self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+                let text = changes.describe();
+                tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
+                // Last, so that whoever sees the number finds its reason in the log.
+                self.metrics.count_reload(true);
+                Reply { ok: true, text, data: serde_json::json!(changes) }
+            }
+            Err(problems) => self.not_reloaded(problems),
+        };
+        self.manager.ready(&self.summary());
+        for asker in askers {
+            // Who has gone away does not need to know.
+            let _ = asker.send(reply.clone());
+        }
+        if let Some(askers) = self.reloads.next.take() {
+            self.start_reload(askers);
+        }
+    }
+
+    /// Ends reloads with the server: one that is published is finished.
+    pub(super) async fn end_reloads(&mut self) {
+        if let Some((result, askers)) = self.reloads.end().await {
+            self.end_reload(result, askers);
+        }
+    }
+
+    /// Takes what a reload made.
+    fn adopt(&mut self, reloaded: Reloaded) -> Result<ReloadChanges, String> {
+        let Reloaded { config, changes, schedule, control, resolvers, mut problem } = reloaded;
+        self.config = config;
+        self.probe.follow(&self.config, resolvers);
+        if let Some(schedule) = schedule {
+            self.schedule = schedule;
+        }
+        if let Some(control) = control {
+            self.control = control;
+        }
+        if let Some(Err(error)) = self.log.as_ref().map(|log| log.set_filter(&self.config.log.level)) {
+            problem.get_or_insert_with(|| format!("reloaded, but the log stays as it was: {error}"));
+        }
+        problem.map_or(Ok(changes), Err)
+    }
+
+    /// Says and counts that a configuration is not used, and why.
+    pub(super) fn not_reloaded(&self, problems: String) -> Reply {
+        for error in problems.lines() {
+            tracing::error!(error, "configuration not reloaded");
+        }
+        self.metrics.count_reload(false);
+        Reply::failure(problems)
+    }
+}
+
+//--- The task ---
+
+/// One reload, with what it needs of the server.
+struct Reload {
+    old: Arc<Config>,
+    listeners: Arc<Mutex<Listeners>>,
+    keeper: keeper::Handle,
+    publisher: Arc<Publisher>,
+    metrics: Arc<Metrics>,
+    store: Option<Arc<Store>>,
+    loading: Option<Arc<Loading>>,
+    sources: Sources,
+    notify: Arc<Reception>,
+    notifier: Arc<Notifier>,
+    orders: Arc<Mutex<()>>,
+    commands: mpsc::Sender<Command>,
+    disk: DiskWork,
+}
+
+/// Everything that a publication needs, and nothing that anybody has seen.
+struct Prepared {
+    config: Arc<Config>,
+    bound: Bound,
+    control: Option<ControlServer>,
+    schedule: Option<Schedule>,
+    resolvers: Vec<SocketAddr>,
+    remains: Remains,
+    turn: OwnedMutexGuard<()>,
+}
+
+/// What is read and made on disk for a configuration.
+struct Found {
+    config: Config,
+    identity: Result<Option<TlsIdentity>, String>,
+    control: Option<ControlListener>,
+    resolvers: Vec<SocketAddr>,
+}
+
+impl Reload {
+    /// Goes through all steps, unless the server ends before the publication.
+    async fn run(self, mut ending: watch::Receiver<bool>) -> Result<Reloaded, String> {
+        let prepared = tokio::select! {
+            biased;
+            _ = ending.wait_for(|ending| *ending) => return Err(STOPPING.to_owned()),
+            prepared = self.prepare() => prepared?,
+        };
+        self.finish(prepared).await
+    }
+
+    /// The steps that change nothing.
+    async fn prepare(&self) -> Result<Prepared, String> {
+        let old = self.old.clone();
+        let found = self.disk.run("read the configuration", Some(DISK_PATIENCE), move || find(&old)).await;
+        let Found { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
+        let bound = self.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
+        let control = control.map(|control| control.start(self.commands.clone())).transpose();
+        let failed = |error| RunError::Control(config.control.socket.clone(), error).to_string();
+        let control = control.map_err(failed)?;
+        // A running schedule is kept while it is the same: the scheduler's library gives not all of its memory back.
+        let same_schedule = (&config.audit, &config.server_name) == (&self.old.audit, &self.old.server_name);
+        let schedule = if same_schedule { None } else { Some(audit::start_schedule(&config, &self.sources).await?) };
+        let config = Arc::new(config);
+        let (store, plan, published) = (self.store.clone(), config.clone(), self.publisher.load());
+        let loading = self.loading.clone();
+        let read = move || restore(store.as_deref(), &plan, &published, loading.as_deref());
+        let remains = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
+        let remains = remains.map_err(|error| error.to_string())?;
+        let turn = self.orders.clone().lock_owned().await;
+        check_drains(&self.keeper.commands, &config).await?;
+        Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
+    }
+
+    /// The steps that everybody sees.
+    async fn finish(self, prepared: Prepared) -> Result<Reloaded, String> {
+        let Prepared { config, bound, control, schedule, resolvers, remains, turn } = prepared;
+        let published = self.publisher.load();
+        let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
+        let mut changes = ReloadChanges::between(&self.old, &config, plan);
+        changes.control = control.is_some().then(|| config.control.socket.clone());
+        changes.primaries_changed = self.sources.changed(&config);
+        self.notify.set_announcers(announcers(&config));
+        self.notifier.set_targets(config.targets.clone());
+        self.sources.replace(&config, &self.keeper, &self.publisher, &self.metrics);
+        // What is in service already cannot fail any more; a thread that the system denies is the one exception.
+        let adopted = self.listeners.lock().await.adopt(&config, bound);
+        drop(turn);
+        let problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
+        Ok(Reloaded { config, changes, schedule, control, resolvers, problem })
+    }
+}
+
+/// Reads the configuration and the files that it names, and makes the control socket if it is another one or gone.
+fn find(old: &Config) -> Result<Found, String> {
+    let config = Config::load(&old.path).map_err(|errors| errors.to_string())?;
+    let identity = load_identity(&config);
+    let path = &config.control.socket;
+    let control = if *path == old.control.socket && control::is_answering(path) {
+        None
+    } else {
+        Some(control::bind(path).map_err(|error| RunError::Control(path.clone(), error).to_string())?)
+    };
+    Ok(Found { identity, control, resolvers: system_servers().unwrap_or_default(), config })
+}
+
+/// Reads the certificate that a configuration names.
+pub fn load_identity(config: &Config) -> Result<Option<TlsIdentity>, String> {
+    let identity = config.listen.tls.as_ref().map(TlsIdentity::load).transpose();
+    identity.map_err(|error| format!("{}: {error}", config.path.display()))
+}
