@@ -11,6 +11,7 @@
 //!
 //! Cost: a task for each client; O(text) to send a reply.
 
+use crate::accept::AcceptFailures;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -31,7 +32,7 @@ const MAX_REQUEST_BYTES: u64 = 4096;
 /// Longest first line of a reply; JSON data of a million records stays below.
 const MAX_HEAD_BYTES: u64 = 1 << 30;
 /// Clients at the same time; operators and their scripts, not the public.
-const MAX_CLIENTS: usize = 64;
+pub const MAX_CLIENTS: usize = 64;
 /// Text is sent in pieces of this size, each with its own deadline.
 const PIECE_BYTES: usize = 64 << 10;
 /// How long the place of a client that is sent away takes to be free.
@@ -294,6 +295,7 @@ async fn accept(
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     // Clients that have not said what they want, the first to come first.
     let mut silent: VecDeque<oneshot::Sender<()>> = VecDeque::new();
+    let mut failures = AcceptFailures::new("a control connection");
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -313,11 +315,7 @@ async fn accept(
                     drop(place);
                 });
             }
-            Err(error) => {
-                // Out of file descriptors, most likely: accepting again at once would only spin.
-                tracing::warn!(%error, "cannot accept a control connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => failures.pause(&error).await,
         }
     }
 }

@@ -105,8 +105,10 @@ fn the_defaults_of_the_schema_are_true() {
         }
     }
     assert!(count > 30, "{count} defaults");
-    let (plain, spelled) =
-        (parse(&format!("{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{own}{service}")), parse(&spelled));
+    let (plain, spelled) = (
+        parse(&format!("{ZONE}{server}{region}{damping}{key}{zone}{united}{member}{tree}{own}{service}")),
+        parse(&spelled),
+    );
     assert_eq!((plain.zones, plain.trees, plain.regions), (spelled.zones, spelled.trees, spelled.regions));
     assert_eq!(plain.services, spelled.services);
     assert_eq!((plain.listen, plain.metrics), (spelled.listen, spelled.metrics));
