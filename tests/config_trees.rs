@@ -32,11 +32,11 @@ fn every_key_reaches_its_plan() {
     let config = parse(&tree(
         "domain = \"B.example\"\nchroot = \"/sdc/\"\nsession_timeout = \"5s\"\nserve_stale = \"2h\"\n\
          reverse = [\"10.27.172.in-addr.arpa\", \"172.28.0.0/16\", \"fd00:77::/64\", \"192.0.2.1\"]\n\
-         binder_compat = true\nwatches = \"each\"\ndigest = \"secret\"\n\
+         binder_compat = true\nwatches = \"each\"\nmax_reply = \"1MiB\"\ndigest = \"secret\"\n\
          tls = { ca = \"ca.pem\", certificate = \"c.pem\", key = \"k.pem\" }\n\
          ns = [\"ns1.example\", \"ns2.example\"]\nns_ttl = 60\nmname = \"ns1.example\"\nrname = \"h@a.example\"\nsoa_ttl = \"1m\"\n\
          serial_offset = 7\nallow_transfer = \"192.0.2.0/24\"\nnotify = \"192.0.2.9\"\n\
-         [transfer]\nshrink_share = 0.25\nconfirm_after = \"3s\"\nconnect_timeout = \"2s\"\n",
+         [transfer]\nmax_bytes = \"7MiB\"\nshrink_share = 0.25\nconfirm_after = \"3s\"\nconnect_timeout = \"2s\"\n",
     ));
     let plan = &config.trees[0];
     assert!(config.zones.is_empty());
@@ -45,6 +45,7 @@ fn every_key_reaches_its_plan() {
     assert_eq!(plan.zones.reverse, reverse);
     assert_eq!((&plan.path[..], &plan.domain), ("/sdc/example/b", &name("b.example")));
     assert_eq!(plan.members[0].to_string(), "192.0.2.1:2181");
+    assert_eq!((plan.max_reply, plan.max_bytes), (1 << 20, 7 << 20));
     let times = [plan.session_timeout, plan.serve_stale, plan.confirm_after, plan.connect_timeout];
     assert_eq!(times, [5, 7200, 3, 2].map(Duration::from_secs));
     assert_eq!((plan.watches, plan.binder_compat, plan.shrink_share), (Watches::Each, true, 0.25));
@@ -74,6 +75,7 @@ fn what_is_not_written_has_its_default() {
     let soa = &plan.zones.soa;
     assert_eq!((&plan.path[..], plan.watches, plan.binder_compat), ("/example/a", Watches::Auto, false));
     assert_eq!((plan.session_timeout, plan.serve_stale), (Duration::from_secs(30), Duration::from_secs(14 * 86_400)));
+    assert_eq!(plan.max_reply, 32 << 20);
     assert!(plan.zones.reverse.is_empty() && plan.digest.is_none() && plan.tls.is_none());
     assert_eq!((&soa.mname, &soa.rname), (&name("ns.example"), &name("hostmaster.a.example")));
     assert_eq!(plan.zones.ns, [name("ns.example")]);
@@ -177,6 +179,8 @@ fn each_mistake_has_its_words() {
         (tree("ns = []\n"), "zone \"a.example\" has no name server; write one, or leave \"ns\" out"),
         (tree("tls = { certificate = \"a\", key = \"b\" }\n"), "\"tls\" of zone \"a.example\" has no \"ca\"; write"),
         (tree("tls = { ca = \"a\", key = \"b\" }\n"), "has one of \"certificate\" and \"key\"; write both, or neither"),
+        (tree("max_reply = \"1kB\"\n"), "\"max_reply\" cannot be 1000 octets; write \"64KiB\" to \"1GiB\""),
+        (tree("max_reply = \"2GiB\"\n"), "\"max_reply\" cannot be 2147483648 octets"),
         (tree("tls = { cca = \"a\" }\n"), "unknown key \"cca\" in \"tls\" of zone \"a.example\"; did you mean \"ca\"?"),
     ];
     for (wrong, message) in cases {

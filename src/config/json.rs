@@ -130,6 +130,7 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
         "rname": soa.rname,
         "soa_ttl": soa.ttl,
         "serial_offset": zones.serial_offset,
+        "max_reply": tree.max_reply,
         "shrink_share": tree.shrink_share,
         "confirm_after": seconds(tree.confirm_after),
         "secondaries": describe_secondaries(config, tree.zone()),

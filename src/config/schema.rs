@@ -202,6 +202,12 @@ pub const TREE: Table = Table {
         key("chroot", "path", r#""/""#, "node below which the tree begins"),
         key("session_timeout", "1s to 10m", r#""30s""#, "how long the ensemble keeps a session without contact"),
         key("serve_stale", "duration", r#""14d""#, "how long the last tree is served without a session"),
+        key(
+            "max_reply",
+            "64KiB to 1GiB",
+            r#""32MiB""#,
+            "longest reply of a member, such as the list of a node's children",
+        ),
         key("reverse", "names and prefixes", "", "reverse zones; default: none, or all with binder_compat"),
         key("binder_compat", "true or false", "false", "whether unknown names are refused, as Binder does"),
         key(

@@ -18,10 +18,11 @@ use crate::config::units::format_duration;
 use crate::config::zones::{Declared, TransferSection};
 use crate::discovery::{self, SoaFields, path_of, reverse};
 use crate::name::Name;
-use crate::source::zookeeper::TreePlan;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
+use crate::source::zookeeper::{TreePlan, relay};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const MARK: &str = "zookeeper";
 
 /// The sessions that ZooKeeper gives lie within these bounds unless it is told otherwise; ours need not be longer.
 const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
+
+/// The limits of replies that make sense: room for what ZooKeeper says of itself, and less than it can say at once.
+const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
 
 /// Where all reverse zones are (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
@@ -100,6 +104,8 @@ pub fn read_tree<'n>(
         binder_compat,
         digest: fields.read(reader, "digest", |r, key, node| read_digest(r, key, node, around.touch_disk)),
         tls: fields.entry("tls").and_then(|entry| read_tls(reader, &place, entry, around.touch_disk)),
+        max_reply: fields.read(reader, "max_reply", read_max_reply).unwrap_or(relay::DEFAULT_LIMIT),
+        max_bytes: around.transfer.limits.max_bytes,
         shrink_share: around.transfer.limits.shrink_share,
         confirm_after: around.transfer.limits.confirm_after,
         zones: discovery::Plan {
@@ -254,6 +260,16 @@ fn read_session_timeout(reader: &mut Reader<'_>, key: &str, node: &Node) -> Opti
         return None;
     }
     Some(duration)
+}
+
+/// Reads how long a reply may be.
+fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
+    let size = reader.size(key, node)?;
+    let within = u32::try_from(size).ok().filter(|size| MAX_REPLIES.contains(size));
+    if within.is_none() {
+        reader.error(node.at, format!("\"{key}\" cannot be {size} octets; write \"64KiB\" to \"1GiB\""));
+    }
+    within
 }
 
 //--- What the zones hold beside the tree ---
@@ -424,7 +440,7 @@ fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: boo
         _ => None,
     };
     let plan = TlsPlan { ca_file, ca, identity };
-    if touch_disk && let Err(error) = plan.options() {
+    if touch_disk && let Err(error) = plan.connector() {
         reader.error(entry.key_at, format!("{place} cannot be used: {error}; write the paths of PEM files"));
         return None;
     }

@@ -8,7 +8,7 @@
 use crate::registrar::config::{Config, HealthPlan};
 use crate::registrar::health::{self, Unhealthy};
 use crate::registrar::nodes::Nodes;
-use crate::registrar::session::{self, Heard, Listening};
+use crate::registrar::session::{self, Heard, Listening, Session};
 use crate::registrar::state::{Effect, Event, Machine, State, Tolerance, Work};
 use crate::registrar::writes::{Report, Writer};
 use std::future::Future;
@@ -18,14 +18,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
-use zookeeper_client::Client;
 
 /// How long the removal of the nodes may hold up the end.
 const STOPPING: Duration = Duration::from_secs(5);
 
 /// What tasks report.
 enum Message {
-    Connected(Client),
+    Connected(Session),
     Heard(Heard),
     Finished(Work, Report),
     Checked(Result<(), Unhealthy>),
@@ -51,7 +50,7 @@ pub struct Agent {
     course: Course,
     machine: Machine,
     started: Instant,
-    session: Option<(Client, Listening)>,
+    session: Option<(Session, Listening)>,
     /// Ids of all sessions so far.
     sessions: Vec<i64>,
     /// Names that other sessions have, as was last said.
@@ -127,8 +126,8 @@ impl Agent {
     /// Hands a message to the machine; what it wants done.
     fn take(&mut self, message: Message) -> Vec<Effect> {
         let event = match message {
-            Message::Connected(client) => {
-                self.begin_session(client);
+            Message::Connected(session) => {
+                self.begin_session(session);
                 Event::Connected
             }
             Message::Heard(Heard::Disturbed) => Event::Disturbed,
@@ -202,11 +201,11 @@ impl Agent {
     }
 
     /// Takes a new session and listens to it.
-    fn begin_session(&mut self, client: Client) {
-        self.sessions.push(client.session_id().0);
+    fn begin_session(&mut self, session: Session) {
+        self.sessions.push(session.client.session_id().0);
         let (heard, mut queue) = unbounded_channel();
         let paths = self.nodes.owned.iter().chain(&self.nodes.service).map(|node| node.path.clone());
-        let listening = Listening::start(&client, paths, self.config.registration.heartbeat, &heard);
+        let listening = Listening::start(&session, paths, self.config.registration.heartbeat, &heard);
         let sender = self.sender.clone();
         // Ends when the session's listeners have ended.
         drop(heard);
@@ -215,13 +214,13 @@ impl Agent {
                 let _ = sender.send(Message::Heard(heard));
             }
         });
-        self.session = Some((client, listening));
+        self.session = Some((session, listening));
     }
 
     /// Begins work in the present session.
     fn start_work(&mut self, work: Work) {
-        let Some((client, _)) = &self.session else { return };
-        let (client, nodes, sessions) = (client.clone(), self.nodes.clone(), self.sessions.clone());
+        let Some((session, _)) = &self.session else { return };
+        let (client, nodes, sessions) = (session.client.clone(), self.nodes.clone(), self.sessions.clone());
         let taken = self.taken.clone();
         self.report(async move {
             let writer = Writer { client: &client, nodes: &nodes, sessions: &sessions, taken: &taken };
@@ -274,10 +273,10 @@ impl Agent {
         self.tasks.shutdown().await;
         // Clients that nobody took close their sessions with the queue.
         drop(self.receiver);
-        if let Some((client, listening)) = self.session.take() {
+        if let Some((session, listening)) = self.session.take() {
             listening.end().await;
             if self.course == Course::Lasting {
-                session::close(client).await;
+                session::close(session).await;
             }
         }
     }
@@ -297,9 +296,9 @@ async fn check_forever(plan: HealthPlan, sender: UnboundedSender<Message>, once:
 /// Removes the nodes of a registration, whichever session made them; whether that was possible in time.
 pub async fn unregister(config: &Config, nodes: &Nodes) -> Result<Report, ()> {
     let limit = config.zookeeper.session_timeout;
-    let Ok(client) = timeout(limit, session::connect(&config.zookeeper, false)).await else { return Err(()) };
-    let report = timeout(limit, Writer { client: &client, nodes, sessions: &[], taken: &[] }.remove()).await;
-    session::close(client).await;
+    let Ok(session) = timeout(limit, session::connect(&config.zookeeper, false)).await else { return Err(()) };
+    let report = timeout(limit, Writer { client: &session.client, nodes, sessions: &[], taken: &[] }.remove()).await;
+    session::close(session).await;
     report.map_err(|_| ())
 }
 

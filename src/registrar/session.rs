@@ -2,11 +2,14 @@
 //!
 //! The client keeps a session alive, moves it to another server when one is lost, and sets watches again; it gives it up when
 //! no server was reached for 7/5 of the session timeout. Then another session begins here, without end and without the
-//! process ending.
+//! process ending. Each server is reached by a relay, which limits what it may send.
 //!
-//! Cost: one task for each watched node.
+//! Cost: one task for each watched node, one relay for each server.
 
 use crate::registrar::config::ZooKeeperPlan;
+use crate::source::zookeeper::relay::{DEFAULT_LIMIT, Relay, Target};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
@@ -30,9 +33,52 @@ pub enum Heard {
     Lost,
 }
 
+/// A session and the ways to its servers, which it needs to its end.
+pub struct Session {
+    pub client: Client,
+    ways: Ways,
+}
+
+/// The ways to all servers.
+#[derive(Clone)]
+struct Ways(Arc<[Relay]>);
+
+impl Ways {
+    /// Opens a way to each server.
+    async fn open(plan: &ZooKeeperPlan) -> io::Result<Ways> {
+        let mut relays = Vec::new();
+        for server in &plan.servers {
+            relays.push(Relay::start(Target { address: server.clone(), tls: None, limit: DEFAULT_LIMIT }).await?);
+        }
+        Ok(Ways(relays.into()))
+    }
+
+    /// Where the client connects.
+    fn addresses(&self) -> String {
+        let addresses: Vec<String> = self.0.iter().map(|relay| relay.address().to_string()).collect();
+        addresses.join(",")
+    }
+
+    /// Tells what is wrong with servers that the client has only seen close the connection.
+    fn tell_faults(&self) {
+        for (relay, fault) in self.0.iter().filter_map(|relay| Some((relay, relay.fault()?))) {
+            warn!(server = relay.server(), "{fault}");
+        }
+    }
+}
+
 /// Begins a session; tries until there is one. A session that `outlives` us is not closed with its client.
-pub async fn connect(plan: &ZooKeeperPlan, outlives: bool) -> Client {
+pub async fn connect(plan: &ZooKeeperPlan, outlives: bool) -> Session {
     let servers = plan.servers.join(",");
+    let ways = loop {
+        match Ways::open(plan).await {
+            Ok(ways) => break ways,
+            Err(error) => {
+                warn!(%error, "cannot listen on this machine for connections of our own; trying again");
+                sleep(plan.retry_delay).await;
+            }
+        }
+    };
     loop {
         let mut connector = Client::connector().with_session_timeout(plan.session_timeout);
         if let Some(limit) = plan.connect_timeout {
@@ -41,13 +87,14 @@ pub async fn connect(plan: &ZooKeeperPlan, outlives: bool) -> Client {
         if outlives {
             connector = connector.with_detached();
         }
-        match connector.connect(&servers).await {
+        match connector.connect(&ways.addresses()).await {
             Ok(client) => {
                 let (session, timeout) = (client.session_id(), client.session_timeout());
                 info!(%session, timeout_ms = timeout.as_millis(), "session begun");
-                return client;
+                return Session { client, ways };
             }
             Err(error) => {
+                ways.tell_faults();
                 let wait_ms = plan.retry_delay.as_millis();
                 warn!(servers, %error, wait_ms, "no server of ZooKeeper can be reached; trying again");
                 sleep(plan.retry_delay).await;
@@ -64,13 +111,14 @@ pub struct Listening {
 impl Listening {
     /// Listens to a session, to changes at these paths, and to the clock.
     pub fn start(
-        client: &Client,
+        session: &Session,
         paths: impl IntoIterator<Item = String>,
         heartbeat: Duration,
         heard: &UnboundedSender<Heard>,
     ) -> Listening {
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow_state(client.clone(), heard.clone()));
+        let client = &session.client;
+        tasks.spawn(follow_state(client.clone(), session.ways.clone(), heard.clone()));
         tasks.spawn(beat(heartbeat, heard.clone()));
         for path in paths {
             tasks.spawn(watch(client.clone(), path, heard.clone()));
@@ -85,7 +133,7 @@ impl Listening {
 }
 
 /// Tells when the connection comes back and when the session ends.
-async fn follow_state(client: Client, heard: UnboundedSender<Heard>) {
+async fn follow_state(client: Client, ways: Ways, heard: UnboundedSender<Heard>) {
     let mut states = client.state_watcher();
     let mut state = client.state();
     loop {
@@ -94,6 +142,7 @@ async fn follow_state(client: Client, heard: UnboundedSender<Heard>) {
             SessionState::SyncConnected => heard.send(Heard::Resumed),
             SessionState::Disconnected | SessionState::ConnectedReadOnly => {
                 warn!(session = %client.session_id(), "connection to ZooKeeper lost");
+                ways.tell_faults();
                 Ok(())
             }
             SessionState::Expired | SessionState::AuthFailed | SessionState::Closed => {
@@ -139,7 +188,8 @@ async fn watch(client: Client, path: String, heard: UnboundedSender<Heard>) {
 }
 
 /// Closes a session and waits until the server knows.
-pub async fn close(client: Client) {
+pub async fn close(session: Session) {
+    let Session { client, ways: _ways } = session;
     let session = client.session_id();
     let mut states = client.state_watcher();
     if client.state().is_terminated() {

@@ -10,7 +10,7 @@
 //! a session the last tree stays, until `serve_stale` has passed and the zone expires like any other; the task ends with its
 //! `Source`, or with the keeper.
 //!
-//! Parts: `plan` what to do, `link` one session, `reader` many requests at once, `mirror` the tree as it was read, `guard`
+//! Parts: `plan` what to do, `link` one session, `relay` the limit of what a server may send, `reader` many requests at once, `mirror` the tree as it was read, `guard`
 //! trees that look wrong, `session` the steps in order, `account` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a whole tree one request for each leaf and two for each other node; an event one or two requests and O(records of
@@ -23,6 +23,7 @@ mod link;
 mod mirror;
 pub mod plan;
 mod reader;
+pub mod relay;
 mod session;
 pub mod status;
 

@@ -35,6 +35,11 @@ impl Registrar {
         format!(r#""zookeeper":{{"timeout":{},"servers":[{}]}}"#, session_timeout.as_millis(), servers.join(","))
     }
 
+    /// Number of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Fails when the agent has ended.
     pub fn assert_running(&mut self) {
         self.process.assert_running();

@@ -23,14 +23,22 @@ const SESSION_SECRET: i64 = 0xB341_5C00;
 pub struct ZooKeeper {
     home: PathBuf,
     address: SocketAddr,
+    /// Further options for Java.
+    options: Vec<String>,
     process: Option<Process>,
 }
 
 impl ZooKeeper {
     /// Starts a server of its own and waits until it serves. Sessions may last from one second on.
     pub fn start(folder: &Folder) -> ZooKeeper {
+        ZooKeeper::start_with(folder, &[])
+    }
+
+    /// The same with further options for Java.
+    pub fn start_with(folder: &Folder, options: &[&str]) -> ZooKeeper {
         let mut port = Port::reserve();
         let mut server = ZooKeeper::prepare(folder, port.address(), "");
+        server.options = options.iter().map(|option| (*option).to_owned()).collect();
         port.release();
         server.launch();
         server.wait_serving();
@@ -58,7 +66,7 @@ impl ZooKeeper {
              log4j.appender.CONSOLE.layout=org.apache.log4j.PatternLayout\n\
              log4j.appender.CONSOLE.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m%n\n",
         );
-        ZooKeeper { home, address, process: None }
+        ZooKeeper { home, address, options: Vec::new(), process: None }
     }
 
     /// Starts the process.
@@ -67,6 +75,7 @@ impl ZooKeeper {
         let mut command = Command::new("java");
         command
             .args(["-Xms16m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
+            .args(&self.options)
             .arg(format!("-Djava.io.tmpdir={}", self.home.display()))
             .arg(format!("-Dlog4j.configuration=file:{}", self.home.join("log4j.properties").display()))
             .args(["-cp", &format!("{}:{CLASSES}", self.home.display())])

@@ -2,6 +2,7 @@
 //!
 //! Invariant: each reason has a label, so that metrics can tell an ensemble that is away from one that refuses us.
 
+use super::relay::Fault;
 use std::time::Duration;
 use zookeeper_client::{Error, SessionState};
 
@@ -10,11 +11,9 @@ use zookeeper_client::{Error, SessionState};
 pub enum SessionError {
     #[error("cannot be reached, or serves nobody because its ensemble has no majority")]
     Unreachable,
-    #[error(
-        "cannot be reached by TLS, or its certificate is for another name or not signed with \"ca\", or its ensemble has no \
-         majority"
-    )]
-    UnreachableByTls,
+    /// What the library cannot tell of a server, its own reason left out.
+    #[error("{0}")]
+    Relay(#[from] Fault),
     #[error("no session within {0:?}")]
     Slow(Duration),
     #[error("connection lost")]
@@ -31,13 +30,15 @@ pub enum SessionError {
     Forbidden(String),
     #[error("has no recursive watches, which came with ZooKeeper 3.6; write watches = \"each\"")]
     NoRecursiveWatches,
+    #[error("the tree takes more than {0} octets while it is read; raise \"max_bytes\" if it is that large")]
+    TreeTooLarge(u64),
     #[error("{0}")]
     Other(String),
 }
 
 impl SessionError {
     /// All labels, for metrics.
-    pub const LABELS: [&'static str; 9] = [
+    pub const LABELS: [&'static str; 12] = [
         "unreachable",
         "slow",
         "disconnected",
@@ -46,13 +47,16 @@ impl SessionError {
         "stalled",
         "forbidden",
         "unsupported",
+        "reply-too-long",
+        "malformed",
+        "tree-too-large",
         "other",
     ];
 
     /// The metric label.
     pub fn label(&self) -> &'static str {
         let index = match self {
-            SessionError::Unreachable | SessionError::UnreachableByTls => 0,
+            SessionError::Unreachable | SessionError::Relay(Fault::Tls(_)) => 0,
             SessionError::Slow(_) => 1,
             SessionError::Disconnected | SessionError::Broken(_) => 2,
             SessionError::Expired => 3,
@@ -60,9 +64,17 @@ impl SessionError {
             SessionError::Stalled(_) => 5,
             SessionError::Forbidden(_) => 6,
             SessionError::NoRecursiveWatches => 7,
-            SessionError::Other(_) => 8,
+            SessionError::Relay(Fault::TooLong { .. }) => 8,
+            SessionError::Relay(Fault::Length | Fault::Children(_) | Fault::Unasked) => 9,
+            SessionError::TreeTooLarge(_) => 10,
+            SessionError::Other(_) => 11,
         };
         SessionError::LABELS[index]
+    }
+
+    /// Whether the next session would most likely come to the same, so that it must not begin at once.
+    pub fn is_excess(&self) -> bool {
+        matches!(self, SessionError::Relay(_) | SessionError::TreeTooLarge(_))
     }
 }
 

@@ -10,10 +10,12 @@
 //! event is as new as the event. With one watch for the whole tree, whoever has an answer finds every event that is not newer than
 //! the answer ([`Link::try_signal`]): the server sends them in this order, and the library hands them on in this order.
 //!
-//! Cost: a thread; where each node has its own watches, a task for each.
+//! Cost: a thread, and what its `relay` costs; where each node has its own watches, a task for each.
 
 use super::error::SessionError;
 use super::plan::{Member, TreePlan};
+use super::relay::{Relay, Target};
+use rustls::pki_types::ServerName;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -50,7 +52,7 @@ struct Quarantine(Option<Runtime>);
 impl Quarantine {
     /// One thread.
     fn new() -> Result<Quarantine, SessionError> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("zookeeper").build();
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("zookeeper").enable_all().build();
         runtime.map(|runtime| Quarantine(Some(runtime))).map_err(|error| SessionError::Other(error.to_string()))
     }
 
@@ -68,9 +70,24 @@ impl Drop for Quarantine {
     }
 }
 
+/// Where the way to a member leads.
+fn target(plan: &TreePlan, member: &Member) -> Result<Target, String> {
+    let tls = match &plan.tls {
+        Some(tls) => {
+            let name =
+                ServerName::try_from(member.host.clone()).map_err(|error| format!("{}: {error}", member.host))?;
+            Some((tls.connector()?, name))
+        }
+        None => None,
+    };
+    Ok(Target { address: member.to_string(), tls, limit: plan.max_reply })
+}
+
 /// A session.
 pub struct Link {
     courier: Arc<Courier>,
+    /// All that the server says comes this way.
+    relay: Relay,
     quarantine: Quarantine,
     /// The watch on the whole tree.
     watcher: Option<PersistentWatcher>,
@@ -95,22 +112,19 @@ impl Link {
         if let Some(digest) = &plan.digest {
             connector = connector.with_auth("digest", &digest.secret.0);
         }
-        let mut scheme = "tcp";
-        if let Some(tls) = &plan.tls {
-            // Two libraries of ciphers are linked; the one that serves DNS over TLS does this, too.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-            connector = connector.with_tls(tls.options().map_err(SessionError::Other)?);
-            scheme = "tcp+tls";
-        }
-        let address = format!("{scheme}://{member}");
+        let target = target(plan, member).map_err(SessionError::Other)?;
         let quarantine = Quarantine::new()?;
+        let relay = quarantine.runtime().spawn(Relay::start(target)).await;
+        let relay = relay.map_err(|error| SessionError::Other(error.to_string()))?;
+        let relay = relay.map_err(|error| SessionError::Other(format!("no way to the server: {error}")))?;
+        let address = relay.address().to_string();
         let connecting = quarantine.runtime().spawn(async move { connector.connect(&address).await });
         let client = match timeout(plan.connect_timeout, connecting).await {
-            Err(_) => return Err(SessionError::Slow(plan.connect_timeout)),
-            Ok(Err(_)) => return Err(SessionError::Other("the client library has panicked".to_owned())),
-            Ok(Ok(Err(Error::NoHosts))) if plan.tls.is_some() => return Err(SessionError::UnreachableByTls),
-            Ok(Ok(connected)) => connected?,
+            Err(_) => Err(SessionError::Slow(plan.connect_timeout)),
+            Ok(Err(_)) => Err(SessionError::Other("the client library has panicked".to_owned())),
+            Ok(Ok(connected)) => connected.map_err(SessionError::from),
         };
+        let client = client.map_err(|error| relay.fault().map_or(error, SessionError::from))?;
         let (sender, signals) = mpsc::unbounded_channel();
         let mut states = client.state_watcher();
         let lost = sender.clone();
@@ -125,7 +139,12 @@ impl Link {
             }
         });
         let courier = Arc::new(Courier { client, sender, root: plan.path.clone(), each });
-        Ok(Link { courier, quarantine, watcher: None, signals })
+        Ok(Link { courier, relay, quarantine, watcher: None, signals })
+    }
+
+    /// The reason for the loss of the link, which the relay knows better where it had to end it.
+    pub fn explain(&self, error: SessionError) -> SessionError {
+        self.relay.fault().map_or(error, SessionError::from)
     }
 
     /// Has the server catch up with its leader, so that what is read from now on is no older than this moment.

@@ -211,6 +211,8 @@ mod tests {
             binder_compat: false,
             digest: None,
             tls: None,
+            max_reply: 1 << 20,
+            max_bytes: 1 << 30,
             shrink_share: 0.5,
             confirm_after: Duration::from_secs(10),
         })

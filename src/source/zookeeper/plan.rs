@@ -5,10 +5,16 @@
 
 use crate::discovery;
 use crate::name::Name;
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use zookeeper_client::TlsOptions;
+use tokio_rustls::TlsConnector;
 
 /// The port of ZooKeeper's clients.
 pub const DEFAULT_PORT: u16 = 2181;
@@ -89,15 +95,34 @@ pub struct Identity {
 }
 
 impl TlsPlan {
-    /// What the client takes; an error says what is wrong with the files.
-    pub fn options(&self) -> Result<TlsOptions, String> {
-        let faulty = |file: &PathBuf, error: zookeeper_client::Error| format!("{}: {error}", file.display());
-        let options = TlsOptions::new().with_pem_ca(&self.ca).map_err(|error| faulty(&self.ca_file, error))?;
-        let Some(identity) = &self.identity else { return Ok(options) };
-        let key = String::from_utf8_lossy(&identity.key.0);
-        options
-            .with_pem_identity(&identity.certificate, &key)
-            .map_err(|error| faulty(&identity.certificate_file, error))
+    /// What connections are made with; an error says what is wrong with the files.
+    pub fn connector(&self) -> Result<TlsConnector, String> {
+        let faulty = |file: &PathBuf, error: &dyn fmt::Display| format!("{}: {error}", file.display());
+        let in_ca = |error: &dyn fmt::Display| faulty(&self.ca_file, error);
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(self.ca.as_bytes()) {
+            let certificate = certificate.map_err(|error| in_ca(&error))?;
+            roots.add(certificate).map_err(|error| in_ca(&error))?;
+        }
+        if roots.is_empty() {
+            return Err(in_ca(&"it holds no certificate"));
+        }
+        let revoked = CertificateRevocationListDer::pem_slice_iter(self.ca.as_bytes());
+        let revoked = revoked.collect::<Result<Vec<_>, _>>().map_err(|error| in_ca(&error))?;
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
+        let verifier = verifier.with_crls(revoked).build().map_err(|error| in_ca(&error))?;
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| error.to_string())?.with_webpki_verifier(verifier);
+        let Some(identity) = &self.identity else {
+            return Ok(Arc::new(builder.with_no_client_auth()).into());
+        };
+        let in_chain = |error: &dyn fmt::Display| faulty(&identity.certificate_file, error);
+        let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes());
+        let chain = chain.collect::<Result<Vec<_>, _>>().map_err(|error| in_chain(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(&identity.key.0).map_err(|error| faulty(&identity.key_file, &error))?;
+        let config = builder.with_client_auth_cert(chain, key).map_err(|error| in_chain(&error))?;
+        Ok(Arc::new(config).into())
     }
 }
 
@@ -122,6 +147,10 @@ pub struct TreePlan {
     pub binder_compat: bool,
     pub digest: Option<Digest>,
     pub tls: Option<TlsPlan>,
+    /// The longest reply that is taken.
+    pub max_reply: u32,
+    /// The most that a whole reading may take in memory.
+    pub max_bytes: u64,
     /// A tree that is read anew with less than this share of the nodes must be confirmed; 0 for never.
     pub shrink_share: f64,
     /// Pause before it is read once more.

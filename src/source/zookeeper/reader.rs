@@ -1,6 +1,6 @@
 //! Reading many nodes with many requests on the way at once.
 //!
-//! Invariants: never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
+//! Invariants: what is read never takes more than [`Bounds::bytes`], however much a server sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
 //! there; a session without any answer for its whole timeout is given up.
 //!
 //! Cost: one request for each leaf, two for each node with children; for each node where each is watched.
@@ -14,6 +14,18 @@ use tokio::time::timeout;
 
 /// Requests on the way at once: many round trips' worth, and few of the thousand after which a server stops listening.
 const MOST_REQUESTS: usize = 256;
+
+/// Octets of memory for a node or a request, besides those of its texts.
+const NODE_BYTES: usize = 128;
+
+/// How long to wait, and how much to take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// For any answer.
+    pub patience: Duration,
+    /// Octets that all that is read, and all that is still to be asked for, may take.
+    pub bytes: u64,
+}
 
 /// A node as it was read.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,8 +64,8 @@ enum Job {
 }
 
 /// Reads the whole tree.
-pub async fn read_tree(link: &Link, patience: Duration) -> Result<Reading, SessionError> {
-    run(link, vec![Job::Tree(String::new())], &|_| Vec::new(), patience).await
+pub async fn read_tree(link: &Link, bounds: Bounds) -> Result<Reading, SessionError> {
+    run(link, vec![Job::Tree(String::new())], &|_| Vec::new(), bounds).await
 }
 
 /// Reads what events have touched. `children` tells the names of a node's children as they are known.
@@ -61,7 +73,7 @@ pub async fn read_touched(
     link: &Link,
     touched: &HashSet<(String, Touch)>,
     children: &(impl Fn(&str) -> Vec<String> + Sync),
-    patience: Duration,
+    bounds: Bounds,
 ) -> Result<Reading, SessionError> {
     let mut jobs = HashSet::new();
     for (path, touch) in touched {
@@ -81,7 +93,7 @@ pub async fn read_touched(
     let alone =
         |job: &Job| matches!(job, Job::Node(path) | Job::Children(path) if jobs.contains(&Job::Tree(path.clone())));
     let jobs = jobs.iter().filter(|job| !alone(job)).cloned().collect();
-    run(link, jobs, children, patience).await
+    run(link, jobs, children, bounds).await
 }
 
 /// The path above another; the root is above itself.
@@ -94,10 +106,11 @@ async fn run(
     link: &Link,
     mut jobs: Vec<Job>,
     known: &(impl Fn(&str) -> Vec<String> + Sync),
-    patience: Duration,
+    bounds: Bounds,
 ) -> Result<Reading, SessionError> {
+    let Bounds { patience, bytes } = bounds;
     let mut reading = Reading::default();
-    let mut lists = Vec::new();
+    let (mut lists, mut spent) = (Vec::new(), 0);
     let mut requests: JoinSet<(Job, Result<Found, SessionError>)> = JoinSet::new();
     loop {
         while requests.len() < MOST_REQUESTS
@@ -126,8 +139,28 @@ async fn run(
             Ok(Some(Err(_))) => return Err(SessionError::Other("a request has panicked".to_owned())),
             Ok(Some(Ok(done))) => done,
         };
-        lists.extend(take(&mut reading, &mut jobs, job, found?));
+        let found = found?;
+        spent += weight(&job, &found);
+        if spent > bytes {
+            return Err(SessionError::TreeTooLarge(bytes));
+        }
+        lists.extend(take(&mut reading, &mut jobs, job, found));
     }
+}
+
+/// What an answer takes in memory, with the requests that follow from it.
+fn weight(job: &Job, found: &Found) -> u64 {
+    let (Job::Node(path) | Job::Tree(path) | Job::Children(path) | Job::Look(path)) = job;
+    let each = |children: &[String]| {
+        // The name, and the path that is made of it.
+        children.iter().map(|child| NODE_BYTES + path.len() + 2 * child.len()).sum()
+    };
+    let below: usize = match found {
+        Found::Node { data, children, .. } => data.len() + each(children),
+        Found::Children(children, _) => each(children),
+        Found::Stat(_) | Found::Gone | Found::Closed => 0,
+    };
+    (NODE_BYTES + path.len() + below) as u64
 }
 
 /// Takes the answer to one request; gives the children that a node was asked for.

@@ -15,7 +15,7 @@ use super::guard::{Doubt, Extent, Guard, Held, Limits};
 use super::link::{Link, Signal};
 use super::mirror::Mirror;
 use super::plan::{Member, TreePlan, Watches};
-use super::reader::{Reading, read_touched, read_tree};
+use super::reader::{Bounds, Reading, read_touched, read_tree};
 use super::{Shared, link};
 use crate::metrics::Metrics;
 use crate::name::Name;
@@ -62,6 +62,8 @@ pub(super) struct Task {
     followed: bool,
     /// Rounds in a row without a tree.
     failures: u32,
+    /// Sessions in a row that ended because more was sent than is taken.
+    excesses: u32,
     /// Who waits for what comes of the next reading.
     call: Call,
     /// When a tree that is held back is read again for an event.
@@ -133,6 +135,7 @@ impl Task {
             guard: Guard::default(),
             followed: false,
             failures: 0,
+            excesses: 0,
             call: Call::default(),
             early: None,
             doubtful: false,
@@ -150,10 +153,14 @@ impl Task {
                 Leave::Ended => break,
                 Leave::Again => {}
                 Leave::Lost(error) => {
+                    let error = link.explain(error);
                     warn!(zone = self.account.zone(), %member, reason = error.label(), "session with ZooKeeper lost: {error}");
                     self.account.note_loss(&error);
-                    // A session that never came so far as to be followed must not be begun as fast as it fails.
-                    if !self.followed {
+                    // A session that never came so far as to be followed must not be begun as fast as it fails, nor one
+                    // that came to an end of the same kind as the one before it.
+                    self.excesses = if error.is_excess() { self.excesses.saturating_add(1) } else { 0 };
+                    if !self.followed || self.excesses > 0 {
+                        self.failures = self.failures.max(self.excesses.saturating_sub(1));
                         self.fail(format!("{member}: {error}"));
                     }
                 }
@@ -272,6 +279,11 @@ impl Task {
         self.plan.session_timeout.max(LEAST_PATIENCE)
     }
 
+    /// How long a reading waits, and how much it takes.
+    fn bounds(&self) -> Bounds {
+        Bounds { patience: self.patience(), bytes: self.plan.max_bytes }
+    }
+
     /// When doubts about a tree count.
     fn limits(&self) -> Limits {
         Limits { shrink_share: self.plan.shrink_share, confirm_after: self.plan.confirm_after }
@@ -290,7 +302,7 @@ impl Task {
         self.take_call();
         within(self.patience(), link.sync()).await?;
         let heard = Instant::now();
-        let reading = read_tree(link, self.patience()).await?;
+        let reading = read_tree(link, self.bounds()).await?;
         self.account.note_read();
         self.account.note_contact();
         if reading.closed.iter().any(String::is_empty) {
@@ -443,7 +455,7 @@ impl Task {
     /// Reads what events have touched.
     async fn read_events(&self, link: &Link, touched: &Touched) -> Result<(), Leave> {
         let children = |path: &str| self.shared.mirror().children(path);
-        let reading = read_touched(link, touched, &children, self.patience()).await?;
+        let reading = read_touched(link, touched, &children, self.bounds()).await?;
         self.account.note_contact();
         tokio::task::block_in_place(|| {
             let mut mirror = self.shared.mirror();
