@@ -35,7 +35,7 @@ pub mod wire;
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
-pub use status::{PrimaryStatus, Status, TransferNote};
+pub use status::{PrimaryStatus, SetbackStatus, Status, TransferNote};
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
