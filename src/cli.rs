@@ -115,11 +115,11 @@ enum Verb {
         /// A zone, or a region, which stands for its members [default: all zones]
         zone: Option<String>,
     },
-    /// Transfer a zone in full, whatever its serial
+    /// Transfer a zone in full, even if its serial is the same
     Retransfer {
         /// A zone that is transferred or read from ZooKeeper
         zone: String,
-        /// Take what comes even if most of the zone is gone
+        /// Take what comes even if most of the zone is gone, or the serial is older than ours
         #[arg(long)]
         accept: bool,
     },

@@ -75,7 +75,8 @@ pub enum Request {
     Status { zone: Option<String> },
     /// Poll the primaries of all zones, or of one, now.
     Refresh { zone: Option<String> },
-    /// Transfer a zone in full, whatever its serial; `accept` takes it even if most of the zone is gone.
+    /// Transfer a zone in full, even if its serial is the same; `accept` takes it even if most of the zone is gone or the serial is
+    /// older than ours.
     Retransfer {
         zone: String,
         #[serde(default)]

@@ -47,6 +47,7 @@ pub struct Metrics {
     pub transfer_success: IntGaugeVec,
     pub primary_failures: IntGaugeVec,
     pub transfer_held: IntGaugeVec,
+    pub transfer_regressed: IntGaugeVec,
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
     pub ixfr_noop_changes: IntCounterVec,
@@ -181,6 +182,11 @@ impl Metrics {
             transfer_held: make.gauges(
                 "transfer_held",
                 "1 while a transferred version, or a tree, waits for confirmation because it has shrunk sharply.",
+                &["zone"],
+            ),
+            transfer_regressed: make.gauges(
+                "transfer_regressed",
+                "1 while every primary that answers has an older serial than ours, and our copy is kept.",
                 &["zone"],
             ),
             transfer_anomalies: make.counters(
@@ -404,6 +410,7 @@ impl Metrics {
             &self.transfer_success,
             &self.primary_failures,
             &self.transfer_held,
+            &self.transfer_regressed,
             &self.zone_serial,
             &self.zone_primary_serial,
             &self.zone_records,

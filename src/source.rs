@@ -51,7 +51,7 @@ pub enum WakeKind {
     Refresh,
     /// Transfer the zone whatever the serials say; for the cron schedule.
     Audit,
-    /// Transfer the zone whatever the serials say, and adopt it even when the primary's serial is older than ours;
-    /// with `accept` also when the zone has shrunk suspiciously.
+    /// Transfer the zone even if the serials are the same; with `accept` adopt it also when the zone has shrunk suspiciously, or
+    /// when every primary that answers has an older serial than ours.
     Retransfer { accept: bool },
 }

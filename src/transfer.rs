@@ -38,7 +38,7 @@ pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
 pub use queue::Queues;
-pub use status::{PrimaryStatus, Status, TransferNote};
+pub use status::{PrimaryStatus, SetbackStatus, Status, TransferNote};
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;

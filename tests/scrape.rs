@@ -29,6 +29,7 @@ fn fill(metrics: &Metrics) {
     metrics.zone_primary_serial.with_label_values(&["a.example.", "192.0.2.1:53"]).set(7);
     for family in [
         &metrics.transfer_held,
+        &metrics.transfer_regressed,
         &metrics.zone_serial,
         &metrics.zone_records,
         &metrics.zone_refreshed,

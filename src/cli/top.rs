@@ -249,6 +249,7 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
     let remark = failing.map(|primary| format!("{}: {}", text(&primary["address"]), text(&primary["result"])));
     let held = (!source["held"].is_null()).then(|| "held back".to_owned());
     let running = (!source["running"].is_null()).then(|| progress_of(&source["running"]).describe());
+    let setback = (!source["setback"].is_null()).then(|| "all primaries are older".to_owned());
     let error = source["error"].as_str().map(str::to_owned);
     let cells = [
         format!("{indent}{}", name(zone_name)),
@@ -258,7 +259,7 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
         text(&zone["records"]),
         ago(&zone["refreshed_seconds_ago"]),
         ahead(&zone["expires_in_seconds"]),
-        held.or(running).or(error).or(remark).unwrap_or_default(),
+        held.or(running).or(setback).or(error).or(remark).unwrap_or_default(),
     ];
     (style, cells)
 }

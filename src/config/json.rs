@@ -91,6 +91,8 @@ fn describe_zone(config: &Config, zone: &ZonePlan) -> Value {
         "retry_max": seconds(timers.retry_max),
         "expire_min": seconds(timers.expire_min),
         "expire_max": seconds(timers.expire_max),
+        "regress_after": seconds(timers.regress_after),
+        "regress_after_silence": seconds(timers.regress_after_silence),
         "connect_timeout": seconds(limits.connect_timeout),
         "message_timeout": seconds(limits.message_timeout),
         "total_timeout": seconds(limits.total_timeout),

@@ -22,6 +22,7 @@ use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio_cron_scheduler::Job;
 
@@ -120,6 +121,9 @@ fn check_cron(text: &str) -> Result<(), &'static str> {
 const TIMER_KEYS: [(&str, &str); 3] =
     [("refresh_min", "refresh_max"), ("retry_min", "retry_max"), ("expire_min", "expire_max")];
 
+/// How long older serials may have to last: three refreshes take a second, and no zone of CNS lives longer than 30 days.
+const REGRESS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+
 /// Reads the bounds that a table gives over those it inherits.
 fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBounds, place: &str) -> TimerBounds {
     let mut bounds = inherited;
@@ -148,7 +152,23 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
             );
         }
     }
+    for (key, slot) in
+        [("regress_after", &mut bounds.regress_after), ("regress_after_silence", &mut bounds.regress_after_silence)]
+    {
+        *slot = fields.read(reader, key, read_regress).unwrap_or(*slot);
+    }
     bounds
+}
+
+/// Reads how long older serials must last.
+fn read_regress(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
+    let duration = reader.duration(key, node)?;
+    if !REGRESS.contains(&duration) {
+        let [given, least, most] = [duration, *REGRESS.start(), *REGRESS.end()].map(format_duration);
+        reader.error(node.at, format!("\"{key}\" cannot be {given}; write \"{least}\" to \"{most}\""));
+        return None;
+    }
+    Some(duration)
 }
 
 //--- [zones] ---

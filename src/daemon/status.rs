@@ -15,7 +15,7 @@ use crate::source::services::ServicesStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
-use crate::transfer;
+use crate::transfer::{self, SetbackStatus};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -300,6 +300,7 @@ fn transfer_remarks(source: &transfer::Status) -> String {
         remarks
             .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
     }
+    remarks.extend(source.setback.as_ref().map(SetbackStatus::describe));
     if source.failures > 0 {
         let failed = source.primaries.iter().find(|primary| primary.failures > 0);
         let result = failed.map_or("", |primary| &primary.result);

@@ -57,6 +57,7 @@ impl Accounts {
         let zone = plan.zone.to_string();
         let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
         metrics.transfer_held.with_label_values(&[&zone]).set(0);
+        metrics.transfer_regressed.with_label_values(&[&zone]).set(0);
         Accounts { zone, differences: vec![None; primaries.len()], primaries, metrics, shared }
     }
 
@@ -201,6 +202,11 @@ impl Accounts {
     /// Notes whether a version waits for confirmation.
     pub fn note_held(&self, held: bool) {
         self.metrics.transfer_held.with_label_values(&[self.zone()]).set(i64::from(held));
+    }
+
+    /// Notes whether our copy is kept against primaries that are all older.
+    pub fn note_setback(&self, older: bool) {
+        self.metrics.transfer_regressed.with_label_values(&[self.zone()]).set(i64::from(older));
     }
 }
 

@@ -16,7 +16,7 @@ pub struct PrimaryPlan {
     pub key: Option<Arc<Key>>,
 }
 
-/// Bounds on the timers that a zone's SOA asks for.
+/// Bounds on the timers that a zone's SOA asks for, and how long older serials must last before they are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerBounds {
     pub refresh_min: Duration,
@@ -25,6 +25,10 @@ pub struct TimerBounds {
     pub retry_max: Duration,
     pub expire_min: Duration,
     pub expire_max: Duration,
+    /// For how long every primary must have had an older serial before the zone goes back to it.
+    pub regress_after: Duration,
+    /// The same while some of them are silent.
+    pub regress_after_silence: Duration,
 }
 
 impl Default for TimerBounds {
@@ -36,6 +40,8 @@ impl Default for TimerBounds {
             retry_max: Duration::from_secs(60),
             expire_min: Duration::from_secs(60),
             expire_max: Duration::from_secs(60 * 24 * 3600),
+            regress_after: Duration::from_secs(300),
+            regress_after_silence: Duration::from_secs(24 * 3600),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! - no zone yet, or an expired one: transfer, whatever the serial;
 //! - equal: the zone is current;
 //! - newer, or at the undefined distance: transfer;
-//! - older: a failure, and the next primary is asked. When on several refreshes in a row, with pauses, every primary
-//!   that answered was older, its clock or database was set back, and the zone is adopted as it is.
+//! - older: a failure, and the next primary is asked. When every primary that answered has been older for long enough, at the
+//!   word of an operator, or when our version has nothing beside its apex, the zone goes back to the newest of them.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
 //! that is valid, while no version is held back. Once the differences together are as large as a whole zone may be, one is
@@ -21,6 +21,7 @@
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
 use crate::metrics::Metrics;
+use crate::moment::format_moment;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
 use crate::source::requests::Answer;
@@ -33,14 +34,14 @@ use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::{Queues, Turn};
 use crate::transfer::reader::Received;
-use crate::transfer::setback::{Answers, Setback};
-use crate::transfer::status::{Activity, HeldStatus, unix_after};
+use crate::transfer::setback::{Answers, Older, Setback};
+use crate::transfer::status::{Activity, HeldStatus, SetbackStatus, unix_after, unix_before};
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
 use crate::transfer::{Shared, poll, timers};
 use crate::zone::Zone;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
@@ -104,7 +105,7 @@ struct Aim {
 impl Aim {
     /// What a request asks for.
     fn of(kind: WakeKind) -> Aim {
-        Aim { kind, any_serial: matches!(kind, WakeKind::Retransfer { .. }), polled: None }
+        Aim { kind, any_serial: false, polled: None }
     }
 }
 
@@ -168,6 +169,9 @@ impl Task {
             // After a failure the back-off counts, also for the transfer that is to confirm a held version.
             let due = self.guard.due(&self.plan.limits).filter(|_| result.is_ok());
             let delay = due.map_or(delay, |due| delay.min(due - now).max(timers::LEAST_PAUSE));
+            let back =
+                self.setback.older().map(|older| older.since + self.wait_before(older)).filter(|back| *back > now);
+            let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
             let end = match &result {
                 Err(_) => End::Failed,
                 Ok(Outcome::Repeated(_)) => End::Open,
@@ -227,22 +231,56 @@ impl Task {
         }
         // Requests may come as fast as they like; what counts is as far apart as the first try after a failure.
         let pause = timers::after_failure(&self.plan.zone, None, 1, &self.plan.timers);
-        if let Some(index) = self.setback.count(&answers, pause, Instant::now()) {
-            let (zone, primary) = (self.accounts.zone(), self.accounts.primary(index));
-            warn!(%zone, %primary, "every primary that answers has had an older serial on {} refreshes in a row; \
-                  the zone goes back to it", self.setback.rounds());
-            match self.transfer_zone(index, Aim { any_serial: true, ..Aim::of(kind) }).await {
-                Ok(outcome) => {
-                    self.good = index;
-                    if matches!(outcome, Outcome::Adopted(_)) {
-                        self.setback.clear();
-                    }
-                    return Ok(outcome);
+        if let Some(older) = self.setback.count(&answers, self.plan.primaries.len(), pause, Instant::now()) {
+            match self.go_back(kind, &older).await {
+                Some(Ok(outcome)) => return Ok(outcome),
+                Some(Err(error)) => problems.push(format!("{}: {error}", self.accounts.primary(older.primary))),
+                None => {
+                    problems.push(format!("all that answer are older, and ours is kept {}", self.describe_wait(&older)))
                 }
-                Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
             }
         }
         Err(problems.join("; "))
+    }
+
+    /// Transfers the newest of the older versions, if it is time for that or somebody says so.
+    async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Outcome, TransferError>> {
+        let (zone, primary, serial) = (self.accounts.zone(), self.accounts.primary(older.primary), older.serial);
+        if kind == (WakeKind::Retransfer { accept: true }) {
+            warn!(%zone, %primary, %serial, "every primary that answers has an older serial; the zone goes back as ordered");
+        } else if self.ours().base.is_some_and(|zone| zone.owners <= 1) {
+            info!(%zone, %primary, %serial, "the primary has an older serial, and ours has nothing beside the apex");
+        } else if older.has_lasted(self.wait_before(older), Instant::now()) {
+            warn!(%zone, %primary, %serial, "every primary that answers has had an older serial on {} refreshes in a row, \
+                  for {:?}; the zone goes back to it", older.rounds, older.since.elapsed());
+        } else {
+            if older.rounds == 1 {
+                let wait = self.describe_wait(older);
+                warn!(%zone, %primary, %serial, "every primary that answers has an older serial; ours is kept {wait}");
+            }
+            return None;
+        }
+        let result = self.transfer_zone(older.primary, Aim { any_serial: true, ..Aim::of(kind) }).await;
+        if result.is_ok() {
+            self.good = older.primary;
+        }
+        // What is held back is older still, and is to be confirmed.
+        if matches!(result, Ok(Outcome::Adopted(_))) {
+            self.setback.clear();
+        }
+        Some(result)
+    }
+
+    /// How long older answers must last before the zone goes back.
+    fn wait_before(&self, older: &Older) -> Duration {
+        let soa = self.ours().base.map(|zone| zone.soa);
+        timers::before_setback(soa.as_ref(), older.is_partial, &self.plan.timers)
+    }
+
+    /// The same in words.
+    fn describe_wait(&self, older: &Older) -> String {
+        let left = self.wait_before(older).saturating_sub(older.since.elapsed());
+        format!("until {} or an accepted retransfer", format_moment(SystemTime::now() + left))
     }
 
     /// Polls a primary, when the request is about serials, and transfers the zone when it should be.
@@ -256,8 +294,8 @@ impl Task {
         if kind != WakeKind::Refresh {
             let result = self.transfer_zone(index, Aim::of(kind)).await;
             // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
-            if let Err(TransferError::Regressed { .. }) = result {
-                answers.note_older(index);
+            if let Err(TransferError::Regressed { theirs, .. }) = result {
+                answers.note_older(index, theirs);
             }
             return result;
         }
@@ -292,7 +330,7 @@ impl Task {
         let ours = self.ours();
         match ours.serial {
             Some(ours) if is_older(theirs, ours) => {
-                answers.note_older(index);
+                answers.note_older(index, theirs);
                 Err(TransferError::Regressed { ours, theirs })
             }
             _ => {
@@ -503,11 +541,18 @@ impl Task {
     /// Brings the status up to date between refreshes.
     fn note_end_of_refresh(&self, delay: Duration) {
         let held = self.guard.held().map(HeldStatus::from);
+        let setback = self.setback.older().map(|older| {
+            let (age, wait) = (older.since.elapsed(), self.wait_before(older));
+            let until = unix_after(wait.saturating_sub(age));
+            SetbackStatus { serial: older.serial, since: unix_before(age), until, partial: older.is_partial }
+        });
         self.accounts.note_held(held.is_some());
+        self.accounts.note_setback(setback.is_some());
         let mut status = self.shared.status();
         status.turn_to(Activity::Idle);
         status.failures = self.failures;
-        status.older_answers = self.setback.rounds();
+        status.older_answers = self.setback.older().map_or(0, |older| older.rounds);
+        status.setback = setback;
         status.next_refresh = Some(unix_after(delay));
         status.held = held;
     }

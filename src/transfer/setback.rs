@@ -1,79 +1,107 @@
 //! Primaries whose serial is older than ours (contract F6).
 //!
-//! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS starts. So a
-//! zone goes back only when every primary that answered was older on [`ROUNDS_BEFORE_ADOPTING`] refreshes in a row. Refreshes
-//! that follow each other faster than the first retry would, by request, count as one: what is to be seen is that it lasts.
+//! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS starts. So our
+//! copy is kept, with an alarm, and the zone goes back only when every primary that answered was older on
+//! [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_setback`); longer while some primary is
+//! silent, which may be the one that is right. An answer that is not older starts over, silence does not. Refreshes that follow
+//! each other faster than the first retry would, by request, count as one: what is to be seen is that it lasts.
+//!
+//! Invariant: what is taken is the newest of the older.
 //!
 //! Cost: O(1).
 
+use crate::serial::Serial;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Refreshes in a row that must show an older serial before the zone goes back.
-pub const ROUNDS_BEFORE_ADOPTING: u32 = 3;
+/// Refreshes that must show older serials before the zone goes back.
+pub const LEAST_ROUNDS: u32 = 3;
 
 /// The answers of the primaries in one refresh.
 #[derive(Default)]
 pub struct Answers {
-    serials: u32,
-    older: u32,
-    /// The first primary with an older serial.
-    set_back: Option<usize>,
+    older: usize,
+    others: usize,
+    /// The newest of the older serials, and the primary that has it.
+    newest: Option<(Serial, usize)>,
 }
 
 impl Answers {
     /// Notes a serial that is older than ours.
-    pub fn note_older(&mut self, index: usize) {
-        self.serials += 1;
+    pub fn note_older(&mut self, primary: usize, serial: Serial) {
         self.older += 1;
-        self.set_back.get_or_insert(index);
+        if self.newest.is_none_or(|(newest, _)| serial.newer_than(newest)) {
+            self.newest = Some((serial, primary));
+        }
     }
 
     /// Notes a serial that is not.
     pub fn note_other(&mut self) {
-        self.serials += 1;
+        self.others += 1;
     }
+}
 
-    /// The first of the primaries, if all that answered were older.
-    fn all_older(&self) -> Option<usize> {
-        self.set_back.filter(|_| self.older == self.serials)
+/// Older serials that were seen, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Older {
+    /// The newest of the serials in the last refresh.
+    pub serial: Serial,
+    /// The primary that has it.
+    pub primary: usize,
+    /// Refreshes that count.
+    pub rounds: u32,
+    /// When the first of them was.
+    pub since: Instant,
+    /// When the last of them was.
+    counted: Instant,
+    /// Whether a primary gave no serial in the last refresh.
+    pub is_partial: bool,
+}
+
+impl Older {
+    /// Whether this has lasted.
+    pub fn has_lasted(&self, wait: Duration, now: Instant) -> bool {
+        self.rounds >= LEAST_ROUNDS && now.duration_since(self.since) >= wait
     }
 }
 
 /// For how long the answers have been older.
 #[derive(Default)]
-pub struct Setback {
-    rounds: u32,
-    /// When the last of the rounds was.
-    counted: Option<Instant>,
-}
+pub struct Setback(Option<Older>);
 
 impl Setback {
-    /// Rounds in a row in which every answer was older.
-    pub fn rounds(&self) -> u32 {
-        self.rounds
+    /// What was seen, while every answer is older.
+    pub fn older(&self) -> Option<&Older> {
+        self.0.as_ref()
     }
 
-    /// Forgets the rounds.
+    /// Forgets what was seen.
     pub fn clear(&mut self) {
-        *self = Setback::default();
+        self.0 = None;
     }
 
-    /// Counts a refresh at which no primary was good, if the last one that counts is as long ago as `pause`. Returns the primary
-    /// that the zone is to be taken from when it must go back.
-    pub fn count(&mut self, answers: &Answers, pause: Duration, now: Instant) -> Option<usize> {
-        let Some(primary) = answers.all_older() else {
-            // Silence says nothing either way.
-            if answers.serials > 0 {
-                self.clear();
-            }
+    /// Counts a refresh of so many primaries at which none was good, if the last one that counts is as long ago as `pause`.
+    /// Gives what was seen so far, when this refresh has shown it once more.
+    pub fn count(&mut self, answers: &Answers, primaries: usize, pause: Duration, now: Instant) -> Option<Older> {
+        if answers.others > 0 {
+            self.clear();
             return None;
-        };
-        if self.counted.is_none_or(|counted| now.duration_since(counted) >= pause) {
-            self.rounds = self.rounds.saturating_add(1);
-            self.counted = Some(now);
         }
-        (self.rounds >= ROUNDS_BEFORE_ADOPTING).then_some(primary)
+        // Silence says nothing either way.
+        let (serial, primary) = answers.newest?;
+        let is_partial = answers.older < primaries;
+        let older = match self.0 {
+            None => Older { serial, primary, rounds: 1, since: now, counted: now, is_partial },
+            Some(before) if now.duration_since(before.counted) < pause => {
+                Older { serial, primary, is_partial, ..before }
+            }
+            Some(before) => {
+                let rounds = before.rounds.saturating_add(1);
+                Older { serial, primary, rounds, counted: now, is_partial, ..before }
+            }
+        };
+        self.0 = Some(older);
+        Some(older)
     }
 }
 
@@ -82,37 +110,52 @@ mod tests {
     use super::*;
 
     const PAUSE: Duration = Duration::from_secs(2);
+    const WAIT: Duration = Duration::from_secs(300);
 
-    fn older(primaries: &[usize]) -> Answers {
-        let mut answers = Answers::default();
-        primaries.iter().for_each(|primary| answers.note_older(*primary));
-        answers
+    fn older(answers: &[(usize, u32)]) -> Answers {
+        let mut noted = Answers::default();
+        answers.iter().for_each(|(primary, serial)| noted.note_older(*primary, Serial(*serial)));
+        noted
     }
 
     #[test]
-    fn what_is_older_three_times_with_pauses_is_adopted() {
+    fn three_rounds_and_the_time_are_both_needed() {
         let (mut setback, now) = (Setback::default(), Instant::now());
         for tick in 0..100 {
             let soon = now + tick * PAUSE / 100;
-            assert_eq!(setback.count(&older(&[1, 0]), PAUSE, soon), None, "however often");
+            assert_eq!(setback.count(&older(&[(1, 4)]), 1, PAUSE, soon).unwrap().rounds, 1, "however often");
         }
-        assert_eq!(setback.rounds(), 1);
-        assert_eq!(setback.count(&older(&[0]), PAUSE, now + PAUSE), None);
-        assert_eq!(setback.count(&older(&[1, 0]), PAUSE, now + 2 * PAUSE), Some(1));
-        assert_eq!(setback.count(&older(&[1, 0]), PAUSE, now + 2 * PAUSE), Some(1), "until that has come about");
+        let second = setback.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT).unwrap();
+        assert!(!second.has_lasted(WAIT, now + 2 * WAIT), "two rounds only");
+        let third = setback.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT + PAUSE).unwrap();
+        assert!(third.has_lasted(WAIT, now + 2 * WAIT + PAUSE));
         setback.clear();
-        assert_eq!(setback.count(&older(&[1]), PAUSE, now + 3 * PAUSE), None);
+        for round in 0..100 {
+            let seen = setback.count(&older(&[(0, 4)]), 1, PAUSE, now + round * PAUSE).unwrap();
+            assert!(!seen.has_lasted(WAIT, now + round * PAUSE), "{round}");
+        }
     }
 
     #[test]
     fn one_answer_that_is_not_older_starts_over_and_silence_does_not() {
         let (mut setback, now) = (Setback::default(), Instant::now());
-        let mut both = older(&[0]);
+        let mut both = older(&[(0, 4)]);
         both.note_other();
-        setback.count(&older(&[0]), PAUSE, now);
-        setback.count(&Answers::default(), PAUSE, now + PAUSE);
-        assert_eq!(setback.rounds(), 1);
-        setback.count(&both, PAUSE, now + PAUSE);
-        assert_eq!(setback.rounds(), 0);
+        setback.count(&older(&[(0, 4)]), 2, PAUSE, now);
+        assert_eq!(setback.count(&Answers::default(), 2, PAUSE, now + PAUSE), None);
+        assert_eq!(setback.older().map(|older| (older.rounds, older.since)), Some((1, now)));
+        setback.count(&both, 2, PAUSE, now + PAUSE);
+        assert_eq!(setback.older(), None);
+    }
+
+    #[test]
+    fn the_newest_of_the_older_counts_and_silence_is_told() {
+        let (mut setback, now) = (Setback::default(), Instant::now());
+        let last = u32::MAX;
+        for answers in [[(0, last), (1, 3)], [(1, 3), (0, last)]] {
+            let seen = setback.count(&older(&answers), 2, PAUSE, now).unwrap();
+            assert_eq!((seen.primary, seen.serial, seen.is_partial), (1, Serial(3), false), "by RFC 1982");
+        }
+        assert!(setback.count(&older(&[(1, 3)]), 2, PAUSE, now).unwrap().is_partial);
     }
 }

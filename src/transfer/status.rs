@@ -5,6 +5,7 @@
 //! Cost: O(primaries), and a few transfers that are remembered.
 
 use crate::metrics::unix_seconds;
+use crate::moment::format_moment;
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::transfer::guard::Held;
@@ -12,7 +13,7 @@ use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the zone's task is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -57,6 +58,34 @@ impl From<&Held> for HeldStatus {
     }
 }
 
+/// Older serials that the zone may go back to (see `setback`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SetbackStatus {
+    /// The newest of them.
+    pub serial: Serial,
+    /// When every answer was older for the first time.
+    pub since: i64,
+    /// When the newest of them is adopted, if nothing else is heard.
+    pub until: i64,
+    /// Whether a primary is silent, which makes that later.
+    pub partial: bool,
+}
+
+impl SetbackStatus {
+    /// In words.
+    pub fn describe(&self) -> String {
+        let SetbackStatus { serial, since, until, partial } = *self;
+        let [since, until] = [since, until].map(|seconds| {
+            let seconds = u64::try_from(seconds).unwrap_or(0);
+            format_moment(UNIX_EPOCH + Duration::from_secs(seconds))
+        });
+        let all = if partial { "all primaries that answer are" } else { "all primaries are" };
+        format!(
+            "{all} older than our copy since {since}; serial {serial} is adopted at {until}, or now by retransfer --accept"
+        )
+    }
+}
+
 /// Transfers that are remembered for each zone.
 const REMEMBERED: usize = 32;
 
@@ -91,6 +120,8 @@ pub struct Status {
     pub held: Option<HeldStatus>,
     /// Refreshes in a row in which every answer had a serial older than ours.
     pub older_answers: u32,
+    /// Until when our copy is kept against them.
+    pub setback: Option<SetbackStatus>,
     /// The last transfers, oldest first; too many for every overview.
     #[serde(skip)]
     pub transfers: VecDeque<TransferNote>,
@@ -116,6 +147,7 @@ impl Status {
             next_refresh: None,
             held: None,
             older_answers: 0,
+            setback: None,
             transfers: VecDeque::new(),
         }
     }
@@ -132,6 +164,11 @@ impl Status {
         }
         self.transfers.push_back(note);
     }
+}
+
+/// A time so long ago as Unix seconds.
+pub fn unix_before(age: Duration) -> i64 {
+    SystemTime::now().checked_sub(age).map_or(0, unix_seconds)
 }
 
 /// A time from now as Unix seconds.

@@ -17,10 +17,9 @@ pub const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time to the next poll after a refresh that succeeded.
 pub fn after_success(zone: &Name, soa: &Soa, bounds: &TimerBounds) -> Duration {
-    let expire = seconds(soa.expire).max(bounds.expire_min).min(bounds.expire_max);
     let refresh = seconds(soa.refresh).max(bounds.refresh_min).min(bounds.refresh_max);
     // A refresh time beyond the expire time would let a healthy zone expire.
-    let refresh = refresh.min(expire / 2);
+    let refresh = refresh.min(life(soa, bounds) / 2);
     early(zone, refresh).max(LEAST_PAUSE)
 }
 
@@ -30,6 +29,18 @@ pub fn after_failure(zone: &Name, soa: Option<&Soa>, failures: u32, bounds: &Tim
     let doublings = failures.saturating_sub(1).min(20);
     let pause = bounds.retry_min.max(LEAST_PAUSE).saturating_mul(1 << doublings).min(longest);
     early(zone, pause).max(LEAST_PAUSE)
+}
+
+/// How long every answer must have been older than ours before the zone goes back (contract F6); longer while some primary is
+/// silent. Never beyond half the zone's life, at whose end it would take anything.
+pub fn before_setback(soa: Option<&Soa>, is_partial: bool, bounds: &TimerBounds) -> Duration {
+    let wait = if is_partial { bounds.regress_after_silence } else { bounds.regress_after };
+    soa.map_or(wait, |soa| wait.min(life(soa, bounds) / 2))
+}
+
+/// How long the zone lives without contact.
+fn life(soa: &Soa, bounds: &TimerBounds) -> Duration {
+    seconds(soa.expire).max(bounds.expire_min).min(bounds.expire_max)
 }
 
 /// Seconds of an SOA field.
@@ -79,9 +90,20 @@ mod tests {
             retry_max: none,
             expire_min: none,
             expire_max: none,
+            regress_after: none,
+            regress_after_silence: none,
         };
         assert_eq!(after_success(&zone, &soa(0, 0, 0), &zero), LEAST_PAUSE);
         assert_eq!(after_failure(&zone, None, 9, &zero), LEAST_PAUSE);
+    }
+
+    #[test]
+    fn older_serials_are_believed_later_while_somebody_is_silent() {
+        let bounds = TimerBounds::default();
+        let wait = |expire, is_partial| before_setback(Some(&soa(30, 60, expire)), is_partial, &bounds).as_secs();
+        assert_eq!([wait(2_592_000, false), wait(2_592_000, true)], [300, 86_400]);
+        assert_eq!([wait(7200, false), wait(7200, true)], [300, 3600], "half the life");
+        assert_eq!([wait(120, false), wait(120, true)], [60, 60]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Stand {
             "[secondaries]\nallow_transfer = [\"127.0.0.1\"]\n[zones]\n{}[aggregations.\"{REGION}\"]\nmembers = [{}]\n\
              ns = [\"{SERVER}\"]\n[transfer]\nrefresh_min = \"200ms\"\nrefresh_max = \"200ms\"\nretry_min = \"100ms\"\n\
              retry_max = \"200ms\"\nconnect_timeout = \"1s\"\n\
-             confirm_after = \"500ms\"\n{transfer}",
+             confirm_after = \"500ms\"\nregress_after = \"1s\"\n{transfer}",
             zones.collect::<String>(),
             names.join(", ")
         );

@@ -164,6 +164,19 @@ pub fn a_zone_that_is_held_back_fires_until_it_is_accepted() -> World {
     world
 }
 
+/// A datacenter comes back with what it had before.
+pub fn a_datacenter_that_was_set_back_fires_until_it_is_accepted() -> World {
+    let world = World::start(&Plan::default());
+    world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, 900, 20, 2_592_000));
+    for replica in 0..2 {
+        world.wait_firing("CnsPrimariesOlder", &[("zone", ZONES[0]), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&[&CUT_OFF[..], &["CnsPrimariesOlder"]].concat());
+    (0..2).for_each(|replica| world.order(replica, &["retransfer", ZONES[0], "--accept"]));
+    world.wait_quiet();
+    world
+}
+
 /// A replica is killed again and again; then the other one is stopped.
 pub fn restarts_in_a_row_and_a_replica_that_is_away_fire() -> World {
     let mut world = World::start(&Plan::default());
