@@ -64,7 +64,7 @@ const FEW_ZONES: usize = 200;
 /// How long a publication waits for the disk: many times what a disk takes that is well.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
 /// Rises when the program merges the same members to other contents than before.
-const MERGE_VERSION: u32 = 2;
+const MERGE_VERSION: u32 = 3;
 /// With fewer names than these a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 

@@ -494,7 +494,8 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
         for conflict in conflicts {
             let member = &region.members[conflict.member].zone;
             let (kind, dropped) = (conflict.kind.label(), conflict.dropped);
-            _ = writeln!(text, "    {name} {kind}: {member}, {dropped} records dropped");
+            let by = conflict.by.map(|by| format!(" because of {}", region.members[by].zone)).unwrap_or_default();
+            _ = writeln!(text, "    {name} {kind}: {member}, {dropped} records dropped{by}");
         }
     }
     write_outward(text, outward);

@@ -404,8 +404,10 @@ fn log_conflicts(region: &Region, places: &[(Place, Vec<Conflict>)]) {
     for (place, conflicts) in places.iter().take(LOGGED_CONFLICTS) {
         for conflict in conflicts {
             let member = &region.plan.members[conflict.member];
+            let by = conflict.by.map(|by| tracing::field::display(&region.plan.members[by]));
             tracing::warn!(
-                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,
+                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, by,
+                dropped = conflict.dropped,
                 "members conflict"
             );
         }

@@ -353,7 +353,7 @@ pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
 /// is bound to its zone.
 pub(super) fn is_odd(node: Node<'_>) -> bool {
     let is_bound = |rtype| match rtype {
-        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::PLACEHOLDER => true,
+        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
         _ => rr::is_dnssec(rtype),
     };
     let is_odd =

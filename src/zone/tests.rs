@@ -33,6 +33,7 @@ fn push(mut loader: Loader, origin: &str, text: &str) -> Loader {
             "DNAME" => (rtype::DNAME, full(data).as_wire().to_vec()),
             "PTR" => (rtype::PTR, full(data).as_wire().to_vec()),
             "TXT" => (rtype::TXT, [&[data.len() as u8], data.as_bytes()].concat()),
+            "DS" => (rtype::DS, vec![0, 1, 8, 2, 7]),
             "RRSIG" => (rtype::RRSIG, [&[0u8; 18][..], &[0], data.as_bytes()].concat()),
             "TYPE65440" => (rtype::PLACEHOLDER, data.trim_matches('-').as_bytes().to_vec()),
             "SRV" => {

@@ -67,6 +67,8 @@ struct ConflictRow {
     link: String,
     kind: &'static str,
     member: String,
+    /// The member whose records did it, where that is told.
+    by: String,
     dropped: u32,
 }
 
@@ -220,6 +222,7 @@ impl ZonePage {
             link: format!("/lookup?name={}", encode(name)),
             kind: conflict.kind.label(),
             member: short(&region.members[conflict.member].zone),
+            by: conflict.by.map(|by| short(&region.members[by].zone)).unwrap_or_default(),
             dropped: conflict.dropped,
         };
         self.conflicts = rows.map(row).collect();
