@@ -75,11 +75,13 @@ pub enum ConflictKind {
     SameTarget,
     /// The name would be longer than 255 octets in the region.
     NameTooLong,
+    /// The record would fit no message under its name in the region, so that nobody could transfer it.
+    RecordTooLong,
 }
 
 impl ConflictKind {
     /// All kinds, for metrics.
-    pub const ALL: [ConflictKind; 10] = [
+    pub const ALL: [ConflictKind; 11] = [
         ConflictKind::AliasBesideData,
         ConflictKind::DifferentAliases,
         ConflictKind::AliasAtApex,
@@ -90,7 +92,18 @@ impl ConflictKind {
         ConflictKind::ServiceText,
         ConflictKind::SameTarget,
         ConflictKind::NameTooLong,
+        ConflictKind::RecordTooLong,
     ];
+
+    /// Why a zone cannot hold a record of its primary at a name.
+    pub fn within(zone: &Zone, name: &Name, rtype: u16) -> ConflictKind {
+        let has_alias = || zone.get(name.as_wire()).is_some_and(|node| node.get(rtype).is_some());
+        match rtype {
+            rtype::CNAME if *name == zone.origin => ConflictKind::AliasAtApex,
+            _ if has_alias() => ConflictKind::DifferentAliases,
+            _ => ConflictKind::AliasBesideData,
+        }
+    }
 
     /// The metric label.
     pub fn label(self) -> &'static str {
@@ -105,6 +118,7 @@ impl ConflictKind {
             ConflictKind::ServiceText => "service-text",
             ConflictKind::SameTarget => "same-target",
             ConflictKind::NameTooLong => "name-too-long",
+            ConflictKind::RecordTooLong => "record-too-long",
         }
     }
 }
@@ -449,7 +463,7 @@ impl Region {
                 rtype::PLACEHOLDER => node.rrsets().count() == 1,
                 rtype => !is_dropped(rtype, false),
             };
-            settled && way.leaves(name, rrset)
+            settled && !rrset.may_not_fit() && way.leaves(name, rrset)
         };
         node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
     }
@@ -482,6 +496,7 @@ impl Region {
                     continue;
                 }
                 let moved = way.rrset(name, rrset, |target| self.exists(members, target));
+                let Some(moved) = merged.fit(*index, name, moved) else { continue };
                 parts.entry(rrset.rtype).or_default().push((*index, moved));
             }
             if contributes && merged.spelled.is_none() {
@@ -576,6 +591,20 @@ struct Merged {
 }
 
 impl Merged {
+    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is left.
+    fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
+        if !rrset.as_set().may_not_fit() {
+            return Some(rrset);
+        }
+        let fitting: Vec<&[u8]> = rrset.rdatas().filter(|rdata| rr::fits_message(name.as_wire(), rdata)).collect();
+        let dropped = rrset.count - fitting.len() as u32;
+        if dropped == 0 {
+            return Some(rrset.clone());
+        }
+        self.drop(ConflictKind::RecordTooLong, member, dropped);
+        RRset::build(rrset.rtype, rrset.ttl, fitting).map(Arc::new)
+    }
+
     /// Reports an RRset that is left out.
     fn drop(&mut self, kind: ConflictKind, member: usize, dropped: u32) {
         self.conflicts.push(Conflict { kind, member, dropped, by: None });

@@ -339,6 +339,14 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
         let (refreshed, expires) = (format_seconds(refreshed), format_seconds(expires));
         _ = writeln!(text, "  refreshed {refreshed} ago, expires in {expires}");
     }
+    if kept.conflict_names > 0 {
+        _ = writeln!(text, "  {} names with records that the zone cannot hold", kept.conflict_names);
+    }
+    for (name, conflicts) in &kept.conflicts {
+        for conflict in conflicts {
+            _ = writeln!(text, "    {name} {}: {} records dropped", conflict.kind.label(), conflict.dropped);
+        }
+    }
     match &report.source {
         Some(SourceStatus::Primaries(source)) => write_transfers(text, report, source),
         Some(SourceStatus::Tree(source)) => write_tree(text, report, source),

@@ -104,6 +104,6 @@ impl Region {
         self.plan.rdata_names == RdataNames::Keep
             && self.plan.exclude.is_empty()
             && node.spelled.is_none()
-            && node.rrsets().all(|rrset| stays(rrset.rtype))
+            && node.rrsets().all(|rrset| stays(rrset.rtype) && !rrset.may_not_fit())
     }
 }

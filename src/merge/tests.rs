@@ -299,6 +299,48 @@ fn a_name_too_long_for_the_region_is_dropped_and_told() {
 }
 
 #[test]
+fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
+    let (short, long) = (name("w1.x"), name(&format!("{0}.{0}.x", "l".repeat(60))));
+    // Under the member's name it just fits, which is all that the member asks for.
+    let mut rdata = vec![7; 65_535];
+    while !rr::fits_message(name("big.w1.x").as_wire(), &rdata) {
+        rdata.pop();
+    }
+    let mut loader = Loader::new(short.clone());
+    let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
+    loader.push(&NameBuf::parse("w1.x").unwrap(), rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
+    for (owner, rdata) in [("big", &rdata[..]), ("big", b"small"), ("one", &rdata[..])] {
+        loader.push(&NameBuf::parse(&format!("{owner}.w1.x")).unwrap(), 65_280, 30, rdata);
+    }
+    let zone = Arc::new(loader.finish(None).unwrap().zone);
+    let mut plan = plan(&["w1.x"]);
+    plan.origin = long.clone();
+    let mut region = Region::new(plan.clone());
+    let members = [Some(zone.clone())];
+    region.merge_all(&members);
+    let mut incremental = Region::new(plan.clone());
+    incremental.merge_changed(&members, zone.iter().map(|(name, _)| (0, name)).collect());
+    let at = |owner: &str| name(&format!("{owner}.{long}"));
+    for region in [&region, &incremental] {
+        let merged = region.zone.as_ref().unwrap();
+        assert_eq!(merged.get(at("big").as_wire()).unwrap().records(), 1);
+        assert!(merged.get(at("one").as_wire()).is_none());
+        for owner in ["big", "one"] {
+            let told = &region.conflicts[&Place { member: None, name: at(owner) }];
+            assert_eq!(told[..], [Conflict { kind: ConflictKind::RecordTooLong, member: 0, dropped: 1, by: None }]);
+            let traced = trace(&plan, &[TracedMember::plain(Some(zone.clone()), true)], &at(owner));
+            assert_eq!(traced.conflicts, *told);
+            assert_eq!(traced.records.len(), merged.get(at(owner).as_wire()).map_or(0, |node| node.records() as usize));
+        }
+    }
+    // Under a name that is no longer nothing is lost.
+    plan.origin = name("w2.x");
+    let mut region = Region::new(plan);
+    region.merge_all(&members);
+    assert_eq!((region.zone.as_ref().unwrap().records, region.conflicts.len()), (6, 0));
+}
+
+#[test]
 fn name_servers_come_from_the_plan() {
     let servers = |ns: NsPolicy, first: &str, second: &str| {
         let mut plan = plan(&["w1.x", "w2.x"]);

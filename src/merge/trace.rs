@@ -197,6 +197,9 @@ impl Walk<'_> {
             };
             for rdata in rrset.rdatas() {
                 let moved = if left_out.is_none() { self.moved(member, rrset.as_set(), rdata) } else { None };
+                let is_too_long = !rr::fits_message(self.name.as_wire(), moved.as_deref().unwrap_or(rdata));
+                let left_out =
+                    left_out.or_else(|| is_too_long.then_some(LeftOut::Conflict(ConflictKind::RecordTooLong)));
                 let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
                 trace.contributions.push(Contribution {
                     member,

@@ -7,7 +7,7 @@ use crate::daemon::status::describe_pin;
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::name::Name;
-use crate::publish::State;
+use crate::publish::{Served, State};
 use crate::rr::{self, TypeName, rtype};
 use std::time::Instant;
 
@@ -62,6 +62,36 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
             left_out,
         });
     }
+}
+
+/// Tells the records of a step that its zone cannot hold.
+pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut Step) {
+    let Some(zone) = &served.zone else { return };
+    let asked = step.asked().clone();
+    let shown = zone
+        .left
+        .get(&asked)
+        .iter()
+        .filter(|record| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME)));
+    step.left_out = shown
+        .map(|record| {
+            let kind = ConflictKind::within(zone, &asked, record.rtype);
+            let given = Given {
+                zone: zone.origin.clone(),
+                serial: Some(zone.soa.serial),
+                owner: asked.to_string(),
+                ttl: record.ttl,
+                rtype: TypeName(record.rtype).to_string(),
+                data: data_text(record.rtype, &record.rdata),
+                held_seconds: None,
+            };
+            let explanation = match kind {
+                ConflictKind::DifferentAliases => "a name has one record of the type, and the first in order stays",
+                kind => explain_conflict(kind),
+            };
+            LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
+        })
+        .collect();
 }
 
 /// Follows the records of a name.
@@ -177,6 +207,7 @@ fn explain_conflict(kind: ConflictKind) -> &'static str {
         ConflictKind::ServiceText => "the description of the member that is listed first stays",
         ConflictKind::SameTarget => "targets of several members became the same record when they moved",
         ConflictKind::NameTooLong => "the name would be longer than 255 octets in the region",
+        ConflictKind::RecordTooLong => "the record would fit no message under its name in the region",
     }
 }
 
