@@ -12,12 +12,13 @@
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
-//! them, `damping` what stays in them for a while, `pins` which of them stay as they were, `gauges` what is shown to
+//! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `pins` which of them stay as they were, `gauges` what is shown to
 //! Prometheus, `status` and `view` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod conflicts;
 mod damping;
 mod drains;
 mod gauges;
@@ -28,6 +29,7 @@ mod status;
 mod steps;
 mod view;
 
+pub use conflicts::ZoneConflict;
 pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
@@ -66,7 +68,7 @@ const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
 /// How long the end waits for the keeper: longer than that waits for the disk.
 const END_PATIENCE: Duration = Duration::from_secs(15);
 /// Rises when the program merges the same members to other contents than before.
-const MERGE_VERSION: u32 = 2;
+const MERGE_VERSION: u32 = 3;
 /// With fewer names than these a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 
@@ -388,6 +390,7 @@ impl Keeper {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
                 let old = source.zone.replace(new.clone());
+                conflicts::log(old.as_deref(), &new);
                 // What changed is known only against the version that is here.
                 let comparable = match (&old, &base) {
                     (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),

@@ -8,15 +8,18 @@
 //! of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
 //! unreported: [`Conflict`] tells it.
 //!
-//! What depends on other names: a delegation or DNAME on what lies below it (recomputed with any name below), and under
-//! the policy `rewrite` a CNAME on whether its target exists (an index leads back from target to alias).
+//! What depends on other names: what a member has at and below its delegations on what others have there (`delegations`
+//! knows, and what it costs), a DNAME on what lies below it (recomputed with any name below), and under the policy `rewrite` a
+//! CNAME on whether its target exists (an index leads back from target to alias).
 //!
-//! Cost: O(changed names × members); a full merge O(all names × members). Nodes with one contributor share its RRsets.
+//! Cost: O(changed names × members), and what `delegations` says; a full merge O(all names × members). Nodes with one
+//! contributor share its RRsets.
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
 mod apex;
 mod changed;
 mod damping;
+mod delegations;
 mod drain;
 mod full;
 mod intake;
@@ -39,6 +42,7 @@ use crate::rewrite::Move;
 use crate::rr::{self, RRset, Set, rtype};
 use crate::serial::{self, Serial};
 use crate::zone::{Node, Owner, RRsets, Zone};
+use delegations::{Delegations, Loss, has_same_records};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -59,7 +63,11 @@ pub enum ConflictKind {
     AliasAtApex,
     /// A DNAME dropped because there are names below it (RFC 6672 section 2.4).
     DnameAboveData,
-    /// A delegation of one member hides names of another.
+    /// Records at or below a delegation, dropped with it because another member has authoritative data there.
+    DelegationAboveData,
+    /// Members delegate a name to different servers; the first member's delegation stays.
+    DifferentDelegations,
+    /// Records below a delegation of another member, dropped because nothing but that is heard there.
     HiddenByDelegation,
     /// Members describe a DNS-SD instance differently; the first member's TXT stays.
     ServiceText,
@@ -67,20 +75,35 @@ pub enum ConflictKind {
     SameTarget,
     /// The name would be longer than 255 octets in the region.
     NameTooLong,
+    /// The record would fit no message under its name in the region, so that nobody could transfer it.
+    RecordTooLong,
 }
 
 impl ConflictKind {
     /// All kinds, for metrics.
-    pub const ALL: [ConflictKind; 8] = [
+    pub const ALL: [ConflictKind; 11] = [
         ConflictKind::AliasBesideData,
         ConflictKind::DifferentAliases,
         ConflictKind::AliasAtApex,
         ConflictKind::DnameAboveData,
+        ConflictKind::DelegationAboveData,
+        ConflictKind::DifferentDelegations,
         ConflictKind::HiddenByDelegation,
         ConflictKind::ServiceText,
         ConflictKind::SameTarget,
         ConflictKind::NameTooLong,
+        ConflictKind::RecordTooLong,
     ];
+
+    /// Why a zone cannot hold a record of its primary at a name.
+    pub fn within(zone: &Zone, name: &Name, rtype: u16) -> ConflictKind {
+        let has_alias = || zone.get(name.as_wire()).is_some_and(|node| node.get(rtype).is_some());
+        match rtype {
+            rtype::CNAME if *name == zone.origin => ConflictKind::AliasAtApex,
+            _ if has_alias() => ConflictKind::DifferentAliases,
+            _ => ConflictKind::AliasBesideData,
+        }
+    }
 
     /// The metric label.
     pub fn label(self) -> &'static str {
@@ -89,10 +112,13 @@ impl ConflictKind {
             ConflictKind::DifferentAliases => "different-aliases",
             ConflictKind::AliasAtApex => "alias-at-apex",
             ConflictKind::DnameAboveData => "dname-above-data",
+            ConflictKind::DelegationAboveData => "delegation-above-data",
+            ConflictKind::DifferentDelegations => "different-delegations",
             ConflictKind::HiddenByDelegation => "hidden-by-delegation",
             ConflictKind::ServiceText => "service-text",
             ConflictKind::SameTarget => "same-target",
             ConflictKind::NameTooLong => "name-too-long",
+            ConflictKind::RecordTooLong => "record-too-long",
         }
     }
 }
@@ -105,6 +131,9 @@ pub struct Conflict {
     pub member: usize,
     /// Records that are not in the region for it.
     pub dropped: u32,
+    /// The member whose records did it, where that is one that may be far from the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<usize>,
 }
 
 /// Where a conflict is.
@@ -146,6 +175,7 @@ pub struct Region {
     aliases: HashMap<Name, HashSet<Name>>,
     /// The same index the other way round.
     alias_targets: HashMap<Name, Vec<Name>>,
+    delegations: Delegations,
 }
 
 /// What an update of a region brought.
@@ -182,6 +212,7 @@ impl Region {
             ns_fallback: false,
             aliases: HashMap::new(),
             alias_targets: HashMap::new(),
+            delegations: Delegations::default(),
         }
     }
 
@@ -251,6 +282,7 @@ impl Region {
             self.zone = None;
             self.conflicts.clear();
             self.forget_aliases();
+            self.delegations.clear();
             return Outcome::Empty;
         }
         let made_of = members.iter().map(|member| member.as_ref().map(Arc::downgrade)).collect();
@@ -330,7 +362,14 @@ impl Region {
     fn exists(&self, members: &Members, name: &Name) -> bool {
         *name == self.plan.origin
             || !self.plan.excludes(name)
-                && self.nodes(members, name).any(|(.., node)| node.rrsets().any(|rrset| !rr::is_dnssec(rrset.rtype)))
+                && self.nodes(members, name).any(|(member, _, node)| {
+                    node.rrsets().any(|rrset| !is_dropped(rrset.rtype, false)) && self.loss(member, name).is_none()
+                })
+    }
+
+    /// Why what a member has at a name is not in the region, if delegations are the reason.
+    fn loss(&self, member: usize, name: &Name) -> Option<Loss> {
+        self.delegations.loss(member, name.owner_in(&self.plan.origin))
     }
 
     /// Remembers, under `rewrite`, which targets the aliases at a name depend on.
@@ -399,7 +438,7 @@ impl Region {
     ) {
         let node = members[member].as_ref().and_then(|zone| zone.get(name.as_wire()));
         let dropped = node.map_or(0, |node| node.records() as u32);
-        let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped };
+        let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped, by: None };
         self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
     }
 
@@ -408,7 +447,7 @@ impl Region {
     /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there. Most
     /// names have one contributor, and nothing to move.
     fn sole<'m>(&self, members: &'m Members, name: &Name, owner: &Owner<'_>) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
-        if self.plan.excludes(name) {
+        if self.plan.excludes(name) || self.delegations.covers(owner.labels()) {
             return None;
         }
         let pairs = members.iter().enumerate();
@@ -425,7 +464,7 @@ impl Region {
                 rtype::PLACEHOLDER => node.rrsets().count() == 1,
                 rtype => !is_dropped(rtype, false),
             };
-            settled && way.leaves(name, rrset)
+            settled && !rrset.may_not_fit() && way.leaves(name, rrset)
         };
         node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
     }
@@ -437,7 +476,16 @@ impl Region {
             return merged;
         }
         let apex = *name == self.plan.origin;
-        let nodes: Vec<_> = self.nodes(members, name).collect();
+        let mut nodes: Vec<_> = self.nodes(members, name).collect();
+        nodes.retain(|(index, _, node)| {
+            let Some(Loss { kind, by }) = self.loss(*index, name) else { return true };
+            let given = node.rrsets().filter(|rrset| !is_dropped(rrset.rtype, apex));
+            let dropped = given.map(|rrset| rrset.count).sum();
+            if dropped > 0 {
+                merged.conflicts.push(Conflict { kind, member: *index, dropped, by: Some(by) });
+            }
+            false
+        });
         let mut parts: BTreeMap<u16, Vec<(usize, Arc<RRset>)>> = BTreeMap::new();
         for (index, origin, node) in &nodes {
             let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
@@ -449,6 +497,7 @@ impl Region {
                     continue;
                 }
                 let moved = way.rrset(name, rrset, |target| self.exists(members, target));
+                let Some(moved) = merged.fit(*index, name, moved) else { continue };
                 parts.entry(rrset.rtype).or_default().push((*index, moved));
             }
             if contributes && merged.spelled.is_none() {
@@ -497,15 +546,6 @@ impl Region {
                 keep_first(parts, rtype::TXT, ConflictKind::ServiceText, merged);
             }
         }
-        if let Some(delegations) = parts.get(&rtype::NS).filter(|_| *name != self.plan.origin) {
-            for (member, _, node) in nodes {
-                let hidden = node.below > 0 || node.rrsets().any(|rrset| !matches!(rrset.rtype, rtype::NS | rtype::DS));
-                if hidden && delegations.iter().all(|(delegating, _)| delegating != member) {
-                    let conflict = Conflict { kind: ConflictKind::HiddenByDelegation, member: *member, dropped: 0 };
-                    merged.conflicts.push(conflict);
-                }
-            }
-        }
     }
 
     /// Unites the members' RRsets of one type: records as a set, the smallest TTL.
@@ -526,7 +566,7 @@ impl Region {
             let dropped = part.iter().map(|(_, rrset)| moved(rrset)).sum::<u32>() - moved(&united);
             if dropped > 0 {
                 let (kind, member) = (ConflictKind::SameTarget, part.last()?.0);
-                merged.conflicts.push(Conflict { kind, member, dropped });
+                merged.drop(kind, member, dropped);
             }
         }
         Some(Arc::new(united))
@@ -552,20 +592,30 @@ struct Merged {
 }
 
 impl Merged {
+    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is left.
+    fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
+        if !rrset.as_set().may_not_fit() {
+            return Some(rrset);
+        }
+        let fitting: Vec<&[u8]> = rrset.rdatas().filter(|rdata| rr::fits_message(name.as_wire(), rdata)).collect();
+        let dropped = rrset.count - fitting.len() as u32;
+        if dropped == 0 {
+            return Some(rrset.clone());
+        }
+        self.drop(ConflictKind::RecordTooLong, member, dropped);
+        RRset::build(rrset.rtype, rrset.ttl, fitting).map(Arc::new)
+    }
+
     /// Reports an RRset that is left out.
     fn drop(&mut self, kind: ConflictKind, member: usize, dropped: u32) {
-        self.conflicts.push(Conflict { kind, member, dropped });
+        self.conflicts.push(Conflict { kind, member, dropped, by: None });
     }
 }
 
-/// Whether records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not survive.
+/// Whether records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not survive, and a DS
+/// says nothing where no signature vouches for it.
 fn is_dropped(rtype: u16, apex: bool) -> bool {
-    rr::is_dnssec(rtype) || rtype == rtype::SOA || apex && matches!(rtype, rtype::NS | rtype::DS)
-}
-
-/// Whether names below depend on this one.
-fn has_cut(node: Node<'_>) -> bool {
-    node.get(rtype::NS).is_some() || node.get(rtype::DNAME).is_some()
+    rr::is_dnssec(rtype) || matches!(rtype, rtype::SOA | rtype::DS) || apex && rtype == rtype::NS
 }
 
 /// Leaves the first member's RRset of a type where others differ from it.
@@ -578,10 +628,7 @@ fn keep_first(
     let Some(part) = parts.get_mut(&rtype) else { return };
     let Some((_, first)) = part.first().cloned() else { return };
     let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min().unwrap_or(first.ttl);
-    let same = |rrset: &RRset| {
-        first.count == rrset.count
-            && first.rdatas().zip(rrset.rdatas()).all(|(a, b)| rr::compare(rtype, a, b) == std::cmp::Ordering::Equal)
-    };
+    let same = |rrset: &RRset| has_same_records(rtype, first.as_set(), rrset.as_set());
     part.retain(|(member, rrset)| {
         let keep = same(rrset);
         if !keep {

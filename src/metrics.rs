@@ -70,6 +70,7 @@ pub struct Metrics {
     pub region_held: IntGaugeVec,
     pub region_withdrawals: IntCounterVec,
     pub region_conflicts: IntGaugeVec,
+    pub zone_conflicts: IntGaugeVec,
     pub region_ns_fallback: IntGaugeVec,
     pub ns_problems: IntGaugeVec,
     pub ns_servers: IntGaugeVec,
@@ -282,6 +283,11 @@ impl Metrics {
                 "Names at which records of members were dropped or hidden, by kind.",
                 &["region", "kind"],
             ),
+            zone_conflicts: make.gauges(
+                "zone_conflicts",
+                "Names at which a zone cannot hold records of its primary, by kind; absent without any.",
+                &["zone", "kind"],
+            ),
             region_ns_fallback: make.gauges(
                 "region_nameserver_fallback",
                 "1 while the region lists this server alone because its members' NS sets have nothing in common.",
@@ -425,6 +431,7 @@ impl Metrics {
             &self.region_pinned,
             &self.region_held,
             &self.region_conflicts,
+            &self.zone_conflicts,
             &self.region_ns_fallback,
         ] {
             forget_in(family, zone, |_| true);

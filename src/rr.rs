@@ -11,7 +11,7 @@
 mod set;
 mod text;
 
-pub use set::{RRset, Set, put_number, put_sized, read_number, read_sized, take_number, take_sized};
+pub use set::{RRset, Set, fits_message, put_number, put_sized, read_number, read_sized, take_number, take_sized};
 pub use text::{Word, WordError, parse_rdata};
 
 use crate::name::{self, NameBuf, NameError};

@@ -23,6 +23,7 @@ mod image;
 mod kept;
 #[cfg(test)]
 mod laws;
+mod left;
 mod loader;
 mod node;
 pub mod parallel;
@@ -41,6 +42,7 @@ pub use delta::{Block, Delta, DeltaError, Record};
 pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
 pub use image::ImageError;
+pub use left::{Left, LeftRecord};
 pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
@@ -118,6 +120,8 @@ pub struct Zone {
     pub owners: u64,
     /// Records of which the primary may hold more than one copy.
     pub repeated: Repeated,
+    /// Records of the primary that the zone cannot hold.
+    pub left: Left,
     /// Nodes with NS below the origin or with DNAME: above zero, a lookup must look at the ancestors.
     pub cuts: u32,
     /// Nodes whose first label is `*` (RFC 4592): above zero, a missing name may still have an answer.

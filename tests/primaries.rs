@@ -123,6 +123,10 @@ fn add_traps(zones: &[Dname; 3], states: &mut [Vec<Record>; 3]) {
         2,
         format!("shared 30 IN A 192.0.2.9\n*.dev 30 IN A 192.0.2.10\nweb.{}svc.acme 30 IN A 192.0.2.11\n", zones[2]),
     );
+    // Delegations: alike, different, and one within another's.
+    add(0, "alike 30 IN NS ns.example.\nbeside 30 IN NS ns.beside\nns.beside 30 IN A 192.0.2.13\n".into());
+    add(1, "alike 25 IN NS NS.example.\nbeside 25 IN NS ns.beside\nns.beside 25 IN A 192.0.2.14\n".into());
+    add(2, "in.beside 30 IN NS ns.beside\nns.in.beside 30 IN A 192.0.2.15\n".into());
     add(2, format!("{long} 30 IN A 192.0.2.12\nshort 30 IN CNAME {long}\n"));
 }
 

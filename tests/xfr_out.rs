@@ -326,3 +326,38 @@ fn fifty_at_once_and_some_that_never_read_hold_up_nobody() {
         service.counted("axfr", "slow", "open.test.", stalled.len()).then_some(())
     });
 }
+
+#[test]
+fn a_region_is_transferred_without_the_record_that_fits_no_message() {
+    let folder = Folder::new();
+    let (zone, region) = ("m.test", format!("{0}.{0}.test", "l".repeat(60)));
+    // As long as BIND can send it under the member's short name, and too long under the region's.
+    let (words, last) = ("07".repeat(1000) + " ", "07".repeat(400));
+    let text = format!(
+        "$ORIGIN {zone}.\n@ 60 IN SOA ns. h. 7 30 60 2592000 30\n@ 60 IN NS ns.dc.invalid.\nok 30 IN A 192.0.2.1\n\
+         big 30 IN TYPE65280 \\# 65400 ( {}{last} )\n",
+        words.repeat(65)
+    );
+    let peer = Named::start(&folder, &[(Dname::parse(zone), text)]);
+    let address = peer.address();
+    let plan = format!(
+        "[secondaries]\nallow_transfer = [\"127.0.0.1\"]\n[zones]\n\"{zone}\" = \"{address}\"\n\
+         [aggregations.\"{region}\"]\nmembers = [\"{zone}\"]\nns = [\"ns.dc.invalid\"]\n"
+    );
+    let daemon = Aggregator::start(&folder, &plan);
+    let mut client = Client::new(daemon.address());
+    let name = Dname::parse(&region);
+    wait_until("the region is served", PATIENCE, || client.serial(&name));
+    let port = daemon.address().port().to_string();
+    let dig = |arguments: &[&str]| {
+        let output = Command::new("dig").args(["@127.0.0.1", "-p", &port]).args(arguments).output();
+        String::from_utf8(output.expect("dig").stdout).expect("text")
+    };
+    let transfer = dig(&[&region, "AXFR"]);
+    assert!(transfer.contains("192.0.2.1") && transfer.contains("XFR size: 4 records"), "{transfer}");
+    let status = daemon.verb(&["status", &region]).stdout;
+    assert!(status.contains("record-too-long: m.test., 1 records dropped"), "{status}");
+    // Nobody is sent a zone that is older than what he has (RFC 1995 section 2).
+    let newer = dig(&["+tcp", &region, "IXFR=8"]);
+    assert!(newer.contains("XFR size: 1 records"), "{newer}");
+}

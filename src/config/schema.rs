@@ -189,6 +189,8 @@ pub const UNITED_MEMBER: Table = Table {
         key("retry_max", "duration", "", "default: that of [transfer]"),
         key("expire_min", "duration", "", "default: that of [transfer]"),
         key("expire_max", "duration", "", "default: that of [transfer]"),
+        key("regress_after", "1s to 30d", "", "default: that of [transfer]"),
+        key("regress_after_silence", "1s to 30d", "", "default: that of [transfer]"),
         key("key", "name of a key", "", "TSIG key that its primaries share with us"),
         key("ixfr", "true or false", "true", "whether the primaries are asked for differences"),
     ],

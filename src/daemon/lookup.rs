@@ -140,6 +140,7 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> S
     } else if let Some(status) = view.zones.get(&served.origin) {
         step.sources.push(SourceReport::of_zone(status, step.owner.clone()));
         regions::add_uses(view, &served.origin, &mut step);
+        regions::add_left(served, wanted, &mut step);
     }
     step.explanation = text::explain_outcome(&step);
     step

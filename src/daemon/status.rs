@@ -340,6 +340,14 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
         let (refreshed, expires) = (format_seconds(refreshed), format_seconds(expires));
         _ = writeln!(text, "  refreshed {refreshed} ago, expires in {expires}");
     }
+    if kept.conflict_names > 0 {
+        _ = writeln!(text, "  {} names with records that the zone cannot hold", kept.conflict_names);
+    }
+    for (name, conflicts) in &kept.conflicts {
+        for conflict in conflicts {
+            _ = writeln!(text, "    {name} {}: {} records dropped", conflict.kind.label(), conflict.dropped);
+        }
+    }
     match &report.source {
         Some(SourceStatus::Primaries(source)) => write_transfers(text, report, source),
         Some(SourceStatus::Tree(source)) => write_tree(text, report, source),
@@ -495,7 +503,8 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
         for conflict in conflicts {
             let member = &region.members[conflict.member].zone;
             let (kind, dropped) = (conflict.kind.label(), conflict.dropped);
-            _ = writeln!(text, "    {name} {kind}: {member}, {dropped} records dropped");
+            let by = conflict.by.map(|by| format!(" because of {}", region.members[by].zone)).unwrap_or_default();
+            _ = writeln!(text, "    {name} {kind}: {member}, {dropped} records dropped{by}");
         }
     }
     write_outward(text, outward);

@@ -3,8 +3,8 @@
 //! Cost: O(zones + conflicts); set once for each batch, or in a tick where there are many zones.
 
 use super::status::MemberStatus;
-use super::{Keeper, status};
-use crate::merge::RegionPlan;
+use super::{Keeper, conflicts, status};
+use crate::merge::{ConflictKind, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::publish::State;
 use std::time::{Instant, SystemTime};
@@ -26,6 +26,15 @@ impl Keeper {
                 metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
                 metrics.zone_refresh.with_label_values(&[zone]).set(data.soa.refresh.into());
                 metrics.zone_records.with_label_values(&[zone]).set(data.records as i64);
+            }
+            let conflicts = source.zone.as_ref().map(|zone| conflicts::count(zone)).unwrap_or_default();
+            for kind in [ConflictKind::AliasBesideData, ConflictKind::DifferentAliases, ConflictKind::AliasAtApex] {
+                let labels = [zone, kind.label()];
+                match conflicts.get(&kind) {
+                    Some(names) => metrics.zone_conflicts.with_label_values(&labels).set(*names),
+                    // Mostly there is none.
+                    None => _ = metrics.zone_conflicts.remove_label_values(&labels),
+                }
             }
             if let (Some(refreshed), Some(expires)) = (source.refreshed, source.expires()) {
                 metrics.zone_refreshed.with_label_values(&[zone]).set(unix(refreshed));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long a serial stays half way to its sum, at most.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
 /// Conflicts logged one by one after an update; the rest is a number.
-const LOGGED_CONFLICTS: usize = 20;
+pub(super) const LOGGED_CONFLICTS: usize = 20;
 
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;
@@ -404,8 +404,10 @@ fn log_conflicts(region: &Region, places: &[(Place, Vec<Conflict>)]) {
     for (place, conflicts) in places.iter().take(LOGGED_CONFLICTS) {
         for conflict in conflicts {
             let member = &region.plan.members[conflict.member];
+            let by = conflict.by.map(|by| tracing::field::display(&region.plan.members[by]));
             tracing::warn!(
-                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, dropped = conflict.dropped,
+                region = %region.plan.origin, name = %place.name, kind = conflict.kind.label(), %member, by,
+                dropped = conflict.dropped,
                 "members conflict"
             );
         }

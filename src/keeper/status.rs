@@ -1,6 +1,6 @@
 //! What the keeper tells operators: zones, regions, members, conflicts.
 
-use super::{Keeper, SourceZone};
+use super::{Keeper, SourceZone, ZoneConflict, conflicts};
 use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Pin, Region, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::name::Name;
@@ -10,8 +10,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Conflicts listed for one region; the total is always told.
-const LISTED_CONFLICTS: usize = 100;
+/// Conflicts listed for one region or zone; the total is always told.
+pub(super) const LISTED_CONFLICTS: usize = 100;
 
 /// Everything the keeper knows at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +49,10 @@ pub struct ZoneStatus {
     pub refreshed_seconds_ago: Option<u64>,
     /// Seconds until the zone expires; 0 when it has.
     pub expires_in_seconds: Option<u64>,
+    /// Names at which the zone cannot hold records of its primary.
+    pub conflict_names: usize,
+    /// The first of them in order, with what was dropped.
+    pub conflicts: BTreeMap<String, Vec<ZoneConflict>>,
 }
 
 /// A region.
@@ -117,6 +121,8 @@ impl SourceZone {
             names: self.zone.as_ref().map_or(0, |zone| zone.names()),
             refreshed_seconds_ago: self.refreshed.map(|at| now.saturating_duration_since(at).as_secs()),
             expires_in_seconds: self.expires().map(|at| at.saturating_duration_since(now).as_secs()),
+            conflict_names: self.zone.as_ref().map_or(0, |zone| zone.left.names()),
+            conflicts: self.zone.as_ref().map(|zone| conflicts::list(zone)).unwrap_or_default(),
         }
     }
 }

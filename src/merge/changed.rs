@@ -2,10 +2,11 @@
 //!
 //! Names are looked at in the order that tables have, by several threads where there are many.
 //!
-//! Cost: O(changed names × members).
+//! Cost: O(changed names × members); with delegations see there.
 
-use super::{Conflict, Members, Merged, Place, RdataNames, Region, has_cut};
+use super::{Conflict, Members, Merged, Place, RdataNames, Region};
 use crate::name::Name;
+use crate::rr::rtype;
 use crate::zone::{Editor, Node, Owner, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -37,13 +38,15 @@ impl Region {
         reported: &mut Vec<(Place, Vec<Conflict>)>,
     ) -> (Editor, Vec<Name>) {
         let origin = self.plan.origin.clone();
-        let mut names: Vec<Name> = Vec::with_capacity(changed.len());
+        let mut there: Vec<(usize, Name)> = Vec::with_capacity(changed.len());
         for (index, name) in changed {
             match name.replace_suffix(self.plan.origin_of(index), &origin) {
-                Some(Ok(moved)) => names.push(moved),
+                Some(Ok(moved)) => there.push((index, moved)),
                 _ => self.report_too_long(members, index, &name, reported),
             }
         }
+        let mut names = self.delegations.update(&self.plan, members, &there);
+        names.extend(there.into_iter().map(|(_, name)| name));
         self.add_dependents(members, &mut names);
         let labels = |name: &Name| name.as_wire().len() - origin.as_wire().len();
         let owner = |name| Owner::new(&Name::as_wire(name)[..labels(name)]);
@@ -100,7 +103,7 @@ impl Region {
             }
             let mut above = name.parent();
             while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
-                if self.nodes(members, &ancestor).any(|(.., node)| has_cut(node)) {
+                if self.nodes(members, &ancestor).any(|(.., node)| node.get(rtype::DNAME).is_some()) {
                     more.insert(ancestor.clone());
                 }
                 above = ancestor.parent();

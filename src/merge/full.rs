@@ -3,7 +3,7 @@
 //! Most names have one contributor and nothing to move: their nodes are taken as they are, without a look at what is in
 //! them. Where that holds for all names that one member alone has, which the zones know, they are not even gone through. Else
 //! the members are gone through in the order in which they keep their nodes, which is nearly the same for all, so that looking
-//! a name up in another member finds it in the processor's cache.
+//! a name up in another member finds it in the processor's cache. Names at and below delegations always need a look.
 //!
 //! Cost: O(names × members).
 
@@ -24,8 +24,9 @@ impl Region {
     ) -> (Editor, Vec<Name>) {
         let origin = self.plan.origin.clone();
         let zones: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
+        self.delegations.rebuild(&self.plan, members);
         let nothing_moves = self.plan.rdata_names == RdataNames::Keep && self.plan.exclude.is_empty();
-        if nothing_moves && zones.iter().all(|zone| zone.is_even(&origin)) {
+        if nothing_moves && self.delegations.is_empty() && zones.iter().all(|zone| zone.is_even(&origin)) {
             return self.merge_shards(members, &zones, reported);
         }
         let longest = MAX_NAME_BYTES - origin.as_wire().len();
@@ -46,7 +47,7 @@ impl Region {
                     continue;
                 }
                 let is_sole = !has_same(&members[index + 1..], &stored);
-                if is_sole && self.is_plain(stored.node) {
+                if is_sole && self.is_plain(stored.node) && !self.delegations.covers(owner) {
                     if !stored.node.is_empty() {
                         builder.share(&stored);
                     }
@@ -103,6 +104,6 @@ impl Region {
         self.plan.rdata_names == RdataNames::Keep
             && self.plan.exclude.is_empty()
             && node.spelled.is_none()
-            && node.rrsets().all(|rrset| stays(rrset.rtype))
+            && node.rrsets().all(|rrset| stays(rrset.rtype) && !rrset.may_not_fit())
     }
 }

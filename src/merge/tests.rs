@@ -116,13 +116,7 @@ fn placeholders_give_way_to_whatever_others_have() {
 }
 
 #[test]
-fn delegations_and_dnames_against_data_of_others() {
-    let (records, conflicts) = merged(|_| (), "sub 30 NS ns.sub\nns.sub 30 A 192.0.2.1", "x.sub 30 A 192.0.2.2");
-    assert_eq!(
-        records,
-        ["sub.w.x. 30 IN NS ns.sub.w1.x.", "ns.sub.w.x. 30 IN A 192.0.2.1", "x.sub.w.x. 30 IN A 192.0.2.2"]
-    );
-    assert_eq!(conflicts, [ConflictKind::HiddenByDelegation]);
+fn dnames_against_data_of_others() {
     let (records, conflicts) = merged(|_| (), "sub 30 DNAME a", "x.sub 30 A 192.0.2.2");
     assert_eq!((records, conflicts), (vec!["x.sub.w.x. 30 IN A 192.0.2.2".into()], vec![ConflictKind::DnameAboveData]));
     // The DNAME that gives way is no data that the CNAME would have to give way to.
@@ -130,10 +124,131 @@ fn delegations_and_dnames_against_data_of_others() {
     assert_eq!(records, ["x.w.x. 30 IN CNAME a.w1.x.", "y.x.w.x. 30 IN A 192.0.2.1"]);
     assert_eq!(conflicts, [ConflictKind::DnameAboveData]);
     let (records, conflicts) = merged(|_| (), "x 30 CNAME a", "x 30 NS ns.y.");
-    assert_eq!(records, ["x.w.x. 30 IN NS ns.y."]);
-    assert_eq!(conflicts, [ConflictKind::AliasBesideData, ConflictKind::HiddenByDelegation]);
+    assert_eq!(records, ["x.w.x. 30 IN CNAME a.w1.x."]);
+    assert_eq!(conflicts, [ConflictKind::DelegationAboveData]);
     let (records, _) = merged(|_| (), "sub 30 DNAME a", "y 30 A 192.0.2.2");
     assert_eq!(records, ["sub.w.x. 30 IN DNAME a.w1.x.", "y.w.x. 30 IN A 192.0.2.2"]);
+}
+
+/// Members' lines, the region's, and of each conflict its name, kind, member, who did it and what was dropped.
+type DelegationCase<'a> = (&'a [&'a str], &'a [&'a str], &'a [(&'a str, ConflictKind, usize, usize, u32)]);
+
+/// Merges members and compares records and conflicts; other plans by `edit`.
+fn check_delegations(edit: impl FnOnce(&mut RegionPlan), (texts, records, conflicts): DelegationCase<'_>) {
+    let origins: Vec<String> = (1..=texts.len()).map(|index| format!("w{index}.x")).collect();
+    let mut plan = plan(&origins.iter().map(String::as_str).collect::<Vec<_>>());
+    edit(&mut plan);
+    let mut region = Region::new(plan);
+    let zones = texts.iter().zip(&origins).map(|(text, origin)| member(&format!("{origin}."), 1, text));
+    region.merge_all(&zones.collect::<Vec<_>>());
+    assert_eq!(lines(&region), records, "{texts:?}");
+    let mut found: Vec<_> = region.conflicts.iter().collect();
+    found.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));
+    let told = found
+        .into_iter()
+        .flat_map(|(place, conflicts)| conflicts.iter().map(|told| (place.name.clone(), told.clone())));
+    let expected = conflicts.iter().map(|(at, kind, member, by, dropped)| {
+        let (kind, member, dropped, by) = (*kind, *member, *dropped, Some(*by));
+        (name(&format!("{at}.w.x")), Conflict { kind, member, dropped, by })
+    });
+    assert_eq!(told.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{texts:?}");
+}
+
+#[test]
+fn a_delegation_gives_way_to_what_others_have_below_it() {
+    use ConflictKind::{DelegationAboveData as Falls, DifferentDelegations as Differs, HiddenByDelegation as Hidden};
+    let (cut, glue) = ("sub 30 NS ns.sub\nsub 30 DS 1\nns.sub 30 A 192.0.2.1", "ns.sub.w.x. 30 IN A 192.0.2.1");
+    let stands = "sub.w.x. 30 IN NS ns.sub.w1.x.";
+    let cases: &[DelegationCase<'_>] = &[
+        // Data of another below it, or at it, whatever the order.
+        (
+            &[cut, "x.sub 30 A 192.0.2.2"],
+            &["x.sub.w.x. 30 IN A 192.0.2.2"],
+            &[("sub", Falls, 0, 1, 1), ("ns.sub", Falls, 0, 1, 1)],
+        ),
+        (&["sub 30 TXT t", cut], &["sub.w.x. 30 IN TXT \"t\""], &[("sub", Falls, 1, 0, 1), ("ns.sub", Falls, 1, 0, 1)]),
+        // Glue does not count, nor does what a delegation of one's own hides.
+        (&[cut, "b 30 A 192.0.2.2"], &["b.w.x. 30 IN A 192.0.2.2", stands, glue], &[]),
+        (
+            &[cut, "sub 30 NS ns.sub.w1.x.\nns.sub 5 A 192.0.2.9"],
+            &[stands, "ns.sub.w.x. 5 IN A 192.0.2.1", "ns.sub.w.x. 5 IN A 192.0.2.9"],
+            &[],
+        ),
+        (
+            &[cut, "sub 30 NS ns.sub\nns.sub 30 A 192.0.2.9"],
+            &[stands, glue],
+            &[("sub", Differs, 1, 0, 1), ("ns.sub", Differs, 1, 0, 1)],
+        ),
+        (
+            &[cut, "a.sub 30 NS ns.sub.w1.x.\nns.a.sub 30 A 192.0.2.9"],
+            &[stands, glue],
+            &[("a.sub", Hidden, 1, 0, 1), ("ns.a.sub", Hidden, 1, 0, 1)],
+        ),
+        // What only the delegating member has is hidden by its cut, and stays.
+        (&[cut, ""], &[stands, glue], &[]),
+        // A third one's data takes both out; who is first to have some is named.
+        (
+            &[cut, "sub 30 NS ns.y.", "x.sub 30 TXT t"],
+            &["x.sub.w.x. 30 IN TXT \"t\""],
+            &[("sub", Falls, 0, 2, 1), ("sub", Falls, 1, 2, 1), ("ns.sub", Falls, 0, 2, 1)],
+        ),
+        // A cut further down stands by itself when the one above has fallen.
+        (
+            &["sub 30 NS ns.y.\na.sub 30 NS ns.y.", "a.sub 30 NS ns.z.", "x.sub 30 TXT t"],
+            &["a.sub.w.x. 30 IN NS ns.z.", "x.sub.w.x. 30 IN TXT \"t\""],
+            &[("sub", Falls, 0, 2, 1), ("a.sub", Falls, 0, 2, 1)],
+        ),
+    ];
+    cases.iter().for_each(|case| check_delegations(|_| (), *case));
+    // What is excluded neither is data nor delegates.
+    let exclude = |plan: &mut RegionPlan| plan.exclude = vec![OwnerPattern { name: name("sub"), below: true }];
+    check_delegations(exclude, (&[cut, "x.sub 30 TXT t"], &[stands], &[]));
+    let exclude = |plan: &mut RegionPlan| plan.exclude = vec![OwnerPattern { name: name("sub"), below: false }];
+    check_delegations(exclude, (&[cut, "x.sub 30 TXT t"], &[glue, "x.sub.w.x. 30 IN TXT \"t\""], &[]));
+    // An alias leads nowhere if its target has gone with a cut.
+    let rewrite = |plan: &mut RegionPlan| plan.rdata_names = RdataNames::Rewrite;
+    let alias = "z 30 CNAME ns.sub\nsub 30 NS ns.y.\nns.sub 30 A 192.0.2.1";
+    check_delegations(
+        rewrite,
+        (
+            &[alias, "sub 30 TXT t"],
+            &["sub.w.x. 30 IN TXT \"t\"", "z.w.x. 30 IN CNAME ns.sub.w1.x."],
+            &[("sub", Falls, 0, 1, 1), ("ns.sub", Falls, 0, 1, 1)],
+        ),
+    );
+}
+
+#[test]
+fn a_change_below_a_delegation_is_looked_at_alone() {
+    const NAMES: u32 = 20_000;
+    let many = |more: &str| {
+        let names: String = (0..NAMES).map(|index| format!("n{index}.sub 30 TXT t\n")).collect();
+        names + more
+    };
+    let mut region = Region::new(plan(&["w1.x", "w2.x"]));
+    let cut = member("w1.x.", 1, &many("sub 30 NS ns.y."));
+    let mut update = |members: &Members, changed: &[(usize, &str)]| {
+        let changed: Vec<_> = changed.iter().map(|(index, at)| (*index, name(&format!("{at}.w.x")))).collect();
+        region.delegations.update(&region.plan, members, &changed).len() as u32
+    };
+    let members = [cut.clone(), member("w2.x.", 1, "")];
+    let names: Vec<String> = (0..NAMES).map(|index| format!("n{index}.sub")).chain(["sub".into()]).collect();
+    let all: Vec<(usize, &str)> = names.iter().map(|name| (0, name.as_str())).collect();
+    assert_eq!(update(&members, &all), NAMES + 1);
+    // The first name of another takes everything below with it, and nothing else does.
+    assert_eq!(update(&[cut.clone(), member("w2.x.", 2, "a 30 TXT t")], &[(1, "a")]), 0);
+    assert_eq!(update(&[cut.clone(), member("w2.x.", 3, "x.sub 30 TXT t")], &[(1, "a"), (1, "x.sub")]), NAMES + 1);
+    let two = "x.sub 30 TXT t\ny.sub 30 TXT t";
+    assert_eq!(update(&[cut.clone(), member("w2.x.", 4, two)], &[(1, "y.sub")]), 0);
+    assert_eq!(update(&[cut.clone(), member("w2.x.", 5, "y.sub 30 TXT t")], &[(1, "x.sub")]), 0);
+    assert_eq!(
+        update(
+            &[member("w1.x.", 2, &many("sub 30 NS ns.y.\nm.sub 5 TXT t")), member("w2.x.", 5, "y.sub 30 TXT t")],
+            &[(0, "m.sub")]
+        ),
+        0
+    );
+    assert_eq!(update(&[cut, member("w2.x.", 6, "")], &[(0, "m.sub"), (1, "y.sub")]), NAMES + 1);
 }
 
 #[test]
@@ -182,6 +297,48 @@ fn a_name_too_long_for_the_region_is_dropped_and_told() {
         region.conflicts.values().flatten().map(|c| (c.kind, c.dropped)).collect::<Vec<_>>(),
         [(ConflictKind::NameTooLong, 1)]
     );
+}
+
+#[test]
+fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
+    let (short, long) = (name("w1.x"), name(&format!("{0}.{0}.x", "l".repeat(60))));
+    // Under the member's name it just fits, which is all that the member asks for.
+    let mut rdata = vec![7; 65_535];
+    while !rr::fits_message(name("big.w1.x").as_wire(), &rdata) {
+        rdata.pop();
+    }
+    let mut loader = Loader::new(short.clone());
+    let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
+    loader.push(&NameBuf::parse("w1.x").unwrap(), rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
+    for (owner, rdata) in [("big", &rdata[..]), ("big", b"small"), ("one", &rdata[..])] {
+        loader.push(&NameBuf::parse(&format!("{owner}.w1.x")).unwrap(), 65_280, 30, rdata);
+    }
+    let zone = Arc::new(loader.finish(None).unwrap().zone);
+    let mut plan = plan(&["w1.x"]);
+    plan.origin = long.clone();
+    let mut region = Region::new(plan.clone());
+    let members = [Some(zone.clone())];
+    region.merge_all(&members);
+    let mut incremental = Region::new(plan.clone());
+    incremental.merge_changed(&members, zone.iter().map(|(name, _)| (0, name)).collect());
+    let at = |owner: &str| name(&format!("{owner}.{long}"));
+    for region in [&region, &incremental] {
+        let merged = region.zone.as_ref().unwrap();
+        assert_eq!(merged.get(at("big").as_wire()).unwrap().records(), 1);
+        assert!(merged.get(at("one").as_wire()).is_none());
+        for owner in ["big", "one"] {
+            let told = &region.conflicts[&Place { member: None, name: at(owner) }];
+            assert_eq!(told[..], [Conflict { kind: ConflictKind::RecordTooLong, member: 0, dropped: 1, by: None }]);
+            let traced = trace(&plan, &[TracedMember::plain(Some(zone.clone()), true)], &at(owner));
+            assert_eq!(traced.conflicts, *told);
+            assert_eq!(traced.records.len(), merged.get(at(owner).as_wire()).map_or(0, |node| node.records() as usize));
+        }
+    }
+    // Under a name that is no longer nothing is lost.
+    plan.origin = name("w2.x");
+    let mut region = Region::new(plan);
+    region.merge_all(&members);
+    assert_eq!((region.zone.as_ref().unwrap().records, region.conflicts.len()), (6, 0));
 }
 
 #[test]
@@ -236,7 +393,7 @@ fn soa_fields_default_to_the_smallest_and_names_to_ours() {
 }
 
 #[test]
-fn no_type_of_dnssec_comes_along_but_ds_at_a_delegation() {
+fn no_type_of_dnssec_comes_along() {
     let mut loader = Loader::new(name("w1.x"));
     let apex = NameBuf::parse("w1.x").unwrap();
     let sub = NameBuf::parse("sub.w1.x").unwrap();
@@ -254,7 +411,7 @@ fn no_type_of_dnssec_comes_along_but_ds_at_a_delegation() {
     let zone = region.zone.unwrap();
     let types = |name: &Name| zone.get(name.as_wire()).unwrap().rrsets().map(|set| set.rtype).collect::<Vec<_>>();
     assert_eq!(types(&name("w.x")), [rtype::NS, rtype::SOA]);
-    assert_eq!(types(&name("sub.w.x")), [rtype::NS, rtype::DS]);
+    assert_eq!(types(&name("sub.w.x")), [rtype::NS]);
 }
 
 #[test]
@@ -314,8 +471,31 @@ fn an_offset_as_large_as_the_drift_takes_its_place() {
 }
 
 /// A set of member zones, each missing or out of lines that collide often.
-fn arbitrary_members() -> impl Strategy<Value = Vec<Option<String>>> {
-    prop::collection::vec(prop::option::weighted(0.9, arbitrary_text()), 3)
+fn arbitrary_members(text: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<Option<String>>> {
+    prop::collection::vec(prop::option::weighted(0.9, text), 3)
+}
+
+/// Lines of a member that delegates at several levels and has data there.
+pub fn arbitrary_delegations() -> impl Strategy<Value = String> {
+    let owner = prop::sample::select(vec!["s", "a.s", "b.s", "b.a.s", "c.b.a.s", "b", "c.b"]);
+    let data = prop::sample::select(vec![
+        "NS ns.y.",
+        "NS NS.Y.",
+        "NS ns.z.",
+        "NS a.s",
+        "NS ns.y.",
+        "A 192.0.2.1",
+        "TXT t",
+        "CNAME b.s",
+        "DNAME c",
+        "RRSIG s",
+        "TYPE65440 broken",
+    ]);
+    let ttl = prop::sample::select(vec![5u32, 30]);
+    (any::<u32>(), prop::collection::vec((owner, ttl, data), 0..6)).prop_map(|(serial, records)| {
+        let lines = records.iter().map(|(owner, ttl, data)| format!("{owner} {ttl} {data}\n"));
+        format!("@ 30 SOA {serial}\n@ 3600 NS ns.example.\n{}", lines.collect::<String>())
+    })
 }
 
 fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
@@ -334,7 +514,10 @@ proptest! {
     #[test]
     fn incremental_equals_full(
         plan in arbitrary_plan(),
-        steps in prop::collection::vec(arbitrary_members(), 2..5),
+        steps in prop_oneof![
+            prop::collection::vec(arbitrary_members(arbitrary_text()), 2..5),
+            prop::collection::vec(arbitrary_members(arbitrary_delegations()), 2..5),
+        ],
         even: bool,
     ) {
         // With nothing that needs a look, whole shards are taken.

@@ -6,14 +6,18 @@
 //! Invariants: every record that a member has at the name is told, once, with its fate, and those that are held for it;
 //! the records of the outcome are those of the region but for the SOA, which is made of numbers and not of records.
 //!
-//! Cost: O(records of the name × members); nothing is kept and nothing published is touched. The rules are those of
+//! Cost: O(records of the name × members), and O(names of the members) below a delegation; nothing is kept and nothing
+//! published is touched. The rules are those of
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4 and RFC 6763 section 6.
 
-use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, Scope, is_service_text};
+mod delegations;
+
+use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, Scope, is_dropped, is_service_text};
 use crate::name::{self, Name, NameBuf};
 use crate::rewrite::{Move, RdataNames};
 use crate::rr::{self, RRset, Set, rtype};
 use crate::zone::Zone;
+use delegations::Losses;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -133,12 +137,13 @@ pub struct Trace {
 /// Follows the records of a name of a region.
 pub fn trace(plan: &RegionPlan, members: &[TracedMember], name: &Name) -> Trace {
     let walk = Walk { plan, members, name, apex: *name == plan.origin };
+    let losses = walk.losses();
     let mut trace = Trace { excluded_by: plan.excluding(name).cloned(), ..Trace::default() };
     for index in 0..members.len() {
-        walk.collect(index, &mut trace);
+        walk.collect(index, losses.get(&index).map(|(kind, _)| *kind), &mut trace);
     }
     if trace.excluded_by.is_none() {
-        walk.settle(&mut trace);
+        walk.settle(&losses, &mut trace);
     }
     walk.unite(&mut trace);
     trace.conflicts.sort_unstable();
@@ -164,8 +169,9 @@ impl Walk<'_> {
         name.replace_suffix(&self.plan.origin, self.plan.origin_of(member))?.ok()
     }
 
-    /// Adds what one member has at the name, with the fates that do not depend on other members, and what is held for it.
-    fn collect(&self, member: usize, trace: &mut Trace) {
+    /// Adds what one member has at the name, with the fates that do not depend on what others have there, and what is held for
+    /// it.
+    fn collect(&self, member: usize, loss: Option<ConflictKind>, trace: &mut Trace) {
         let traced = &self.members[member];
         let Some(there) = self.name_in(member, self.name) else { return };
         let node_in =
@@ -184,12 +190,16 @@ impl Walk<'_> {
                 rtype::DS if self.apex => Some(LeftOut::OwnApex),
                 _ if excluded => Some(LeftOut::Excluded),
                 _ if drained => Some(LeftOut::Drained),
-                rtype if rr::is_dnssec(rtype) => Some(LeftOut::Dnssec),
+                rtype if is_dropped(rtype, self.apex) => Some(LeftOut::Dnssec),
+                _ if loss.is_some() => loss.map(LeftOut::Conflict),
                 rtype::CNAME if self.apex => Some(LeftOut::Conflict(ConflictKind::AliasAtApex)),
                 _ => None,
             };
             for rdata in rrset.rdatas() {
                 let moved = if left_out.is_none() { self.moved(member, rrset.as_set(), rdata) } else { None };
+                let is_too_long = !rr::fits_message(self.name.as_wire(), moved.as_deref().unwrap_or(rdata));
+                let left_out =
+                    left_out.or_else(|| is_too_long.then_some(LeftOut::Conflict(ConflictKind::RecordTooLong)));
                 let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
                 trace.contributions.push(Contribution {
                     member,
@@ -209,7 +219,7 @@ impl Walk<'_> {
         };
         for rrset in taken.iter() {
             for rdata in rrset.rdatas().filter(|rdata| !has(rrset.rtype, rdata)) {
-                let left_out = excluded.then_some(LeftOut::Excluded);
+                let left_out = excluded.then_some(LeftOut::Excluded).or(loss.map(LeftOut::Conflict));
                 let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);
                 let given = Contribution { member, owner, rtype, ttl, rdata, moved: None, left_out, held: true };
                 trace.contributions.push(given);
@@ -234,20 +244,23 @@ impl Walk<'_> {
     fn leads_somewhere(&self, target: &Name) -> bool {
         let has_data = |(member, zone): (usize, &Zone)| {
             let node = self.name_in(member, target).and_then(|there| zone.get(there.as_wire()));
-            node.is_some_and(|node| node.rrsets().any(|rrset| !rr::is_dnssec(rrset.rtype)))
+            node.is_some_and(|node| node.rrsets().any(|rrset| !is_dropped(rrset.rtype, false)))
         };
+        let losses = Walk { name: target, apex: false, ..*self }.losses();
+        let has_data = |given: (usize, &Zone)| has_data(given) && !losses.contains_key(&given.0);
         *target == self.plan.origin || !self.plan.excludes(target) && self.contributing().any(has_data)
     }
 
     //--- What cannot stand side by side ---
 
     /// Gives the fates that depend on what other members have.
-    fn settle(&self, trace: &mut Trace) {
+    fn settle(&self, losses: &Losses, trace: &mut Trace) {
         let name_below = |(member, zone): (usize, &Zone)| {
             let node = self.name_in(member, self.name).and_then(|there| zone.get(there.as_wire()));
             node.is_some_and(|node| node.below > 0).then_some(member)
         };
-        let with_names_below: Vec<usize> = self.contributing().filter_map(name_below).collect();
+        let with_names_below: Vec<usize> =
+            self.contributing().filter(|(member, _)| !losses.contains_key(member)).filter_map(name_below).collect();
         let conflict = LeftOut::Conflict;
         if self.types(trace).len() > 1 {
             leave_out(trace, rtype::PLACEHOLDER, LeftOut::Placeholder, |_| true);
@@ -267,9 +280,8 @@ impl Walk<'_> {
         if described && types.contains(&rtype::SRV) && name::is_instance_name(self.name.as_wire()) {
             first_wins(trace, rtype::TXT, ConflictKind::ServiceText);
         }
-        self.find_hidden(&with_names_below, trace);
         self.find_same_targets(trace);
-        count_left_out(trace);
+        count_left_out(losses, trace);
     }
 
     /// The types that are left for the merge to unite.
@@ -281,23 +293,6 @@ impl Walk<'_> {
     fn counts(&self, given: &Contribution) -> Option<u16> {
         let own = self.apex && given.rtype == rtype::NS;
         (given.left_out.is_none() && !own).then_some(given.rtype)
-    }
-
-    /// Notes the members whose names a delegation of another member hides.
-    fn find_hidden(&self, with_names_below: &[usize], trace: &mut Trace) {
-        let is_taken = |given: &&Contribution| {
-            self.members[given.member].contributes() && given.left_out != Some(LeftOut::Drained)
-        };
-        let given = || trace.contributions.iter().filter(is_taken);
-        let delegating: BTreeSet<usize> =
-            given().filter(|given| self.counts(given) == Some(rtype::NS)).map(|given| given.member).collect();
-        if delegating.is_empty() {
-            return;
-        }
-        let beside = given().filter(|given| !matches!(given.rtype, rtype::NS | rtype::DS)).map(|given| given.member);
-        let hidden: BTreeSet<usize> = beside.chain(with_names_below.iter().copied()).collect();
-        let conflict = |member| Conflict { kind: ConflictKind::HiddenByDelegation, member, dropped: 0 };
-        trace.conflicts.extend(hidden.difference(&delegating).copied().map(conflict));
     }
 
     /// Notes that targets within the region became the same record although members gave them separately.
@@ -316,7 +311,7 @@ impl Walk<'_> {
         let dropped = (both.len() - distinct.len()) as u32;
         let last = trace.contributions.iter().filter(|given| given.is(rtype::SRV)).map(|given| given.member).max();
         if let (Some(member), 1..) = (last, dropped) {
-            trace.conflicts.push(Conflict { kind: ConflictKind::SameTarget, member, dropped });
+            trace.conflicts.push(Conflict { kind: ConflictKind::SameTarget, member, dropped, by: None });
         }
     }
 
@@ -424,14 +419,16 @@ fn is_description(rdata: &[u8]) -> bool {
 }
 
 /// Makes conflicts of the records that were left out for one.
-fn count_left_out(trace: &mut Trace) {
+fn count_left_out(losses: &Losses, trace: &mut Trace) {
     let mut counts: BTreeMap<(ConflictKind, usize), u32> = BTreeMap::new();
     for given in &trace.contributions {
         if let Some(LeftOut::Conflict(kind)) = given.left_out {
             *counts.entry((kind, given.member)).or_default() += 1;
         }
     }
-    let conflicts = counts.into_iter().map(|((kind, member), dropped)| Conflict { kind, member, dropped });
+    let by = |kind, member| losses.get(&member).filter(|loss| loss.0 == kind).map(|(_, by)| *by);
+    let conflicts =
+        counts.into_iter().map(|((kind, member), dropped)| Conflict { kind, member, dropped, by: by(kind, member) });
     trace.conflicts.extend(conflicts);
 }
 

@@ -12,9 +12,22 @@
 use super::{
     CLASS_IN, FIXED_BYTES, OWNER_AT_QUESTION, RdataText, TypeName, check_plain, clamp_ttl, compare, is_data_type, rtype,
 };
-use crate::name::NameBuf;
+use crate::name::{MAX_NAME_BYTES, NameBuf};
 use std::cmp::Ordering;
 use std::fmt;
+
+/// Octets of RDATA that a transfer has room for beside header, fixed part, signature and the longest owner name.
+const MAX_RDATA_ANYWHERE: usize = MAX_RECORD_BYTES - FIXED_BYTES_WITHOUT_OWNER - MAX_NAME_BYTES;
+/// Octets of a record that a message has room for, beside a header of 12 and the longest signature (RFC 8945 section 4.2): name
+/// of the key, of the algorithm, fixed part, times and lengths, and MAC.
+const MAX_RECORD_BYTES: usize = u16::MAX as usize - 12 - (MAX_NAME_BYTES + 32 + 10 + 16 + 64);
+/// Type, class, TTL and length of RDATA.
+const FIXED_BYTES_WITHOUT_OWNER: usize = 10;
+
+/// Whether a record fits every message that may carry it.
+pub fn fits_message(owner: &[u8], rdata: &[u8]) -> bool {
+    owner.len() + FIXED_BYTES_WITHOUT_OWNER + rdata.len() <= MAX_RECORD_BYTES
+}
 
 //--- Numbers ---
 
@@ -196,6 +209,11 @@ impl<'a> Set<'a> {
             return self.body.len() - self.count as usize;
         }
         self.rdatas().map(<[u8]>::len).sum()
+    }
+
+    /// Whether all records together are so long that one of them may fit no message under some owner name.
+    pub fn may_not_fit(self) -> bool {
+        self.body.len() > MAX_RDATA_ANYWHERE
     }
 
     /// Octets of the records in an answer.

@@ -228,14 +228,14 @@ impl<'p> Reply<'p, '_> {
     fn answer_node(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Step {
         if qtype == rtype::ANY && !node.is_empty() && placeholder(node).is_none() {
             for rrset in any_subset(current.wire, node) {
-                if !self.add_answer(current, rrset) {
+                if !self.add_answer(zone, current, rrset) {
                     break;
                 }
             }
             return Step::Done(rcode::NOERROR);
         }
         if let Some(rrset) = node.get(qtype) {
-            self.add_answer(current, rrset);
+            self.add_answer(zone, current, rrset);
             return Step::Done(rcode::NOERROR);
         }
         let Some(cname) = node.get(rtype::CNAME) else {
@@ -254,7 +254,11 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
-    fn add_answer(&mut self, owner: Owner<'_>, rrset: Set<'_>) -> bool {
+    fn add_answer(&mut self, zone: &Zone, owner: Owner<'_>, rrset: Set<'_>) -> bool {
+        // A DNAME can lead to its own owner name.
+        if rrset.rtype == rtype::DNAME && self.has_dname(zone, rrset) {
+            return true;
+        }
         let start = self.writer.position();
         let added = self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ());
         let is_list = rrset.rtype == rtype::PTR;
@@ -274,9 +278,7 @@ impl<'p> Reply<'p, '_> {
         }
         self.aliases += 1;
         let owner = current.suffix(start);
-        // A region shares the sets of its members, under other owner names.
-        let is_here = |(of, added): &(&Zone, Set<'_>)| std::ptr::eq(*of, zone) && added.is(dname);
-        if !self.dnames.iter().flatten().any(is_here) {
+        if !self.has_dname(zone, dname) {
             if self.writer.add_rrset(Section::Answer, owner, dname, 0, |_| ()).is_err() {
                 self.writer.truncated = true;
                 return Step::Done(rcode::NOERROR);
@@ -302,6 +304,12 @@ impl<'p> Reply<'p, '_> {
             Ok(_) if matches!(qtype, rtype::CNAME | rtype::ANY) => Step::Done(rcode::NOERROR),
             Ok(at) => Step::Follow(at),
         }
+    }
+
+    /// Whether a DNAME set of a zone is in the answer.
+    fn has_dname(&self, zone: &Zone, dname: Set<'_>) -> bool {
+        // A region shares the sets of its members, under other owner names.
+        self.dnames.iter().flatten().any(|(of, added)| std::ptr::eq(*of, zone) && added.is(dname))
     }
 
     /// Answers for a node that does not have what was asked for.

@@ -4,7 +4,8 @@
 //! version of the zone and the differences that lead to it, all immutable and shared, and its [`Messages`] compose
 //! one message after the other, so a transfer of any length costs one message of memory and never sees a newer version.
 //!
-//! A difference is sent only to a client whose whole SOA equals what this server published under that serial. Replicas
+//! A client that has our serial, or a newer one, gets our SOA alone (RFC 1995 section 2); whoever wants the zone nevertheless asks
+//! for AXFR. A difference is sent only to a client whose whole SOA equals what this server published under that serial. Replicas
 //! that sum the serials of the same members can have one serial over different contents for a moment; such a client, and
 //! one that says nothing but a serial, gets the whole zone. At a distance of 2^31 neither serial is newer (RFC 1982
 //! section 3.2), and the whole zone is sent, too.
@@ -161,9 +162,8 @@ pub fn decide(published: &Published, request: &Request, message: &[u8], client: 
     };
     let from = theirs.as_deref().and_then(Soa::from_rdata).map(|soa| soa.serial);
     let (kind, deltas) = match (theirs, from) {
-        // RFC 1995 section 2: nothing to send. A client that is ahead of us has something that we never published, or no
-        // more publish: over TCP it gets the zone whole, to take it or leave it.
-        (Some(_), Some(from)) if from == zone.soa.serial || client.datagram && from.newer_than(zone.soa.serial) => {
+        // RFC 1995 section 2: nothing to send to a client that has our version or a newer one.
+        (Some(_), Some(from)) if from == zone.soa.serial || from.newer_than(zone.soa.serial) => {
             return Verdict::Soa { zone, truncated: false };
         }
         (Some(_), Some(_)) if client.datagram => return Verdict::Soa { zone, truncated: true },

@@ -8,7 +8,7 @@
 
 use super::node::{self, Node};
 use super::table::{self, ByHash, Change, Table};
-use super::{Owner, RRsets, Repeated, Soa, Zone, ZoneError};
+use super::{Left, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ pub struct Editor {
     pending: Pendings,
     counts: Counts,
     repeated: Repeated,
+    left: Left,
     scratch: Vec<u8>,
 }
 
@@ -60,6 +61,7 @@ impl Editor {
             pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
+            left: Left::default(),
             scratch: Vec::new(),
         }
     }
@@ -75,6 +77,7 @@ impl Editor {
             base: zone.table.clone(),
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
+            left: zone.left.clone(),
             ..Editor::new(zone.origin.clone())
         }
     }
@@ -199,6 +202,11 @@ impl Editor {
         self.repeated = repeated;
     }
 
+    /// Replaces what is known of records that are left out.
+    pub fn set_left(&mut self, left: Left) {
+        self.left = left;
+    }
+
     /// Closes the version.
     pub fn finish(self) -> Result<Zone, ZoneError> {
         self.finish_beside(&[])
@@ -222,7 +230,7 @@ impl Editor {
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
-        Zone::close(self.origin, table, self.counts, self.repeated)
+        Zone::close(self.origin, table, self.counts, self.repeated, self.left)
     }
 }
 
@@ -313,7 +321,13 @@ impl Zone {
     }
 
     /// Makes a version of its nodes and what they count.
-    pub(super) fn close(origin: Name, table: Table, counts: Counts, repeated: Repeated) -> Result<Zone, ZoneError> {
+    pub(super) fn close(
+        origin: Name,
+        table: Table,
+        counts: Counts,
+        repeated: Repeated,
+        left: Left,
+    ) -> Result<Zone, ZoneError> {
         let set = table.get(&[]).and_then(|apex| apex.get(rtype::SOA)).ok_or(ZoneError::NoSoa)?;
         if set.count != 1 {
             return Err(ZoneError::ManySoa(set.count));
@@ -323,7 +337,7 @@ impl Zone {
         let negative = RRset::build(rtype::SOA, set.ttl.min(soa.minimum), vec![rdata]).ok_or(ZoneError::NoSoa)?;
         let Counts { records, owners, cuts, wildcards, odd } = counts;
         let (soa_rrset, negative) = (Arc::new(set.to_rrset()), Arc::new(negative));
-        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, cuts, wildcards, odd })
+        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, left, cuts, wildcards, odd })
     }
 }
 
@@ -349,15 +363,18 @@ pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
     node::sets(sets).any(cuts)
 }
 
-/// Whether another zone may not be able to take a node with records as it stands: for its spelling, its length, or a type that
-/// is bound to its zone.
+/// Whether another zone may not be able to take a node with records as it stands: for its spelling, its length, that of a
+/// record, or a type that is bound to its zone.
 pub(super) fn is_odd(node: Node<'_>) -> bool {
     let is_bound = |rtype| match rtype {
-        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::PLACEHOLDER => true,
+        rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
         _ => rr::is_dnssec(rtype),
     };
-    let is_odd =
-        || node.spelled.is_some() || node.owner.len() > LONG_OWNER || node.rrsets().any(|set| is_bound(set.rtype));
+    let is_odd = || {
+        node.spelled.is_some()
+            || node.owner.len() > LONG_OWNER
+            || node.rrsets().any(|set| is_bound(set.rtype) || set.may_not_fit())
+    };
     !node.owner.is_empty() && !node.is_empty() && is_odd()
 }
 

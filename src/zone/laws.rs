@@ -219,7 +219,7 @@ fn changes_at_names_with_many_records_wait_for_the_end() {
 }
 
 #[test]
-fn a_set_gets_another_ttl_only_when_all_of_it_moves() {
+fn a_set_has_the_smallest_ttl_but_for_those_that_only_differences_have() {
     let z = NameBuf::parse("z").unwrap();
     let (old, new) = (b"\x02ns\x07example\x00".as_slice(), b"\x02n2\x07example\x00".as_slice());
     let ttl = |change: &dyn Fn(&mut Patcher)| {
@@ -227,8 +227,18 @@ fn a_set_gets_another_ttl_only_when_all_of_it_moves() {
         let set = zone.apex().get(rtype::NS).unwrap();
         (set.ttl, set.count)
     };
+    // The smallest of what is there then, as a full transfer would have it.
+    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 30, new)), (30, 2));
+    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 9000, new)), (3600, 2));
+    let other_ttl = |removed: u32, added: u32| {
+        move |patcher: &mut Patcher| {
+            patcher.add(&z, rtype::NS, removed, new);
+            patcher.remove(&z, rtype::NS, removed, new);
+            patcher.add(&z, rtype::NS, added, new);
+        }
+    };
+    assert_eq!(ttl(&other_ttl(9000, 60)), (60, 2));
     // CNS: TTL 30 whatever the zone says.
-    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 30, new)), (3600, 2));
     let replace = |removed: u32| {
         move |patcher: &mut Patcher| {
             patcher.remove(&z, rtype::NS, removed, old);
@@ -250,6 +260,30 @@ fn a_set_gets_another_ttl_only_when_all_of_it_moves() {
         patcher.remove(&z, rtype::NS, 60, old);
     };
     assert_eq!(ttl(&moved), (60, 1));
+}
+
+#[test]
+fn what_is_left_out_is_told_until_it_goes() {
+    let (a, z) = (NameBuf::parse("A.z").unwrap(), NameBuf::parse("z").unwrap());
+    let (first, second) = (b"\x01x\x00".as_slice(), b"\x01y\x00".as_slice());
+    let left = |zone: &Zone, at: &str| {
+        zone.left.get(&Name::parse(at).unwrap()).iter().map(|left| left.rdata.to_vec()).collect::<Vec<_>>()
+    };
+    let soa = Soa { serial: Serial(3), refresh: 30, retry: 60, expire: 2592000, minimum: 30 };
+    let more = patch(BASE, |patcher| {
+        patcher.add(&a, rtype::CNAME, 30, first);
+        patcher.add(&a, rtype::CNAME, 30, second);
+        patcher.add(&z, rtype::CNAME, 30, first);
+    });
+    let zone = Arc::new(more.loaded.zone);
+    assert_eq!((left(&zone, "a.z").len(), left(&zone, "z").len()), (2, 1));
+    let mut patcher = Patcher::new(zone);
+    patcher.remove(&a, rtype::CNAME, 30, first);
+    patcher.remove(&z, rtype::CNAME, 30, first);
+    let zone = patcher.finish(30, &soa.to_rdata(b"\x02ns\x00", b"\x01h\x00")).unwrap().loaded.zone;
+    assert_eq!((left(&zone, "a.z"), zone.left.names()), (vec![second.to_vec()], 1));
+    // A whole transfer tells all of it anew.
+    assert!(load("z.", BASE, Some(&zone)).zone.left.is_empty());
 }
 
 #[test]

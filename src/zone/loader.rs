@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::node;
 use crate::name::{self, Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
-use crate::zone::{RRsets, Repeated, Zone, ZoneError, record_count};
+use crate::zone::{Left, LeftRecord, RRsets, Repeated, Zone, ZoneError};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,6 +58,7 @@ pub struct Loader {
     anomalies: Anomalies,
     records: u64,
     repeated: Repeated,
+    left: Left,
 }
 
 /// A record without its owner: type, TTL, RDATA.
@@ -99,6 +100,7 @@ impl Loader {
             anomalies: Anomalies::default(),
             records: 0,
             repeated: Repeated::default(),
+            left: Left::default(),
         }
     }
 
@@ -154,7 +156,11 @@ impl Loader {
             }
         } else {
             let records = records.iter().map(|(rtype, ttl, range)| (*rtype, *ttl, &bytes[range.clone()])).collect();
-            let rrsets = assemble(lower.as_wire(), records, &mut self.anomalies, &mut self.repeated);
+            let mut left = Vec::new();
+            let rrsets = assemble(lower.as_wire(), records, &mut self.anomalies, &mut self.repeated, &mut left);
+            if !left.is_empty() {
+                self.left.add(lower.to_name(), left);
+            }
             node::write_sets(&rrsets, sets);
         }
         let labels = lower.as_wire().len() - self.origin.as_wire().len();
@@ -171,7 +177,7 @@ impl Loader {
     /// Makes the zone, sharing every node that equals the base version's.
     pub fn finish(mut self, base: Option<&Zone>) -> Result<Loaded, ZoneError> {
         self.close();
-        let Loader { origin, mut builder, mut anomalies, mut repeated, mut kept, .. } = self;
+        let Loader { origin, mut builder, mut anomalies, mut repeated, mut left, mut kept, .. } = self;
         if !kept.as_ref().is_some_and(|kept| base.is_some_and(|base| kept.is_of(base)))
             && let Some(kept) = kept.take()
         {
@@ -182,7 +188,9 @@ impl Loader {
             let owner = Name::join(nodes[0].owner, &origin);
             let sets = nodes.iter().flat_map(|node| node.rrsets());
             let records = sets.flat_map(|set| set.rdatas().map(move |rdata| (set.rtype, set.ttl, rdata))).collect();
-            let rrsets = assemble(owner.as_wire(), records, &mut anomalies, &mut repeated);
+            let mut more = Vec::new();
+            let rrsets = assemble(owner.as_wire(), records, &mut anomalies, &mut repeated, &mut more);
+            left.add(owner, more);
             let mut sets = Vec::new();
             node::write_sets(&rrsets, &mut sets);
             Ok::<_, ZoneError>((nodes[0].spelled.map(Box::from), sets))
@@ -192,16 +200,18 @@ impl Loader {
             _ => builder.into_editor(base, &[]),
         };
         editor.set_repeated(repeated);
+        editor.set_left(left);
         Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }
 }
 
-/// Makes RRsets of the records of one name, given in lowercase wire form.
+/// Makes RRsets of the records of one name, given in lowercase wire form, and adds those that are left out to `left`.
 pub(super) fn assemble<R: AsRef<[u8]>>(
     owner: &[u8],
     mut records: Vec<Raw<R>>,
     anomalies: &mut Anomalies,
     repeated: &mut Repeated,
+    left: &mut Vec<LeftRecord>,
 ) -> RRsets {
     records.sort_by_key(|record| record.0);
     let mut rrsets = Vec::new();
@@ -223,28 +233,37 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
         rrsets.push(Arc::new(rrset));
     }
     let dropped = settle_aliases(&mut rrsets);
-    if dropped > 0 {
-        anomalies.aliases += dropped;
+    if !dropped.is_empty() {
+        anomalies.aliases += dropped.len() as u64;
         repeated.insert_all(owner);
+        left.extend(dropped);
     }
     rrsets.into()
 }
 
-/// Leaves a CNAME only where nothing else is, and one record in each CNAME and DNAME set. Returns the records dropped.
+/// Leaves a CNAME only where nothing else is, and one record in each CNAME and DNAME set. Returns the records that are left out.
 ///
 /// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and others).
 /// Data wins over an alias: addresses that exist are more use than a pointer to others.
-pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> u64 {
-    let before = record_count(rrsets);
+pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<LeftRecord> {
+    let mut dropped = Vec::new();
+    let mut drop = |rrset: &RRset, kept: usize| {
+        let record = |rdata: &[u8]| LeftRecord { rtype: rrset.rtype, ttl: rrset.ttl, rdata: rdata.into() };
+        dropped.extend(rrset.rdatas().skip(kept).map(record));
+    };
     let other_data = rrsets.iter().any(|rrset| rrset.rtype != rtype::CNAME && !rr::is_dnssec(rrset.rtype));
-    rrsets.retain(|rrset| rrset.rtype != rtype::CNAME || !other_data);
+    if other_data {
+        rrsets.iter().filter(|rrset| rrset.rtype == rtype::CNAME).for_each(|rrset| drop(rrset, 0));
+        rrsets.retain(|rrset| rrset.rtype != rtype::CNAME);
+    }
     for rrset in rrsets.iter_mut() {
         if matches!(rrset.rtype, rtype::CNAME | rtype::DNAME) && rrset.count > 1 {
+            drop(rrset, 1);
             let first = rrset.rdatas().take(1).map(<[u8]>::to_vec).collect();
             if let Some(single) = RRset::build(rrset.rtype, rrset.ttl, first) {
                 *rrset = Arc::new(single);
             }
         }
     }
-    before - record_count(rrsets)
+    dropped
 }

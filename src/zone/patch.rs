@@ -7,10 +7,9 @@
 //!
 //! **TTLs.** A record is removed whatever its TTL (quirk 10). A set gets another TTL only where the primary can have meant that.
 //! CNS gives NS records the TTL 30 in differences and 3600 in the whole zone; if that were taken at its word, each such
-//! change would move the TTL there, and the next full transfer back. A set has one TTL (RFC 2181 section 5.2), so whoever
-//! changes it removes every record with the old TTL and adds every record with the new one. Hence a set keeps the TTL it
-//! had while any of its records stays, and when one was removed with a TTL that it did not have; a primary of that kind has
-//! other TTLs in differences than in its zone.
+//! change would move the TTL there, and the next full transfer back. Where a record is removed with a TTL below that of its
+//! set, the primary is of that kind, for a set has the smallest TTL of its records: the set keeps its TTL. Else the smallest TTL
+//! of the records that stay and of those that come counts (RFC 2181 section 5.2), as in a full transfer.
 //!
 //! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to finish. A
 //! name may have any number of records, and whoever takes changes must not stop for long, so all are made by
@@ -21,6 +20,7 @@ use super::records::Records;
 use super::{parallel, table};
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
+use crate::zone::left::{self, LeftRecord};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Repeated, Zone, ZoneError, node};
 use std::ops::Range;
@@ -149,12 +149,15 @@ impl Patcher {
                 editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
             }
         }
-        let Some(Patch { repeated, anomalies, touched, absent, present, doubtful, .. }) =
+        let Some(Patch { repeated, anomalies, touched, left, absent, present, doubtful, .. }) =
             patches.into_iter().reduce(Patch::join)
         else {
             unreachable!("there is the one of the apex");
         };
         editor.set_repeated(repeated);
+        let mut all_left = base.left.clone();
+        left.into_iter().for_each(|(name, records)| all_left.set(name, records));
+        editor.set_left(all_left);
         let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
         Ok(Patched { loaded, absent, present, doubtful })
     }
@@ -171,6 +174,8 @@ struct Patch<'a> {
     repeated: Repeated,
     anomalies: Anomalies,
     touched: Vec<Name>,
+    /// What is left out at names where that changes.
+    left: Vec<(Name, Vec<LeftRecord>)>,
     absent: u64,
     present: u64,
     doubtful: bool,
@@ -197,6 +202,7 @@ impl<'a> Patch<'a> {
             repeated: base.repeated.clone(),
             anomalies: Anomalies::default(),
             touched: Vec::new(),
+            left: Vec::new(),
             absent: 0,
             present: 0,
             doubtful: false,
@@ -206,6 +212,7 @@ impl<'a> Patch<'a> {
     /// Adds what the changes of other names came to.
     fn join(mut self, mut other: Patch<'a>) -> Patch<'a> {
         self.touched.append(&mut other.touched);
+        self.left.append(&mut other.left);
         self.repeated.extend(other.repeated);
         Patch {
             anomalies: self.anomalies.add(other.anomalies),
@@ -222,17 +229,22 @@ impl<'a> Patch<'a> {
         let node = base.table.get_hashed(hash, owner).unwrap_or_default();
         let mut records = Records::new(node, changes.len());
         let mut spelled = node.spelled;
-        // Types of which a record was removed with a TTL that it did not have.
+        // Types of which a record was removed with a TTL that no record had.
         let mut unmoved: Vec<u16> = Vec::new();
         let name = || Name::join(owner, &base.origin);
+        let left_before = if base.left.is_empty() { Vec::new() } else { base.left.get(&name()).to_vec() };
+        let mut left = left_before.clone();
         for change in changes {
             let (spelling, rdata) = change.parts(bytes);
             let rtype = change.rtype;
+            if !change.adds && !left.is_empty() {
+                left.retain(|record| !record.is(rtype, rdata));
+            }
             match (change.adds, records.find(rtype, rdata)) {
                 // A stray SOA below the apex is not kept, so its removal is no surprise.
                 (false, None) => self.absent += u64::from(rtype != rtype::SOA),
                 (false, Some(index)) => {
-                    if records.remove(index) != change.ttl {
+                    if records.remove(index) > change.ttl {
                         unmoved.push(rtype);
                     }
                 }
@@ -252,7 +264,6 @@ impl<'a> Patch<'a> {
                 self.doubtful |= self.repeated.holds(name().as_wire(), rtype, rdata);
             }
         }
-        unmoved.extend(records.types_that_stayed());
         unmoved.sort_unstable();
         let base_ttl = |rtype| {
             let is_unmoved = unmoved.binary_search(&rtype).is_ok();
@@ -265,7 +276,9 @@ impl<'a> Patch<'a> {
         if raw.len() > 1 && raw.iter().any(is_alias) || more.is_some() {
             raw.iter_mut().for_each(|(rtype, ttl, _)| *ttl = base_ttl(*rtype).unwrap_or(*ttl));
             raw.extend(more);
-            let rrsets = assemble(name().as_wire(), raw, &mut self.anomalies, &mut self.repeated);
+            let mut more = Vec::new();
+            let rrsets = assemble(name().as_wire(), raw, &mut self.anomalies, &mut self.repeated, &mut more);
+            left::add_each(&mut left, more);
             node::write_sets(&rrsets, &mut sets);
         } else {
             let mut types: Vec<u16> = changes.iter().map(|change| change.rtype).collect();
@@ -281,6 +294,9 @@ impl<'a> Patch<'a> {
                     None => self.write_set(group, base_ttl(rtype), &mut sets),
                 }
             }
+        }
+        if left != left_before {
+            self.left.push((name(), left));
         }
         if node.sets == &sets[start..] && (node.spelled == spelled || node.is_empty()) {
             sets.truncate(start);

@@ -28,15 +28,13 @@ struct Record<'a> {
     ttl: u32,
     rdata: &'a [u8],
     is_here: bool,
-    /// Whether it is one of the first, which was here all the time.
-    stayed: bool,
 }
 
 impl<'a> Records<'a> {
     /// Begins with those of a node, to which so many changes will be made.
     pub fn new(node: Node<'a>, changes: usize) -> Records<'a> {
         let sets = node.rrsets().filter(|set| set.rtype != rtype::SOA);
-        let record = |rtype, ttl, rdata| Record { rtype, ttl, rdata, is_here: true, stayed: true };
+        let record = |rtype, ttl, rdata| Record { rtype, ttl, rdata, is_here: true };
         let list: Vec<Record<'a>> =
             sets.flat_map(|set| set.rdatas().map(move |rdata| record(set.rtype, set.ttl, rdata))).collect();
         let has_many = list.len() as u64 + changes as u64 > FEW;
@@ -83,13 +81,8 @@ impl<'a> Records<'a> {
         if let Some(places) = &mut self.places {
             places.insert((rtype, rr::fold(rtype, rdata)), self.list.len());
         }
-        self.list.push(Record { rtype, ttl, rdata, is_here: true, stayed: false });
+        self.list.push(Record { rtype, ttl, rdata, is_here: true });
         self.here += 1;
-    }
-
-    /// Types of the records that were here all the time, some of them again.
-    pub fn types_that_stayed(&self) -> impl Iterator<Item = u16> {
-        self.list.iter().filter(|record| record.is_here && record.stayed).map(|record| record.rtype)
     }
 
     /// Types, TTLs and RDATA of the records that are here.

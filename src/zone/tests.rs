@@ -33,6 +33,7 @@ fn push(mut loader: Loader, origin: &str, text: &str) -> Loader {
             "DNAME" => (rtype::DNAME, full(data).as_wire().to_vec()),
             "PTR" => (rtype::PTR, full(data).as_wire().to_vec()),
             "TXT" => (rtype::TXT, [&[data.len() as u8], data.as_bytes()].concat()),
+            "DS" => (rtype::DS, vec![0, 1, 8, 2, 7]),
             "RRSIG" => (rtype::RRSIG, [&[0u8; 18][..], &[0], data.as_bytes()].concat()),
             "TYPE65440" => (rtype::PLACEHOLDER, data.trim_matches('-').as_bytes().to_vec()),
             "SRV" => {
@@ -90,6 +91,15 @@ fn odd_input_is_settled_and_counted() {
     assert_eq!(format!("{:?}", zone.get(name("w.z").as_wire()).unwrap()), "[30 CNAME [a.z.]]");
     assert_eq!(format!("{:?}", zone.get(name("s.z").as_wire()).unwrap()), "[0 A [192.0.2.9]]");
     assert!(zone.get(name("sub.z").as_wire()).is_none());
+    let left = |at: &str| {
+        let records = zone.left.get(&name(at)).iter();
+        records
+            .map(|left| (left.rtype, left.ttl, rr::RdataText(left.rtype, &left.rdata).to_string()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left("x.z"), [(rtype::CNAME, 30, "y.z.".into())]);
+    assert_eq!(left("w.z"), [(rtype::CNAME, 30, "b.z.".into())]);
+    assert_eq!(zone.left.names(), 2);
 }
 
 #[test]

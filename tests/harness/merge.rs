@@ -1,11 +1,12 @@
 //! The region zone, merged the naive way: lists of records, searched from end to end.
 //!
 //! Written from the definition of a region alone: members contribute all but SOA, apex NS and DNSSEC records, owners
-//! move by whole labels, RDATA stays or moves by policy, sets unite with the lowest TTL, and the first member wins.
+//! move by whole labels, RDATA stays or moves by policy, sets unite with the lowest TTL, and the first member wins. A member
+//! that delegates what another has authoritative data in is not heard there.
 //! Descriptions of DNS-SD instances (TXT with a path) do not occur in the data and have no rule here.
 
 use super::{Dname, Record, rtype};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// How a region is made.
 pub struct Region {
@@ -20,8 +21,8 @@ pub struct Region {
 
 /// TTL of the NS set.
 const NS_TTL: u32 = 3_600;
-/// RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM, CDS, CDNSKEY: they cannot survive a change of names.
-const DNSSEC: [u16; 7] = [46, 47, 48, 50, 51, 59, 60];
+/// DS, RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM, CDS, CDNSKEY: they cannot survive a change of names.
+const DNSSEC: [u16; 8] = [43, 46, 47, 48, 50, 51, 59, 60];
 
 impl Region {
     /// The region zone of these members, in the order of the configuration.
@@ -35,6 +36,7 @@ impl Region {
                 }
             }
         }
+        let moved = drop_delegated(moved, &self.origin);
         let owners: HashSet<Dname> = moved.iter().map(|(_, record)| record.owner.lower()).collect();
         // Only names of a record's own zone move, once.
         let moved = moved.into_iter().map(|(zone, record)| self.move_target(&record, zone, &owners)).collect();
@@ -101,7 +103,7 @@ impl Region {
 /// Whether a member's record goes into the region at all.
 fn contributes(zone: &Dname, record: &Record) -> bool {
     let at_apex = record.owner.lower() == zone.lower();
-    let replaced = record.rtype == rtype::SOA || at_apex && matches!(record.rtype, rtype::NS | rtype::DS);
+    let replaced = record.rtype == rtype::SOA || at_apex && record.rtype == rtype::NS;
     !replaced && !DNSSEC.contains(&record.rtype)
 }
 
@@ -125,6 +127,53 @@ fn unite(records: Vec<Record>) -> Vec<Record> {
     let mut seen = HashSet::new();
     let with_ttl = |record: Record| Record { ttl: lowest[&(record.owner.lower(), record.rtype)], ..record };
     records.into_iter().map(with_ttl).filter(|record| seen.insert(record.canonical())).collect()
+}
+
+/// Leaves out what members have at and below their own cuts where another has authoritative data there; and at and below a cut
+/// that stands, what others have than the first member with it and those with the same name servers.
+fn drop_delegated<'a>(moved: Vec<(&'a Dname, Record)>, origin: &Dname) -> Vec<(&'a Dname, Record)> {
+    let apex = origin.lower();
+    // Member, owner and name servers of each cut.
+    let mut servers: BTreeMap<(&Dname, Dname), BTreeSet<Dname>> = BTreeMap::new();
+    for (member, record) in moved.iter().filter(|(_, record)| record.rtype == rtype::NS && record.owner.lower() != apex)
+    {
+        let set = servers.entry((member, record.owner.lower())).or_default();
+        set.insert(record.target().expect("a name server").lower());
+    }
+    if servers.is_empty() {
+        return moved;
+    }
+    let cuts_of = |member: &Dname| servers.keys().filter(|(other, _)| *other == member).map(|(_, cut)| cut).collect();
+    let is_authoritative = |member: &Dname, owner: &Dname| {
+        let cuts: Vec<&Dname> = cuts_of(member);
+        !cuts.iter().any(|cut| owner.is_within(cut))
+    };
+    let (mut fallen, mut standing) = (Vec::new(), Vec::<(&Dname, &Dname)>::new());
+    for (member, cut) in servers.keys() {
+        let own: Vec<&Dname> = cuts_of(member);
+        if own.iter().any(|above| *above != cut && cut.is_within(above)) {
+            continue;
+        }
+        let hides = |(other, record): &(&Dname, Record)| {
+            other != member && record.owner.lower().is_within(cut) && is_authoritative(other, &record.owner.lower())
+        };
+        if moved.iter().any(hides) { fallen.push((*member, cut)) } else { standing.push((*member, cut)) }
+    }
+    let members: Vec<&Dname> = moved.iter().map(|(member, _)| *member).collect();
+    let is_heard = |member: &Dname, owner: &Dname| {
+        if fallen.iter().any(|(other, cut)| *other == member && owner.is_within(cut)) {
+            return false;
+        }
+        let Some((_, cut)) = standing.iter().filter(|(_, cut)| owner.is_within(cut)).min_by_key(|(_, cut)| cut.0.len())
+        else {
+            return true;
+        };
+        let stands_at = |member: &Dname| standing.iter().any(|(other, at)| *other == member && at == cut);
+        let first = members.iter().find(|member| stands_at(member)).expect("a member");
+        stands_at(member) && servers[&(member, (*cut).clone())] == servers[&(*first, (*cut).clone())]
+    };
+    let kept = moved.iter().map(|(member, record)| is_heard(member, &record.owner.lower())).collect::<Vec<_>>();
+    moved.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(given, _)| given).collect()
 }
 
 /// Aliases give way: to other data, to the first alias, to the apex; DNAME to data below it.

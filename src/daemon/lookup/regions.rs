@@ -7,7 +7,7 @@ use crate::daemon::status::describe_pin;
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::name::Name;
-use crate::publish::State;
+use crate::publish::{Served, State};
 use crate::rr::{self, TypeName, rtype};
 use std::time::Instant;
 
@@ -29,8 +29,7 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
     };
     let contributions = trace.contributions.iter().filter(shown);
     step.left_out = contributions.filter_map(|given| left_out(view, region, &trace, given)).collect();
-    let open = |kind: ConflictKind| matches!(kind, ConflictKind::HiddenByDelegation | ConflictKind::SameTarget);
-    let conflicts = trace.conflicts.iter().filter(|conflict| open(conflict.kind));
+    let conflicts = trace.conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::SameTarget);
     let report = |conflict: &merge::Conflict| ConflictReport {
         kind: conflict.kind.label(),
         zone: region.plan.members[conflict.member].clone(),
@@ -63,6 +62,36 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
             left_out,
         });
     }
+}
+
+/// Tells the records of a step that its zone cannot hold.
+pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut Step) {
+    let Some(zone) = &served.zone else { return };
+    let asked = step.asked().clone();
+    let shown = zone
+        .left
+        .get(&asked)
+        .iter()
+        .filter(|record| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME)));
+    step.left_out = shown
+        .map(|record| {
+            let kind = ConflictKind::within(zone, &asked, record.rtype);
+            let given = Given {
+                zone: zone.origin.clone(),
+                serial: Some(zone.soa.serial),
+                owner: asked.to_string(),
+                ttl: record.ttl,
+                rtype: TypeName(record.rtype).to_string(),
+                data: data_text(record.rtype, &record.rdata),
+                held_seconds: None,
+            };
+            let explanation = match kind {
+                ConflictKind::DifferentAliases => "a name has one record of the type, and the first in order stays",
+                kind => explain_conflict(kind),
+            };
+            LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
+        })
+        .collect();
 }
 
 /// Follows the records of a name.
@@ -114,7 +143,12 @@ fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contributio
         LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
         LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
         LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
-        LeftOut::Conflict(kind) => explain_conflict(kind).to_owned(),
+        LeftOut::Conflict(kind) => {
+            let is_it = |conflict: &&merge::Conflict| (conflict.kind, conflict.member) == (kind, given.member);
+            let by = trace.conflicts.iter().find(is_it).and_then(|conflict| conflict.by);
+            let by = by.map(|by| format!(" ({})", region.plan.members[by])).unwrap_or_default();
+            explain_conflict(kind).to_owned() + &by
+        }
     };
     Some(LeftOutReport { given: self::given(region, given), reason: reason.label(), explanation })
 }
@@ -165,10 +199,15 @@ fn explain_conflict(kind: ConflictKind) -> &'static str {
         ConflictKind::DifferentAliases => "the alias of the member that is listed first stays",
         ConflictKind::AliasAtApex => "a zone cannot have a CNAME at its apex",
         ConflictKind::DnameAboveData => "a DNAME cannot stand above the names below it (RFC 6672 section 2.4)",
-        ConflictKind::HiddenByDelegation => "a delegation of another member hides what this one has below",
+        ConflictKind::DelegationAboveData => {
+            "a delegation and what is below it give way to authoritative data that another member has there"
+        }
+        ConflictKind::DifferentDelegations => "members delegate the name differently, and the one listed first counts",
+        ConflictKind::HiddenByDelegation => "another member delegates a name above, and only that counts below it",
         ConflictKind::ServiceText => "the description of the member that is listed first stays",
         ConflictKind::SameTarget => "targets of several members became the same record when they moved",
         ConflictKind::NameTooLong => "the name would be longer than 255 octets in the region",
+        ConflictKind::RecordTooLong => "the record would fit no message under its name in the region",
     }
 }
 

@@ -7,7 +7,7 @@ use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan, TracedMember};
 use crate::publish::{Identity, Published, Unknown};
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 fn name(text: &str) -> Name {
@@ -40,6 +40,8 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
         names: 0,
         refreshed_seconds_ago: zone.as_ref().map(|_| 5),
         expires_in_seconds: zone.as_ref().map(|_| 65),
+        conflict_names: 0,
+        conflicts: BTreeMap::new(),
     };
     let statuses = zones.iter().zip(&plan.members).map(|pair| (pair.1.clone(), status(pair))).collect();
     let served = zones.iter().zip(&plan.members).map(|(zone, origin)| (origin.clone(), zone.clone()));

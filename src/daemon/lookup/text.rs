@@ -92,7 +92,8 @@ fn write_step(text: &mut String, step: &Step) {
         step.gone.iter().for_each(|gone| write_gone(text, gone));
     }
     if !step.left_out.is_empty() {
-        _ = writeln!(text, "  not in the region");
+        let region = step.zone.as_ref().is_some_and(|zone| zone.kind == "region");
+        _ = writeln!(text, "  not in the {}", if region { "region" } else { "zone" });
         step.left_out.iter().for_each(|left_out| write_left_out(text, left_out));
     }
     for conflict in &step.conflicts {

@@ -67,6 +67,8 @@ struct ConflictRow {
     link: String,
     kind: &'static str,
     member: String,
+    /// The member whose records did it, where that is told.
+    by: String,
     dropped: u32,
 }
 
@@ -220,6 +222,7 @@ impl ZonePage {
             link: format!("/lookup?name={}", encode(name)),
             kind: conflict.kind.label(),
             member: short(&region.members[conflict.member].zone),
+            by: conflict.by.map(|by| short(&region.members[by].zone)).unwrap_or_default(),
             dropped: conflict.dropped,
         };
         self.conflicts = rows.map(row).collect();
@@ -238,6 +241,17 @@ impl ZonePage {
             Fact::new("expires", ahead(kept.expires_in_seconds, now)),
         ];
         self.remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
+        self.conflicts_title = format!("Conflicts at {}", count(kept.conflict_names, "name", "names"));
+        let rows = kept.conflicts.iter().flat_map(|(name, conflicts)| conflicts.iter().map(move |told| (name, told)));
+        let row = |(name, conflict): (&String, &crate::keeper::ZoneConflict)| ConflictRow {
+            name: name.trim_end_matches('.').to_owned(),
+            link: format!("/lookup?name={}", encode(name)),
+            kind: conflict.kind.label(),
+            member: String::new(),
+            by: String::new(),
+            dropped: conflict.dropped,
+        };
+        self.conflicts = rows.map(row).collect();
         let regions =
             report.regions.iter().filter(|region| region.kept.members.iter().any(|member| member.zone == kept.zone));
         self.regions = regions.map(|region| zone_link(&region.kept.region)).collect();

@@ -1,6 +1,6 @@
 //! The trace against the merge: same records, same TTLs, same conflicts, whatever the members hold.
 
-use super::super::tests::plan;
+use super::super::tests::{arbitrary_delegations, plan};
 use super::super::{Held, Intake, NamePattern, Place, Region};
 use super::*;
 use crate::zone::tests::{arbitrary_text, zone};
@@ -183,7 +183,8 @@ type Drawn = (Option<String>, bool, Option<&'static str>, Option<&'static str>);
 
 /// Members that are missing, withdrawn, or there, some of them drained or with an address that is held.
 fn arbitrary_members() -> impl Strategy<Value = Vec<TracedMember>> {
-    let text = (arbitrary_text(), arbitrary_extras()).prop_map(|(text, extras)| format!("{text}{extras}"));
+    let mixed = (arbitrary_text(), arbitrary_extras()).prop_map(|(text, extras)| format!("{text}{extras}"));
+    let text = prop_oneof![mixed, arbitrary_delegations()];
     let drained = prop::sample::select(vec![None, None, None, Some(""), Some("a"), Some("*.b"), Some("sub")]);
     let held = prop::sample::select(vec![None, None, Some("a"), Some("held")]);
     let member = (prop::option::weighted(0.9, text), prop::bool::weighted(0.8), drained, held);

@@ -140,6 +140,14 @@ fn a_dname_that_makes_too_long_a_name_is_yxdomain() {
 }
 
 #[test]
+fn a_dname_that_leads_to_its_own_owner_is_added_once() {
+    let published = published(&[("z.", "@ 30 SOA 1\nd 30 DNAME @")]);
+    let answer = ask(&published, "d.d.z", rtype::DNAME);
+    assert_eq!(answer.matches(" DNAME ").count(), 1, "{answer}");
+    assert!(answer.contains("d.d.z. CNAME d.z.;"), "{answer}");
+}
+
+#[test]
 fn a_dname_that_two_zones_share_is_added_for_each() {
     let first = zone("z.", "@ 30 SOA 1\nd 30 DNAME d.y.");
     let shared = first.get(Name::parse("d.z").unwrap().as_wire()).unwrap();

@@ -6,7 +6,6 @@ use crate::access::{Access, Rule};
 use crate::name::{Name, NameBuf};
 use crate::publish::{Identity, Outgoing, Published, Served, State};
 use crate::rr::rtype;
-use crate::serve::message::rcode;
 use crate::serve::notify::Reception;
 use crate::zone::tests::zone;
 use crate::zone::{Loader, Zone};

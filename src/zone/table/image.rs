@@ -223,7 +223,7 @@ fn are_sets(mut bytes: &[u8], at_origin: bool) -> bool {
     }
     let is_settled = || {
         let mut rrsets = node::sets(whole).map(|set| Arc::new(set.to_rrset())).collect();
-        settle_aliases(&mut rrsets) == 0
+        settle_aliases(&mut rrsets).is_empty()
     };
     !aliases || count == 1 || is_settled()
 }
