@@ -4,11 +4,12 @@
 //! transfers what has changed, or the whole zone, when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
 //! timer or for a [`Wake`].
 //!
-//! Invariants: tasks share nothing but the road to the keeper, so a bad primary costs only its own zone; the zone is
+//! Invariants: tasks share nothing but the road to the keeper and the queues in front of primaries, so a bad primary costs
+//! only its own zones; the zone is
 //! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
 //! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
 //!
-//! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `wire` the connection of a transfer, `message` and `reader`
+//! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary, `wire` the connection of a transfer, `message` and `reader`
 //! what is said on it, `ixfr` whom to ask for differences, `setback` serials that are older than ours, `version` what a transfer comes to, `guard` versions that look
 //! wrong, `refresh` the steps in order, `account`, `progress` and `status` what operators see, `error` what goes wrong.
 //!
@@ -24,6 +25,7 @@ mod pace;
 pub mod plan;
 pub mod poll;
 pub mod progress;
+pub mod queue;
 pub mod reader;
 mod refresh;
 mod setback;
@@ -35,6 +37,7 @@ pub mod wire;
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
+pub use queue::Queues;
 pub use status::{PrimaryStatus, Status, TransferNote};
 
 use crate::metrics::Metrics;
@@ -64,12 +67,16 @@ pub fn start(
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
+    queues: Arc<Queues>,
 ) -> Source {
     let shared =
         Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)), tally: Tally::default() });
     let again = {
         let (plan, shared) = (plan.clone(), shared.clone());
-        move || Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone())
+        move || {
+            let (updates, publisher, metrics) = (updates.clone(), publisher.clone(), metrics.clone());
+            Task::new(plan.clone(), updates, publisher, metrics, queues.clone(), shared.clone())
+        }
     };
     let task = tokio::spawn(keep_running(again)).abort_handle();
     Source { plan, shared, task }

@@ -75,6 +75,7 @@ fn describe(source: &Value) -> (Progress, String) {
     let progress = progress_of(&source["running"]);
     let words = match source["activity"].as_str() {
         Some("transferring") => progress.describe(),
+        Some("queued") => "waits for other transfers from the primary".to_owned(),
         Some("publishing") => "is published".to_owned(),
         _ => "is asked for".to_owned(),
     };

@@ -100,6 +100,7 @@ fn describe_zone(config: &Config, zone: &ZonePlan) -> Value {
         "max_messages": limits.max_messages,
         "shrink_share": limits.shrink_share,
         "confirm_after": seconds(limits.confirm_after),
+        "transfers_per_primary": limits.per_primary,
     })
 }
 

@@ -68,8 +68,18 @@ pub const SERVER: Table = Table {
         key("name", "domain name", "", "own name, used where a region lists no name server; default: the host name"),
         key("listen", "addresses", r#"["0.0.0.0:53", "[::]:53"]"#, "UDP and TCP addresses"),
         key("udp_threads", "1 to 256", "", "UDP threads for each address; default: processors, at most 8"),
-        key("tcp_connections", "1 to 1000000", "1000", "TCP connections in total"),
-        key("tcp_connections_per_client", "1 to 1000000", "50", "TCP connections from one address"),
+        key(
+            "tcp_connections",
+            "1 to 1000000",
+            "1000",
+            "TCP and TLS connections in total; beyond, others are closed for newcomers",
+        ),
+        key(
+            "tcp_connections_per_client",
+            "1 to 1000000",
+            "50",
+            "the same from one client: an IPv4 address or an IPv6 /64",
+        ),
         key("tcp_idle_timeout", "duration", r#""10s""#, "how long a TCP connection may be silent"),
         key(
             "hold_down",
@@ -90,7 +100,7 @@ pub const SERVER: Table = Table {
 /// `tls` in `[server]`
 pub const TLS: Table = Table {
     path: "[server] tls",
-    help: "DNS over TLS (RFC 7858)",
+    help: "DNS over TLS (RFC 7858), zone transfers included (RFC 9103)",
     keys: &[
         key("listen", "addresses", "", "TCP addresses; port 853 when none is written"),
         key("certificate", "path", "", "PEM file with the certificate chain"),
@@ -308,6 +318,7 @@ pub const TRANSFER: Table = Table {
         key("max_messages", "1 or more", "1000000", "most messages in a transfer"),
         key("shrink_share", "0 to 1", "0.5", "a zone that shrinks below this share must be confirmed; 0 for never"),
         key("confirm_after", "duration", r#""10s""#, "pause before the confirming transfer"),
+        key("transfers_per_primary", "1 to 10000", "25", "transfers at once from one address and port"),
         key("audit", "cron, \"never\" or false", r#""0 30 4 * * *""#, "when all zones are transferred in full, UTC"),
     ],
 };

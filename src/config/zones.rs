@@ -60,6 +60,8 @@ pub fn read_transfer(reader: &mut Reader<'_>, root: &Fields<'_>) -> TransferSect
     ] {
         *slot = fields.read(reader, key, Reader::positive_duration).unwrap_or(*slot);
     }
+    let per_primary = fields.read(reader, "transfers_per_primary", |r, key, node| r.count(key, node, 10_000));
+    limits.per_primary = per_primary.unwrap_or(limits.per_primary);
     limits.confirm_after = fields.read(reader, "confirm_after", Reader::duration).unwrap_or(limits.confirm_after);
     limits.shrink_share = fields.read(reader, "shrink_share", Reader::share).unwrap_or(limits.shrink_share);
     limits.min_rate_bytes = fields.read(reader, "min_rate_bytes", Reader::size).unwrap_or(limits.min_rate_bytes);

@@ -15,7 +15,7 @@ use crate::source::services::{self, ServicesStatus};
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
 use crate::source::{Update, Wake};
 use crate::state::Restored;
-use crate::transfer::{self, ZonePlan};
+use crate::transfer::{self, Queues, ZonePlan};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,12 +102,16 @@ pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: 
 
 /// The sources by zone, which the audit reaches from its own task.
 #[derive(Clone, Default)]
-pub struct Sources(Arc<Mutex<HashMap<Name, Source>>>);
+pub struct Sources {
+    by_zone: Arc<Mutex<HashMap<Name, Source>>>,
+    /// In front of the primaries, which zones share.
+    queues: Arc<Queues>,
+}
 
 impl Sources {
     /// The sources, for a moment.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<Name, Source>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_zone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The zones by which sources are known, each source once.
@@ -153,7 +157,8 @@ impl Sources {
                     metrics.forget_tree(&plan.zone.to_string());
                 }
                 let updates = keeper.updates.clone();
-                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone());
+                let source =
+                    transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), self.queues.clone());
                 Source::Primaries(Box::new(source))
             });
             sources.insert(plan.zone.clone(), source);

@@ -60,6 +60,8 @@ pub struct Limits {
     pub shrink_share: f64,
     /// Pause before the confirming transfer.
     pub confirm_after: Duration,
+    /// Transfers at once from one address and port of a primary, whatever the zone.
+    pub per_primary: usize,
 }
 
 impl Default for Limits {
@@ -75,6 +77,8 @@ impl Default for Limits {
             max_messages: 1_000_000,
             shrink_share: 0.5,
             confirm_after: Duration::from_secs(10),
+            // A quarter of what NSD takes from everybody together, and enough for 20,000 zones within two minutes over 100 ms.
+            per_primary: 25,
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
+use crate::transfer::queue::{Queues, Turn};
 use crate::transfer::reader::Received;
 use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
@@ -41,7 +42,7 @@ use crate::zone::Zone;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 /// Every how many refreshes the primaries are gone through in their order, whichever was good last.
@@ -51,6 +52,7 @@ pub(super) struct Task {
     plan: ZonePlan,
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
+    queues: Arc<Queues>,
     accounts: Accounts,
     shared: Arc<Shared>,
     guard: Guard,
@@ -121,6 +123,7 @@ impl Task {
         updates: mpsc::Sender<Update>,
         publisher: Arc<Publisher>,
         metrics: Arc<Metrics>,
+        queues: Arc<Queues>,
         shared: Arc<Shared>,
     ) -> Task {
         Task {
@@ -129,6 +132,7 @@ impl Task {
             plan,
             updates,
             publisher,
+            queues,
             shared,
             guard: Guard::default(),
             good: 0,
@@ -309,6 +313,20 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
+    /// Waits until a transfer from a primary may begin; where the zone has another primary, only for a while.
+    async fn turn(&self, index: usize, kind: Kind) -> Result<Turn, TransferError> {
+        self.shared.status().turn_to(Activity::Queued);
+        let (limits, primary) = (&self.plan.limits, self.plan.primaries[index].address);
+        let turn = self.queues.take(primary, limits.per_primary);
+        if self.plan.primaries.len() == 1 {
+            return Ok(turn.await);
+        }
+        match timeout(limits.message_timeout, turn).await {
+            Ok(turn) => Ok(turn),
+            Err(_) => self.accounts.note(index, kind, Err(TransferError::Queue(limits.per_primary))),
+        }
+    }
+
     /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the whole
     /// zone must be asked for.
     async fn transfer_changes(
@@ -317,11 +335,13 @@ impl Task {
         base: Arc<Zone>,
         polled: Serial,
     ) -> Result<Option<Outcome>, TransferError> {
+        let turn = self.turn(index, Kind::Ixfr).await?;
         let heard = Instant::now();
         self.accounts.note_begin(index, Kind::Ixfr, None);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
         let fetched = wire::fetch_changes(base, primary, &self.plan.limits, &self.shared.tally).await;
+        drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
@@ -345,11 +365,13 @@ impl Task {
 
     /// Transfers the whole zone.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
+        let turn = self.turn(index, Kind::Axfr).await?;
         let heard = Instant::now();
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
         let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
         let fetched = wire::fetch_zone(&self.plan.zone, base, primary, limits, &self.shared.tally).await;
+        drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,

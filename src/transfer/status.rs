@@ -20,6 +20,8 @@ use std::time::{Duration, SystemTime};
 pub enum Activity {
     Idle,
     Polling,
+    /// Waiting until the primary has fewer of our transfers under way.
+    Queued,
     Transferring,
     Publishing,
 }
