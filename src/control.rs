@@ -11,6 +11,7 @@
 //!
 //! Cost: a task for each client; O(text) to send a reply.
 
+use crate::accept::AcceptFailures;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -30,7 +31,7 @@ const MAX_REQUEST_BYTES: u64 = 4096;
 /// Longest first line of a reply; JSON data of a million records stays below.
 const MAX_HEAD_BYTES: u64 = 1 << 30;
 /// Clients at the same time; operators and their scripts, not the public.
-const MAX_CLIENTS: usize = 64;
+pub const MAX_CLIENTS: usize = 64;
 /// Text is sent in pieces of this size, each with its own deadline.
 const PIECE_BYTES: usize = 64 << 10;
 /// How long a client may take to send its line, and to take each piece of the reply.
@@ -279,6 +280,7 @@ async fn accept(
     mut stop: watch::Receiver<End>,
 ) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let mut failures = AcceptFailures::new("a control connection");
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -296,11 +298,7 @@ async fn accept(
                     });
                 }
             }
-            Err(error) => {
-                // Out of file descriptors, most likely: accepting again at once would only spin.
-                tracing::warn!(%error, "cannot accept a control connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => failures.pause(&error).await,
         }
     }
 }

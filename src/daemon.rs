@@ -8,6 +8,7 @@
 //! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
 
 mod changes;
+mod descriptors;
 mod diff;
 mod drain;
 mod history;
@@ -46,6 +47,7 @@ use crate::state::{StateError, Store};
 use crate::terminal::Bars;
 use crate::transfer;
 use changes::ReloadChanges;
+use descriptors::Descriptors;
 use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
 use loading::Loading;
@@ -162,7 +164,7 @@ impl Daemon {
     ) -> Result<Daemon, RunError> {
         // First of all: until someone listens for it, this signal ends the process.
         let hangup = signal(SignalKind::hangup()).ok();
-        raise_file_limit();
+        let descriptors = Descriptors::raise();
         let publisher = Arc::new(Publisher::default());
         let metrics = Arc::new(Metrics::new());
         // A counter that begins at its first failure hides that failure from `increase()`.
@@ -184,7 +186,8 @@ impl Daemon {
         let handover = (manager.clone(), inherited);
         let rates = Arc::new(Rates::start(metrics.clone(), publisher.clone()));
         let (page, inquiries) = Page::new(publisher.clone(), rates.clone());
-        let mut listeners = Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover);
+        let mut listeners =
+            Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover, descriptors);
         let bound = listeners.bind(&config).map_err(RunError::Listen)?;
         let path = &config.control.socket;
         let socket = control::bind(path).map_err(|error| RunError::Control(path.clone(), error))?;
@@ -558,22 +561,6 @@ fn reap_orphans() {
     if std::process::id() == 1 {
         // SAFETY: this process has no children of its own to wait for.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    }
-}
-
-/// Allows as many open files as the system permits: every connection is one, and the customary 1,024 are fewer than the
-/// connections that a configuration may allow.
-fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls take a pointer to this structure, which outlives them.
-    let raised = unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0
-        }
-    };
-    if !raised {
-        tracing::warn!("cannot raise the limit on open files");
     }
 }
 

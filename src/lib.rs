@@ -13,7 +13,7 @@
 //! anything else here. [`log`] has the set-up of log lines, which go between those bars.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key. [`dnssd`] knows how
+//! serials (RFC 1982) and sums those of a region. [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key. [`dnssd`] knows how
 //! services are named and described.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version, the
@@ -42,7 +42,8 @@
 //! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in
 //! messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
 //!
-//! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page. [`control`] is the operators' socket,
+//! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page, with
+//! [`serve::places`], which decides whose connection is closed for a newcomer's. [`control`] is the operators' socket,
 //! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells the
 //! service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton instance.
 //! [`discover`] finds services, and announces them on the local link.
@@ -53,6 +54,7 @@
 //! program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries that exist only in the
 //! process. [`cli`] is the command line.
 
+pub mod accept;
 pub mod access;
 pub mod catalog;
 pub mod cli;

@@ -150,10 +150,10 @@ impl Metrics {
         started.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
         let mut metrics = Metrics {
             queries,
-            tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP connections from clients.")),
+            tcp_connections: make.add(IntGauge::new("tcp_connections", "Open TCP and TLS connections from clients.")),
             tcp_rejected: make.counters(
                 "tcp_rejected_total",
-                "TCP connections closed at once for a limit.",
+                "TCP and TLS connections closed to make room for newcomers, by the limit that was reached.",
                 &["limit"],
             ),
             transfer_attempts: make.counters(
@@ -207,7 +207,7 @@ impl Metrics {
                 "xfr_served_total",
                 "Requests for a zone transfer, by what was asked for or sent (kind axfr, ixfr, ixfr-full for a whole \
                  zone in answer to IXFR, current for an SOA alone) and by what became of it: ok, a reason to refuse it, or \
-                 slow, aborted (by the client) and oversized for those that were cut.",
+                 slow, displaced (by others), aborted (by the client) and oversized for those that were cut.",
                 &["zone", "kind", "result"],
             ),
             tsig_rejected: make.counters(

@@ -5,6 +5,7 @@ pub mod answer;
 pub mod http;
 pub mod message;
 pub mod notify;
+pub mod places;
 pub mod refusals;
 pub mod respond;
 pub mod stream;

@@ -136,7 +136,7 @@ fn promtool_finds_no_fault_in_a_daemon_that_has_seen_much() {
     assert_eq!(answer.lines().count(), 2, "{answer}");
 
     let expected = [
-        "aggregator_tcp_rejected_total{limit=\"client\"} 2\n",
+        "aggregator_tcp_rejected_total{limit=\"client\"} 3\n",
         "aggregator_reloads_total{result=\"failed\"} 1\n",
         "aggregator_reloads_total{result=\"ok\"} 1\n",
         "aggregator_queries_total{transport=\"tls\"} 1\n",

@@ -155,42 +155,45 @@ fn silent_connections_end_and_busy_ones_stay() {
     wait_until("no connection is left", PATIENCE, || (service.metric("aggregator_tcp_connections") == 0).then_some(()));
 }
 
-/// Opens connections from one address until one is refused; the open ones.
-fn open_until_refused(service: &Service, local: &str, most: usize) -> Vec<TcpStream> {
-    let mut open = Vec::new();
-    while open.len() <= most {
+/// Connections from one address, each with a question that is answered, in the order of coming.
+fn open(service: &Service, local: &str, count: usize) -> Vec<TcpStream> {
+    let one = |_| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
         let local: SocketAddr = format!("{local}:0").parse().expect("address");
         socket.bind(&local.into()).expect("bind");
         socket.connect(&service.address().into()).expect("connect");
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-        match exchange(&mut stream, 5) {
-            Ok(answer) => assert_answer(answer, 5),
-            Err(_) => return open,
-        }
-        open.push(stream);
-    }
-    panic!("more than {most} connections from {local}");
+        assert_answer(exchange(&mut stream, 5).expect("a newcomer is answered"), 5);
+        stream
+    };
+    (0..count).map(one).collect()
 }
 
 #[test]
-fn limits_for_a_client_and_in_total() {
+fn beyond_a_limit_the_connection_that_is_used_least_goes() {
     let service = Service::start("tcp_connections = 5\ntcp_connections_per_client = 3\n");
-    let mut first = open_until_refused(&service, "127.0.0.1", 3);
-    assert_eq!(first.len(), 3);
-    let second = open_until_refused(&service, "127.0.0.2", 3);
-    assert_eq!(second.len(), 2, "the total is reached before the second client's limit");
-    assert!(service.metric("aggregator_tcp_rejected_total{limit=\"client\"}") >= 1, "{}", service.daemon.metrics());
-    assert!(service.metric("aggregator_tcp_rejected_total{limit=\"total\"}") >= 1);
-    assert_eq!(service.metric("aggregator_tcp_connections"), 5);
-    // Those that were there first are not disturbed, and a place that becomes free is given away.
-    for stream in first.iter_mut() {
-        assert_answer(exchange(stream, 6).expect("an answer"), 6);
+    let mut first = open(&service, "127.0.0.1", 3);
+    assert_answer(exchange(&mut first[0], 6).expect("an answer"), 6);
+    // The fourth of a client takes the place of its own connection that has asked nothing for the longest.
+    first.extend(open(&service, "127.0.0.1", 1));
+    assert_ended(first.remove(1));
+    assert_eq!(service.metric("aggregator_tcp_rejected_total{limit=\"client\"}"), 1, "{}", service.daemon.metrics());
+    // With five in all, the sixth takes the place of one of the client with most.
+    let mut second = open(&service, "127.0.0.2", 2);
+    assert_answer(exchange(&mut first[0], 7).expect("an answer"), 7);
+    let mut third = open(&service, "127.0.0.3", 1);
+    assert_ended(first.remove(1));
+    assert_eq!(service.metric("aggregator_tcp_rejected_total{limit=\"total\"}"), 1);
+    wait_until("it is counted out", PATIENCE, || (service.metric("aggregator_tcp_connections") == 5).then_some(()));
+    // All others are not disturbed, and a place that becomes free is there for the next.
+    for stream in first.iter_mut().chain(&mut second).chain(&mut third) {
+        assert_answer(exchange(stream, 8).expect("an answer"), 8);
     }
     drop(second);
-    drop(first.pop());
-    wait_until("places are free again", PATIENCE, || exchange(&mut service.connect(), 7).ok());
+    wait_until("places are free again", PATIENCE, || (service.metric("aggregator_tcp_connections") == 3).then_some(()));
+    open(&service, "127.0.0.4", 2);
+    assert_eq!(service.metric("aggregator_tcp_rejected_total{limit=\"total\"}"), 1);
     // UDP knows no such limit.
     assert!(Client::new(service.address()).serial(&Dname::parse("a.test")).is_some());
 }

@@ -83,8 +83,6 @@ impl Fixture {
         publisher.publish(published());
         let metrics = Arc::new(Metrics::new());
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let mut tls = TlsListener::bind(any).unwrap();
-        tls.start(&TlsIdentity::load(&plan).unwrap(), idle, &publisher, &metrics).unwrap();
         let listen = ListenPlan {
             dns: Vec::new(),
             udp_threads: 1,
@@ -93,15 +91,13 @@ impl Fixture {
             tcp_idle_timeout: idle,
             tls: None,
         };
-        let mut tcp = StreamListener::bind(any).unwrap();
         let (notify, _) = Reception::new(metrics.clone());
-        tcp.start(&StreamContext::new(
-            &listen,
-            publisher,
-            Responder::new(notify, metrics.clone(), || 0),
-            metrics.clone(),
-        ))
-        .unwrap();
+        let responder = Responder::new(notify, metrics.clone(), || 0);
+        let context = StreamContext::new(&listen, publisher, responder, metrics.clone());
+        let mut tls = TlsListener::bind(any).unwrap();
+        tls.start(&TlsIdentity::load(&plan).unwrap(), &context).unwrap();
+        let mut tcp = StreamListener::bind(any).unwrap();
+        tcp.start(&context).unwrap();
         Fixture { folder, plan, metrics, tls, tcp }
     }
 

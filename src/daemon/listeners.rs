@@ -9,7 +9,9 @@
 //! taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
 //! has nothing else to do.
 
+use crate::access::Prefix;
 use crate::config::Config;
+use crate::daemon::descriptors::Descriptors;
 use crate::daemon::page::Page;
 use crate::manager::{Inherited, Kind, Manager};
 use crate::metrics::Metrics;
@@ -22,13 +24,12 @@ use crate::serve::stream::{StreamContext, StreamListener, listen};
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
 use arc_swap::ArcSwap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// The sockets in service, by the address that the configuration names.
@@ -38,8 +39,6 @@ pub struct Listeners {
     metrics: Arc<Metrics>,
     streams: Arc<StreamContext>,
     udp_threads: usize,
-    /// The idle timeout that DNS over TLS was started with.
-    tls_idle: Option<Duration>,
     /// What clients ask for, and so what readiness depends on.
     regions: Arc<ArcSwap<Vec<Name>>>,
     /// Whether somebody was told that all of them are served.
@@ -48,6 +47,7 @@ pub struct Listeners {
     page: Page,
     manager: Arc<Manager>,
     inherited: Inherited,
+    descriptors: Descriptors,
 }
 
 /// Sockets of all kinds.
@@ -75,6 +75,7 @@ impl Listeners {
         metrics: Arc<Metrics>,
         page: Page,
         (manager, inherited): (Arc<Manager>, Inherited),
+        descriptors: Descriptors,
     ) -> Listeners {
         let streams = StreamContext::new(&config.listen, publisher.clone(), responder.clone(), metrics.clone());
         Listeners {
@@ -83,13 +84,13 @@ impl Listeners {
             metrics,
             streams,
             udp_threads: 0,
-            tls_idle: None,
             regions: Arc::default(),
             was_ready: Arc::default(),
             sockets: Sockets::default(),
             page,
             manager,
             inherited,
+            descriptors,
         }
     }
 
@@ -158,7 +159,8 @@ impl Listeners {
     /// Puts bound sockets into service and ends those that the configuration no longer has. Goes through all of it even
     /// if something fails; the first error is told.
     pub fn adopt(&mut self, config: &Config, bound: Bound) -> io::Result<()> {
-        self.streams.set_limits(&config.listen);
+        let limits = self.descriptors.fit(config);
+        self.streams.configure(&limits, secondaries(config));
         self.page.configure(config);
         self.regions.store(Arc::new(config.regions.iter().map(|region| region.origin.clone()).collect()));
         for (kind, address, socket) in bound.kept {
@@ -170,14 +172,9 @@ impl Listeners {
             result = result.and(stream.start(&self.streams));
             self.sockets.dns.insert(address, (udp, stream));
         }
-        let idle = config.listen.tcp_idle_timeout;
-        if self.tls_idle.is_some_and(|before| before != idle) && !self.sockets.tls.is_empty() {
-            tracing::warn!("DNS over TLS keeps its idle timeout until the server is started again");
-        }
-        self.tls_idle.get_or_insert(idle);
         for (address, mut listener) in bound.sockets.tls {
             if let Some(identity) = &bound.identity {
-                result = result.and(listener.start(identity, idle, &self.publisher, &self.metrics));
+                result = result.and(listener.start(identity, &self.streams));
                 self.sockets.tls.insert(address, listener);
             }
         }
@@ -238,6 +235,9 @@ impl Listeners {
         for stream in streams {
             stream.end().await;
         }
+        for listener in sockets.tls.into_values() {
+            listener.end().await;
+        }
         udp
     }
 
@@ -259,6 +259,13 @@ impl Listeners {
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.dns.values().map(|(udp, _)| udp.address()).collect()
     }
+}
+
+/// The addresses that may transfer any zone, each once. Who needs a key from wherever is not known by an address.
+fn secondaries(config: &Config) -> Vec<Prefix> {
+    let rules = config.outgoing.values().flat_map(|outgoing| &outgoing.access.rules);
+    let prefixes: HashSet<Prefix> = rules.filter_map(|rule| rule.prefix).collect();
+    prefixes.into_iter().collect()
 }
 
 /// Opens sockets, and remembers them for the manager.

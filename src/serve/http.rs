@@ -5,16 +5,19 @@
 //! region is configured, has valid data.
 //!
 //! Invariants: a connection ends after one response, or when its client has taken nothing for five seconds. Streams of
-//! events have more patience, but there are fewer of them than connections, so that monitoring always finds a place. Beyond
-//! a number of connections new ones are closed at once. Only GET and HEAD are served; bodies of requests are not read. What
+//! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a number
+//! of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a right to
+//! places that nobody else may take. Only GET and HEAD are served; bodies of requests are not read. What
 //! is for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
 //! learns the name and decides for itself.
 //!
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
 
+use crate::accept::AcceptFailures;
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::{Published, State};
+use crate::serve::places::{Class, Measured, Place, Places, Room};
 use crate::serve::stream::listen;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -40,7 +43,9 @@ use tokio::time::timeout;
 /// Longest request line and header fields together; scrapers and browsers send a few hundred octets. hyper's least.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Connections at the same time.
-const MAX_CONNECTIONS: usize = 64;
+pub const MAX_CONNECTIONS: usize = 64;
+/// Those of them that only monitoring may take: several scrapers and probes at once.
+const RESERVED: usize = 16;
 /// Streams of events among them.
 const MAX_STREAMS: usize = 32;
 /// How long a connection may be without progress: until its request is there and answered, then for each piece of the
@@ -50,6 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 << 10;
 /// How much longer the client of a stream may leave it unread.
 const STREAM_PATIENCE: u32 = 6;
+/// What monitoring asks for.
+const METRICS: &str = "/metrics";
+const HEALTH: &str = "/healthz";
+const READINESS: &str = "/readyz";
 /// What `/` says where there is no site.
 const INDEX: &str = "/metrics  measurements for Prometheus\n/healthz  200 while the server runs\n\
                      /readyz   200 once every region, or every zone without regions, is served, and while any is; else what is missing\n";
@@ -170,46 +179,48 @@ pub fn readiness(published: &Published, regions: &[Name], was_ready: bool) -> Re
 
 /// Accepts connections until told to stop.
 async fn accept(listener: TcpListener, context: Arc<Context>, mut stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(Room { total: MAX_CONNECTIONS, per_client: MAX_CONNECTIONS, reserved: RESERVED });
+    let mut failures = AcceptFailures::new("an HTTP connection");
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         match accepted {
-            Ok((stream, _)) => {
-                if let Ok(place) = places.clone().try_acquire_owned() {
-                    let (context, mut stop) = (context.clone(), stop.clone());
-                    tokio::spawn(async move {
-                        tokio::select! {
-                            () = serve(stream, context) => {}
-                            _ = stop.wait_for(|stop| *stop) => {}
-                        }
-                        drop(place);
-                    });
-                }
+            Ok((stream, peer)) => {
+                let (place, _) = places.enter(peer.ip(), Class::General);
+                let (place, context, mut stop) = (Arc::new(place), context.clone(), stop.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = serve(stream, &place, context) => {}
+                        () = place.displaced() => {}
+                        _ = stop.wait_for(|stop| *stop) => {}
+                    }
+                });
             }
-            Err(error) => {
-                // Out of file descriptors, most likely: accepting again at once would only spin.
-                tracing::warn!(%error, "cannot accept an HTTP connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => failures.pause(&error).await,
         }
     }
 }
 
 /// Serves one connection.
-async fn serve(stream: TcpStream, context: Arc<Context>) {
+async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
     let patience = context.patience;
     let progress = Arc::new(Progress::default());
     let made = progress.clone();
-    let service = service_fn(move |request| {
+    let asking = place.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        // One request a connection: from now on it is answered.
+        asking.begin_answer();
+        if matches!(request.uri().path(), METRICS | HEALTH | READINESS) {
+            asking.reserve();
+        }
         let (context, progress) = (context.clone(), progress.clone());
         Box::pin(async move { Ok::<_, Infallible>(respond(request, &context, progress).await) })
     });
     let mut settings = http1::Builder::new();
     settings.max_buf_size(MAX_HEAD_BYTES).keep_alive(false).header_read_timeout(None).title_case_headers(true);
-    let mut connection = settings.serve_connection(TokioIo::new(stream), service);
+    let mut connection = settings.serve_connection(TokioIo::new(place.measure(stream)), service);
     let mut seen = 0;
     // Whatever goes wrong with a connection concerns its client alone.
     while timeout(made.patience(patience), poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {
@@ -224,7 +235,7 @@ async fn serve(stream: TcpStream, context: Arc<Context>) {
 
 /// Ends a connection. Closing with octets unread would reset it and could take the response with it (RFC 9112 section
 /// 9.6).
-async fn close(mut stream: TcpStream) -> io::Result<()> {
+async fn close(mut stream: Measured<TcpStream>) -> io::Result<()> {
     stream.shutdown().await?;
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
@@ -354,9 +365,9 @@ async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sendi
         return response;
     }
     match (path, &context.site) {
-        ("/metrics", _) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", context.metrics.render()),
-        ("/healthz", _) => whole(StatusCode::OK, PLAIN, "ok\n"),
-        ("/readyz", _) => match (context.ready)() {
+        (METRICS, _) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", context.metrics.render()),
+        (HEALTH, _) => whole(StatusCode::OK, PLAIN, "ok\n"),
+        (READINESS, _) => match (context.ready)() {
             Ok(()) => whole(StatusCode::OK, PLAIN, "ok\n"),
             Err(missing) => whole(StatusCode::SERVICE_UNAVAILABLE, PLAIN, missing),
         },

@@ -104,6 +104,7 @@ pub fn advise_on_transfer(refusal: Refusal) -> &'static str {
         Refusal::Malformed => "update the software of that secondary, or let it ask for whole zones (AXFR)",
         Refusal::NotReady | Refusal::Expired => "aggregator status says for each zone why it is not served",
         Refusal::Busy => "nothing: it comes again; if it lasts, let that secondary transfer fewer zones at once",
+        Refusal::Tls => "let that secondary speak TLS 1.3 and offer the protocol \"dot\" (ALPN), or transfer over TCP",
     }
 }
 

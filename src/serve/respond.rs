@@ -1,8 +1,7 @@
-//! One entry for the messages of UDP and TCP: whatever a client sends becomes a response, a transfer, or nothing.
+//! One entry for the messages of UDP, TCP and TLS: whatever a client sends becomes a response, a transfer, or nothing.
 //!
 //! [`Responder::respond`] takes a signature off (TSIG, RFC 8945), finds out who deals with the request, NOTIFY, transfers or
-//! the answers, and signs what comes out. A transfer is only begun here; the transport sends it message by message. DNS
-//! over TLS does not come this way: it gives neither transfers nor signatures.
+//! the answers, and signs what comes out. A transfer is only begun here; the transport sends it message by message.
 //!
 //! Refusals are logged once for each client and reason ([`Refusals`]), and all of them counted.
 //!
@@ -70,10 +69,10 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Writes the response to a client that must come again because too many transfers are under way. 1232 octets hold any.
-    pub fn refuse(&mut self, now: u64, out: &mut [u8]) -> Option<Response> {
+    /// Writes the response to a client that gets no transfer over its connection, or not now. 1232 octets hold any.
+    pub fn refuse(&mut self, refusal: Refusal, now: u64, out: &mut [u8]) -> Option<Response> {
         let limit = out.len() - self.signer.as_ref().map_or(0, Signer::overhead);
-        let response = refuse(&self.transfer.request, Refusal::Busy, &[], limit, out);
+        let response = refuse(&self.transfer.request, refusal, &[], limit, out);
         sign(self.signer.as_mut(), response, now, out)
     }
 }

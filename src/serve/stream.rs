@@ -1,9 +1,13 @@
-//! TCP: connections with pipelining, idle timeout and limits (RFC 7766).
+//! Streams: TCP and DNS over TLS, with pipelining, idle timeout and limits (RFC 7766, RFC 7858).
 //!
 //! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
 //! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
 //! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. Connections beyond a limit are closed at once (RFC 7766 section 6.2.2).
+//! anything. TLS (`stream/secure.rs`) is a layer below that: what holds over TCP holds over TLS, limits, signatures and
+//! transfers included (RFC 9103).
+//!
+//! A newcomer is always accepted; where a limit is reached, another connection is closed for it ([`Places`]). A part of the
+//! places is for addresses that may transfer zones.
 //!
 //! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way are
 //! not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no longer
@@ -13,38 +17,47 @@
 //! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
 //! SERVFAIL, as from BIND, and comes again.
 //!
-//! Cost: a connection holds a read buffer of a few KiB; an answer is composed in a buffer that lives for one burst.
+//! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that lives for
+//! one burst.
 
-use crate::access::client_of;
+use crate::accept::AcceptFailures;
+use crate::access::Prefix;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
+use crate::serve::places::{Class, Place, Places, Room};
 use crate::serve::respond::{Asked, Outbound, Outcome, Responder};
 use crate::serve::udp::{DRAIN, new_socket};
 use arc_swap::ArcSwap;
-use socket2::{Protocol, Type};
-use std::collections::HashMap;
+use rustls::ServerConfig;
+use socket2::{Protocol, SockRef, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+pub mod secure;
 mod send;
 mod turns;
 
-use send::send;
+use secure::Security;
+use send::{UNSENT_BYTES, send};
 use turns::Turns;
 
 /// Connections that the kernel completes ahead of us.
 const BACKLOG: i32 = 1024;
 /// Answers are written when this many bytes are waiting, even if more requests are there.
 const BURST_BYTES: usize = 64 << 10;
+/// Of all places one in so many, and at most [`MAX_RESERVED`], are for addresses that may transfer zones.
+const RESERVED_SHARE: usize = 8;
+/// As many as there are transfers at once, and as many again that wait or poll.
+const MAX_RESERVED: usize = 2 * turns::MAX_TRANSFERS;
 /// Read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
 
@@ -65,35 +78,24 @@ pub struct StreamContext {
     responder: Arc<Responder>,
     metrics: Arc<Metrics>,
     counters: Arc<QueryCounters>,
-    limits: ArcSwap<Limits>,
-    open: Mutex<Open>,
+    settings: ArcSwap<Settings>,
+    places: Arc<Places>,
     rotation: AtomicU32,
     turns: Turns,
 }
 
-/// Connections that are counted in.
-#[derive(Default)]
-struct Open {
-    total: usize,
-    by_client: HashMap<IpAddr, usize>,
-}
-
-/// Limits on connections.
-struct Limits {
-    connections: usize,
-    per_client: usize,
+/// What a reload can change.
+struct Settings {
     idle: Duration,
+    /// Whose connections have a right to reserved places.
+    secondaries: Vec<Prefix>,
 }
 
-impl Limits {
-    /// The limits of a plan.
-    fn from_plan(plan: &ListenPlan) -> Arc<Limits> {
-        Arc::new(Limits {
-            connections: plan.tcp_connections,
-            per_client: plan.tcp_connections_per_client,
-            idle: plan.tcp_idle_timeout,
-        })
-    }
+/// The places of a plan, some of them for secondaries if there are any.
+fn room(plan: &ListenPlan, secondaries: &[Prefix]) -> Room {
+    let total = plan.tcp_connections;
+    let reserved = if secondaries.is_empty() { 0 } else { (total / RESERVED_SHARE).clamp(1, MAX_RESERVED) };
+    Room { total, per_client: plan.tcp_connections_per_client, reserved: reserved.min(total / 2) }
 }
 
 impl StreamContext {
@@ -109,59 +111,46 @@ impl StreamContext {
             responder,
             counters: metrics.query_counters(),
             metrics,
-            limits: ArcSwap::new(Limits::from_plan(plan)),
-            open: Mutex::default(),
+            settings: ArcSwap::from_pointee(Settings { idle: plan.tcp_idle_timeout, secondaries: Vec::new() }),
+            places: Places::new(room(plan, &[])),
             rotation: AtomicU32::default(),
             turns: Turns::new(),
         })
     }
 
-    /// Changes the limits; open connections stay and obey the new idle timeout.
-    pub fn set_limits(&self, plan: &ListenPlan) {
-        self.limits.store(Limits::from_plan(plan));
+    /// Changes the limits and who has a right to reserved places; open connections stay and obey the new idle timeout.
+    pub fn configure(&self, plan: &ListenPlan, secondaries: Vec<Prefix>) {
+        self.places.set_room(room(plan, &secondaries));
+        self.settings.store(Arc::new(Settings { idle: plan.tcp_idle_timeout, secondaries }));
     }
 
-    /// Counts a connection in, unless a limit is reached.
-    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Admission> {
-        let client = client_of(address);
-        let limits = self.limits.load();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let reached = if open.total >= limits.connections {
-            Some("total")
-        } else if open.by_client.get(&client).is_some_and(|count| *count >= limits.per_client) {
-            Some("client")
-        } else {
-            None
-        };
+    /// Counts a connection in, for which another may have to go.
+    fn admit(self: &Arc<Self>, peer: IpAddr) -> Admission {
+        let may_transfer = self.settings.load().secondaries.iter().any(|prefix| prefix.contains(peer));
+        let class = if may_transfer { Class::Reserved } else { Class::General };
+        let (place, reached) = self.places.enter(peer, class);
         if let Some(limit) = reached {
-            self.metrics.tcp_rejected.with_label_values(&[limit]).inc();
-            return None;
+            self.metrics.tcp_rejected.with_label_values(&[limit.label()]).inc();
         }
-        open.total += 1;
-        *open.by_client.entry(client).or_default() += 1;
         self.metrics.tcp_connections.inc();
-        Some(Admission { context: self.clone(), address, client })
+        Admission { context: self.clone(), peer, place }
+    }
+
+    /// How long a connection may be silent.
+    fn idle(&self) -> Duration {
+        self.settings.load().idle
     }
 }
 
 /// A counted connection; dropping it counts it out.
 struct Admission {
     context: Arc<StreamContext>,
-    address: IpAddr,
-    /// What the address counts as.
-    client: IpAddr,
+    peer: IpAddr,
+    place: Place,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut open = self.context.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.total -= 1;
-        if let Some(count) = open.by_client.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                open.by_client.remove(&self.client);
-            }
-        }
         self.context.metrics.tcp_connections.dec();
     }
 }
@@ -193,9 +182,19 @@ impl StreamListener {
 
     /// Starts accepting.
     pub fn start(&mut self, context: &Arc<StreamContext>) -> io::Result<()> {
+        self.start_with(context, None)
+    }
+
+    /// Starts accepting over TLS.
+    pub fn start_secure(&mut self, context: &Arc<StreamContext>, config: ServerConfig) -> io::Result<()> {
+        self.start_with(context, Some(Security::new(config)))
+    }
+
+    /// Starts accepting, over TLS if there are settings for it.
+    fn start_with(&mut self, context: &Arc<StreamContext>, security: Option<Security>) -> io::Result<()> {
         if let Some(listener) = self.listener.take() {
             let listener = TcpListener::from_std(listener)?;
-            self.accepting = Some(tokio::spawn(accept(listener, context.clone(), self.stop.subscribe())));
+            self.accepting = Some(tokio::spawn(accept(listener, context.clone(), security, self.stop.subscribe())));
         }
         Ok(())
     }
@@ -217,7 +216,13 @@ impl Drop for StreamListener {
 }
 
 /// Accepts connections until told to stop.
-async fn accept(listener: TcpListener, context: Arc<StreamContext>, mut stop: watch::Receiver<bool>) {
+async fn accept(
+    listener: TcpListener,
+    context: Arc<StreamContext>,
+    security: Option<Security>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut failures = AcceptFailures::new(if security.is_some() { "a TLS connection" } else { "a TCP connection" });
     loop {
         let accepted = tokio::select! {
             // Connections that the kernel has completed already come first.
@@ -227,66 +232,135 @@ async fn accept(listener: TcpListener, context: Arc<StreamContext>, mut stop: wa
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some(admission) = context.admit(peer.ip()) {
-                    tokio::spawn(serve(stream, admission, stop.clone()));
-                }
+                let admission = context.admit(peer.ip());
+                tokio::spawn(serve(stream, admission, security.clone(), stop.clone()));
             }
-            Err(error) => {
-                // Out of file descriptors, most likely: accepting again at once would only spin.
-                tracing::warn!(%error, "cannot accept a TCP connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => failures.pause(&error).await,
         }
     }
 }
 
-/// Serves one connection to its end.
-async fn serve(mut stream: TcpStream, admission: Admission, mut stop: watch::Receiver<bool>) {
-    let context = &admission.context;
+/// Serves one connection to its end, or until its place is given to another.
+async fn serve(stream: TcpStream, admission: Admission, security: Option<Security>, stop: watch::Receiver<bool>) {
     // Answers are written in bursts already; waiting for more only delays them.
     let _ = stream.set_nodelay(true);
-    let mut input = Vec::with_capacity(READ_BYTES);
-    let mut leave_by = None;
-    // Silence is time without a whole request: octets now and then must not hold a connection.
-    let mut last_request = Instant::now();
-    loop {
-        let idle = context.limits.load().idle;
-        let Burst { output, complete, transfer } = answer_frames(&mut input, context, admission.address);
-        if complete {
-            last_request = Instant::now();
+    // A kernel that has no such bound only reports later what a client has taken.
+    let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+    let mut stream = admission.place.measure(stream);
+    let plain = Conversation { admission: &admission, transport: Transport::Tcp, has_transfers: true };
+    let served = async {
+        match security {
+            None => plain.run(&mut stream, stop).await,
+            Some(security) => security.serve(stream, &admission, stop).await,
         }
-        if !output.is_empty() && !write(&mut stream, &output, idle).await {
-            return;
-        }
-        if let Some(outbound) = transfer {
-            if !send(&mut stream, *outbound, context, admission.address).await {
+    };
+    tokio::select! {
+        // A transfer that is cut says so itself.
+        biased;
+        () = served => {}
+        () = admission.place.displaced() => {}
+    }
+}
+
+/// The requests and responses of one connection.
+#[derive(Clone, Copy)]
+struct Conversation<'a> {
+    admission: &'a Admission,
+    transport: Transport,
+    /// Whether transfers may be sent over it.
+    has_transfers: bool,
+}
+
+impl Conversation<'_> {
+    /// Answers requests until the client has had enough, or is silent, or the listener has gone.
+    async fn run<S: AsyncRead + AsyncWrite + Unpin>(self, stream: &mut S, mut stop: watch::Receiver<bool>) {
+        let Admission { context, place, .. } = self.admission;
+        let mut input = Vec::with_capacity(READ_BYTES);
+        let mut leave_by = None;
+        // Silence is time without a whole request: octets now and then must not hold a connection.
+        let mut last_request = Instant::now();
+        loop {
+            let idle = context.idle();
+            let Burst { output, complete, transfer } = self.answer_frames(&mut input);
+            if complete {
+                last_request = Instant::now();
+                place.note_request();
+            }
+            if !output.is_empty() && !write(stream, &output, idle).await {
                 return;
             }
-            last_request = Instant::now();
-            continue;
-        }
-        if !output.is_empty() {
-            continue;
-        }
-        let silent_until = last_request + idle;
-        let until = leave_by.map_or(silent_until, |at| silent_until.min(at));
-        let read = tokio::select! {
-            read = timeout_at(until, stream.read_buf(&mut input)) => read,
-            _ = stop.wait_for(|stop| *stop), if leave_by.is_none() => {
-                leave_by = Some(Instant::now() + DRAIN);
+            if let Some(outbound) = transfer {
+                place.begin_answer();
+                if !send(stream, *outbound, self).await {
+                    return;
+                }
+                place.end_answer();
+                last_request = Instant::now();
                 continue;
             }
-        };
-        match read {
-            Ok(Ok(count)) if count > 0 => {}
-            _ => return,
+            if !output.is_empty() {
+                continue;
+            }
+            let silent_until = last_request + idle;
+            let until = leave_by.map_or(silent_until, |at| silent_until.min(at));
+            let read = tokio::select! {
+                read = timeout_at(until, stream.read_buf(&mut input)) => read,
+                _ = stop.wait_for(|stop| *stop), if leave_by.is_none() => {
+                    leave_by = Some(Instant::now() + DRAIN);
+                    continue;
+                }
+            };
+            match read {
+                Ok(Ok(count)) if count > 0 => {}
+                _ => return,
+            }
         }
+    }
+
+    /// Answers the complete frames in `input`, up to a burst's worth or a transfer, and removes them.
+    fn answer_frames(self, input: &mut Vec<u8>) -> Burst {
+        let Admission { context, peer, .. } = self.admission;
+        let mut burst = Burst { output: Vec::new(), complete: false, transfer: None };
+        let mut scratch = Vec::new();
+        let mut start = 0;
+        while burst.output.len() < BURST_BYTES
+            && burst.transfer.is_none()
+            && let Some(head) = input.get(start..start + 2)
+            && let length = usize::from(u16::from_be_bytes([head[0], head[1]]))
+            && let Some(message) = input.get(start + 2..start + 2 + length)
+        {
+            scratch.resize(usize::from(u16::MAX), 0);
+            let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
+            let asked = Asked { message, peer: *peer, datagram: false, rotation };
+            match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
+                Outcome::Response(response) => {
+                    context.counters.count_shared(self.transport, response.rcode, response.truncated);
+                    burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
+                    burst.output.extend_from_slice(&scratch[..response.length]);
+                }
+                Outcome::Transfer(outbound) => burst.transfer = Some(outbound),
+                Outcome::Nothing => context.counters.count_dropped_shared(message),
+            }
+            start += 2 + length;
+            burst.complete = true;
+        }
+        input.drain(..start);
+        if input.is_empty() {
+            // One long frame must not hold its room for the rest of the connection.
+            input.shrink_to(READ_BYTES);
+        }
+        burst
     }
 }
 
 /// Writes octets, unless the client does not take them in time; whether it did.
-async fn write(stream: &mut TcpStream, octets: &[u8], patience: Duration) -> bool {
-    matches!(timeout(patience, stream.write_all(octets)).await, Ok(Ok(())))
+async fn write(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8], patience: Duration) -> bool {
+    let written = async {
+        stream.write_all(octets).await?;
+        // TLS keeps what the connection had no room for.
+        stream.flush().await
+    };
+    matches!(timeout(patience, written).await, Ok(Ok(())))
 }
 
 /// What came of the frames that were there.
@@ -296,40 +370,6 @@ struct Burst {
     complete: bool,
     /// The transfer that the last of them asks for, to be sent behind the output.
     transfer: Option<Box<Outbound>>,
-}
-
-/// Answers the complete frames in `input`, up to a burst's worth or a transfer, and removes them.
-fn answer_frames(input: &mut Vec<u8>, context: &StreamContext, peer: IpAddr) -> Burst {
-    let mut burst = Burst { output: Vec::new(), complete: false, transfer: None };
-    let mut scratch = Vec::new();
-    let mut start = 0;
-    while burst.output.len() < BURST_BYTES
-        && burst.transfer.is_none()
-        && let Some(head) = input.get(start..start + 2)
-        && let length = usize::from(u16::from_be_bytes([head[0], head[1]]))
-        && let Some(message) = input.get(start + 2..start + 2 + length)
-    {
-        scratch.resize(usize::from(u16::MAX), 0);
-        let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
-        let asked = Asked { message, peer, datagram: false, rotation };
-        match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
-            Outcome::Response(response) => {
-                context.counters.count_shared(Transport::Tcp, response.rcode, response.truncated);
-                burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
-                burst.output.extend_from_slice(&scratch[..response.length]);
-            }
-            Outcome::Transfer(outbound) => burst.transfer = Some(outbound),
-            Outcome::Nothing => context.counters.count_dropped_shared(message),
-        }
-        start += 2 + length;
-        burst.complete = true;
-    }
-    input.drain(..start);
-    if input.is_empty() {
-        // One long frame must not hold its room for the rest of the connection.
-        input.shrink_to(READ_BYTES);
-    }
-    burst
 }
 
 #[cfg(test)]

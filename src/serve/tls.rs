@@ -1,28 +1,17 @@
-//! DNS over TLS (RFC 7858), on hickory-server.
+//! DNS over TLS (RFC 7858): certificates, and listeners that show them.
 //!
-//! hickory-server does the handshake, the framing and the timeouts. The handler has the answer engine answer the
-//! request's own octets, decodes that answer once, and hands the records back. The octets that leave may be compressed
-//! differently; header, records, their order and EDNS are the engine's. Zone transfers are refused by the engine, and
-//! signatures (TSIG) are not looked at: the octets that leave are not those that would be signed.
+//! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream code,
+//! with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
 //!
-//! Invariants: the certificate can change under open connections; a request that hickory cannot parse gets its FORMERR
-//! and is not counted. hickory knows no limit on connections beyond closing silent ones.
+//! Invariant: the certificate can change under open connections.
 //!
-//! Cost: an answer is composed, decoded and composed again: about ten times that over TCP.
+//! Cost: reading the files; a lock-free load of the certificate for each handshake.
 
-use crate::metrics::{Metrics, QueryCounters, Transport};
-use crate::publish::Publisher;
 use crate::serve::TlsPlan;
-use crate::serve::answer::answer;
-use crate::serve::stream::listen;
+use crate::serve::stream::secure::PROTOCOL;
+use crate::serve::stream::{StreamContext, StreamListener};
 use arc_swap::ArcSwap;
-use hickory_proto::op::{Header, HeaderCounts, Message, Metadata, ResponseCode};
-use hickory_proto::serialize::binary::BinDecoder;
-use hickory_server::Server;
-use hickory_server::net::runtime::Time;
-use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
-use hickory_server::zone_handler::{MessageResponseBuilder, Queries};
-use rustls::ServerConfig;
+use hickory_server::server::default_tls_server_config;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
@@ -32,13 +21,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
-
-/// Pause before serving again after hickory gave up a listener.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -95,52 +77,34 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// A listening address for DNS over TLS. Dropping it stops accepting and closes its connections.
+/// A listening address for DNS over TLS. Dropping it stops accepting; open connections end soon after.
 pub struct TlsListener {
-    address: SocketAddr,
-    listener: Option<std::net::TcpListener>,
+    stream: StreamListener,
     resolver: Option<Arc<Resolver>>,
-    task: Option<AbortHandle>,
 }
 
 impl TlsListener {
     /// Binds an address without accepting yet.
     pub fn bind(address: SocketAddr) -> io::Result<TlsListener> {
-        TlsListener::from_listener(listen(address)?)
+        StreamListener::bind(address).map(TlsListener::from)
     }
 
-    /// Takes a socket that [`listen`] made, perhaps in an earlier process.
+    /// Takes a socket that [`listen`](crate::serve::stream::listen) made, perhaps in an earlier process.
     pub fn from_listener(listener: std::net::TcpListener) -> io::Result<TlsListener> {
-        let address = listener.local_addr()?;
-        Ok(TlsListener { address, listener: Some(listener), resolver: None, task: None })
+        StreamListener::from_listener(listener).map(TlsListener::from)
     }
 
     /// The bound address.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.stream.address()
     }
 
-    /// Starts accepting; connections that are silent for longer than `idle` are closed.
-    pub fn start(
-        &mut self,
-        identity: &TlsIdentity,
-        idle: Duration,
-        publisher: &Arc<Publisher>,
-        metrics: &Metrics,
-    ) -> io::Result<()> {
-        let Some(listener) = self.listener.take() else { return Ok(()) };
+    /// Starts accepting.
+    pub fn start(&mut self, identity: &TlsIdentity, context: &Arc<StreamContext>) -> io::Result<()> {
         let resolver = Arc::new(Resolver(ArcSwap::new(identity.0.clone())));
-        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_cert_resolver(resolver.clone());
-        config.alpn_protocols = vec![b"dot".to_vec()];
-        let handler =
-            Handler { publisher: publisher.clone(), counters: metrics.query_counters(), rotation: Arc::default() };
+        let config = default_tls_server_config(PROTOCOL, resolver.clone())?;
         self.resolver = Some(resolver);
-        self.task = Some(tokio::spawn(run(listener, Arc::new(config), idle, handler)).abort_handle());
-        Ok(())
+        self.stream.start_secure(context, config)
     }
 
     /// Shows another certificate to new connections.
@@ -149,93 +113,16 @@ impl TlsListener {
             resolver.0.store(identity.0.clone());
         }
     }
-}
 
-impl Drop for TlsListener {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+    /// Stops accepting; when this returns, the address is closed and can be bound again.
+    pub async fn end(self) {
+        self.stream.end().await;
     }
 }
 
-/// Serves until aborted: hickory gives a listener up when accepting fails in certain ways, and then gets it again.
-async fn run(listener: std::net::TcpListener, config: Arc<ServerConfig>, idle: Duration, handler: Handler) {
-    loop {
-        let mut server = Server::new(handler.clone());
-        let registered = listener
-            .try_clone()
-            .and_then(TcpListener::from_std)
-            .and_then(|listener| server.register_tls_listener_with_tls_config(listener, idle, config.clone()));
-        let ended = match registered {
-            Ok(()) => server.block_until_done().await.err().map(|error| error.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
-        tracing::warn!(error = ended, "serving DNS over TLS was interrupted");
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Answers hickory's requests from the published data.
-#[derive(Clone)]
-struct Handler {
-    publisher: Arc<Publisher>,
-    counters: Arc<QueryCounters>,
-    rotation: Arc<AtomicU32>,
-}
-
-impl Handler {
-    /// The answer as hickory's message, or none if it cannot be had as such.
-    fn answer(&self, request: &[u8]) -> Option<Message> {
-        let mut buffer = vec![0; usize::from(u16::MAX)];
-        let rotation = self.rotation.fetch_add(1, Ordering::Relaxed);
-        let Some(response) = answer(&self.publisher.load(), request, false, rotation, &mut buffer) else {
-            // hickory has dropped responses and stumps already.
-            self.counters.count_dropped_shared(request);
-            return None;
-        };
-        match Message::from_vec(&buffer[..response.length]) {
-            Ok(message) => {
-                self.counters.count_shared(Transport::Tls, response.rcode, response.truncated);
-                Some(message)
-            }
-            // RDATA that does not fit its type is served as it is over UDP and TCP, but hickory cannot hold it.
-            Err(error) => {
-                tracing::debug!(%error, "an answer cannot be sent over TLS");
-                self.counters.count_shared(Transport::Tls, u16::from(ResponseCode::ServFail), false);
-                None
-            }
-        }
-    }
-}
-
-#[async_trait::async_trait]
-impl RequestHandler for Handler {
-    async fn handle_request<R: ResponseHandler, T: Time>(
-        &self,
-        request: &Request,
-        mut response_handle: R,
-    ) -> ResponseInfo {
-        let sent = match self.answer(request.as_slice()) {
-            Some(message) => {
-                // An unknown opcode is answered without the question, whose form only the opcode could tell.
-                let none = Queries::read(&mut BinDecoder::new(&[]), 0).expect("no questions need no octets");
-                let queries = if message.queries.is_empty() { &none } else { &request.queries };
-                let builder = MessageResponseBuilder::new(queries, message.edns.as_ref());
-                let Message { metadata, answers, authorities, additionals, .. } = &message;
-                response_handle.send_response(builder.build(*metadata, answers, authorities, [], additionals)).await
-            }
-            None => {
-                let builder = MessageResponseBuilder::new(&request.queries, None);
-                response_handle.send_response(builder.error_msg(&request.metadata, ResponseCode::ServFail)).await
-            }
-        };
-        sent.unwrap_or_else(|error| {
-            // The client went away before its answer.
-            tracing::debug!(%error, "cannot send an answer over TLS");
-            let mut metadata = Metadata::response_from_request(&request.metadata);
-            metadata.response_code = ResponseCode::ServFail;
-            ResponseInfo::from(Header { metadata, counts: HeaderCounts::default() })
-        })
+impl From<StreamListener> for TlsListener {
+    /// A listener that is not accepting yet.
+    fn from(stream: StreamListener) -> TlsListener {
+        TlsListener { stream, resolver: None }
     }
 }

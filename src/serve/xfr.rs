@@ -76,6 +76,8 @@ pub enum Refusal {
     Expired,
     #[error("too many transfers at once")]
     Busy,
+    #[error("over TLS zones are sent with TLS 1.3 and the protocol \"dot\" only")]
+    Tls,
 }
 
 impl Refusal {
@@ -88,6 +90,7 @@ impl Refusal {
             Refusal::NotReady => "not-ready",
             Refusal::Expired => "expired",
             Refusal::Busy => "busy",
+            Refusal::Tls => "tls",
         }
     }
 
@@ -102,6 +105,8 @@ impl Refusal {
             Refusal::Expired => (rcode::SERVFAIL, Some(ExtendedError::InvalidData)),
             // As BIND answers when its quota of transfers is used up; secondaries try again.
             Refusal::Busy => (rcode::SERVFAIL, None),
+            // RFC 9103 sections 7.1 and 7.2.
+            Refusal::Tls => (rcode::REFUSED, Some(ExtendedError::Prohibited)),
         }
     }
 }

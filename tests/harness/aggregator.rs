@@ -5,6 +5,7 @@ use super::process::run;
 use super::{Dname, Folder, Port, Process, Record, read_zone};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -66,6 +67,11 @@ impl Aggregator {
 
     /// Starts the daemon with its files in a folder of its own and other settings of the server.
     pub fn start_with(home: &Path, settings: &Settings) -> Aggregator {
+        Aggregator::start_limited(home, settings, None)
+    }
+
+    /// The same with a limit on open files, which the daemon cannot raise.
+    pub fn start_limited(home: &Path, settings: &Settings, open_files: Option<u64>) -> Aggregator {
         let mut ports = [Port::reserve(), Port::reserve()];
         let (address, metrics) = (ports[0].address(), ports[1].address());
         let (configuration, socket) = (home.join("aggregator.toml"), home.join("control"));
@@ -73,7 +79,7 @@ impl Aggregator {
         for port in &mut ports {
             port.release();
         }
-        let process = start_process(&configuration);
+        let process = start_process(&configuration, open_files);
         let mut daemon = Aggregator { process, configuration, socket, address, metrics };
         daemon.wait_ready();
         daemon
@@ -91,7 +97,7 @@ impl Aggregator {
     pub fn kill_and_restart(&mut self, meanwhile: impl FnOnce()) {
         self.process.kill();
         meanwhile();
-        self.process = start_process(&self.configuration);
+        self.process = start_process(&self.configuration, None);
         self.wait_ready();
     }
 
@@ -185,10 +191,22 @@ impl Aggregator {
 }
 
 /// Starts the daemon of a configuration file, in the file's folder.
-fn start_process(configuration: &Path) -> Process {
+fn start_process(configuration: &Path, open_files: Option<u64>) -> Process {
     let home = configuration.parent().expect("a file has a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
     command.args(["run", "-c"]).arg(configuration).current_dir(home);
+    if let Some(limit) = open_files {
+        // SAFETY: between fork and exec only a plain system call is made.
+        unsafe {
+            command.pre_exec(move || {
+                let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+                match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+    }
     Process::start("aggregator", &mut command, &home.join("log"))
 }
 

@@ -16,6 +16,11 @@ impl Nsd {
         Peer::start(&Kind { program: "nsd", configure, arguments }, folder, zones)
     }
 
+    /// Starts it with as many connections as it takes unless it is told otherwise, a hundred.
+    pub fn start_with_its_limits(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "nsd", configure: configure_with_its_limits, arguments }, folder, zones)
+    }
+
     /// Starts it so that it keeps differences, and wants signatures from 127.0.0.2.
     pub fn start_incremental(folder: &Folder, zones: &[ZoneText]) -> Peer {
         Peer::start(&Kind { program: "nsd", configure: configure_incremental, arguments }, folder, zones)
@@ -43,6 +48,11 @@ fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> St
             .expect("string");
     }
     text
+}
+
+/// As [`configure`], without a number of connections.
+fn configure_with_its_limits(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    configure(home, address, zones).replace(" tcp-count: 500\n", "")
 }
 
 /// The beginning of a configuration.

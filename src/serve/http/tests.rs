@@ -82,18 +82,42 @@ async fn slow_and_many_clients_end() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_closed_at_once() {
+async fn slow_clients_keep_nobody_from_monitoring() {
     let listener = start(Duration::from_secs(3600), Arc::default());
     let mut held = Vec::new();
     for _ in 0..MAX_CONNECTIONS {
-        held.push(TcpStream::connect(listener.address()).await.unwrap());
+        let mut stream = TcpStream::connect(listener.address()).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost:").await.unwrap();
+        held.push(stream);
     }
-    let mut extra = TcpStream::connect(listener.address()).await.unwrap();
-    assert_eq!(extra.read(&mut [0]).await.unwrap_or(0), 0);
-    held[0].write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
+    for path in ["/healthz", "/metrics"].repeat(20) {
+        let response = exchange(listener.address(), format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.0 200 "), "{path}: {response}");
+    }
+    // Those who had waited for the longest have gone, and others have not.
+    assert_eq!(held[0].read(&mut [0]).await.unwrap_or(0), 0);
+    let last = held.last_mut().unwrap();
+    last.write_all(b" x\r\n\r\n").await.unwrap();
     let mut response = String::new();
-    held[0].read_to_string(&mut response).await.unwrap();
-    assert!(response.ends_with("ok\n"));
+    last.read_to_string(&mut response).await.unwrap();
+    assert!(response.ends_with("ok\n"), "{response}");
+}
+
+#[tokio::test]
+async fn pages_that_nobody_reads_keep_nobody_from_monitoring() {
+    let listener = start_site(Duration::from_secs(3600));
+    let mut held = Vec::new();
+    for _ in 0..MAX_CONNECTIONS {
+        let mut stream = TcpStream::connect(listener.address()).await.unwrap();
+        stream.write_all(b"GET /large?33554432 HTTP/1.0\r\n\r\n").await.unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).await.unwrap_or_default();
+        held.push(stream);
+    }
+    for _ in 0..40 {
+        let response = exchange(listener.address(), b"GET /healthz HTTP/1.0\r\n\r\n").await;
+        assert!(response.ends_with("\r\n\r\nok\n"), "{response}");
+    }
 }
 
 /// A site with a page, and streams whose events are as long as the query says.

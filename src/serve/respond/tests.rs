@@ -211,7 +211,7 @@ fn a_transfer_too_many_is_told_to_come_again() {
     let (Outcome::Transfer(mut outbound), mut out) = respond(&responder, &published(), &message, false) else {
         panic!()
     };
-    let response = outbound.refuse(NOW, &mut out).unwrap();
+    let response = outbound.refuse(Refusal::Busy, NOW, &mut out).unwrap();
     out.truncate(response.length);
     chain.check(&mut out, NOW).unwrap();
     assert_eq!((rcode(&out), out.len()), (rcode::SERVFAIL as u8, question("closed", rtype::AXFR).len()));
@@ -230,7 +230,7 @@ fn a_refusal_for_want_of_turns_fits_a_small_buffer() {
     let (message, mut chain) = signed(&with_opt(question(&origin, rtype::AXFR)), &key, NOW);
     let (Outcome::Transfer(mut outbound), _) = respond(&responder().0, &published, &message, false) else { panic!() };
     let mut out = vec![0; 1232];
-    let response = outbound.refuse(NOW, &mut out).expect("room for it all");
+    let response = outbound.refuse(Refusal::Busy, NOW, &mut out).expect("room for it all");
     out.truncate(response.length);
     chain.check(&mut out, NOW).unwrap();
     assert_eq!(rcode(&out), rcode::SERVFAIL as u8);

@@ -6,33 +6,34 @@
 //! with megabytes in its buffer: writing goes on only when a third of them is free. Therefore it is given no more than
 //! [`UNSENT_BYTES`] that it cannot send yet; what is on its way is not bounded by that, so distance costs no speed.
 //!
+//! A transfer whose place or turn is given to another is cut at once, and its client begins again. Over TLS none is sent but
+//! with version 1.3 and the protocol "dot" agreed on (RFC 9103 sections 7.1 and 7.2), as by BIND.
+//!
 //! Cost: some messages of memory while it runs, nothing while it waits; O(octets).
 
 use super::turns::FRAME_BYTES;
-use super::{StreamContext, write};
-use crate::metrics::Transport;
+use super::{Admission, Conversation, write};
 use crate::serve::message::{MAX_UDP_BYTES, rcode};
+use crate::serve::places::Connection;
 use crate::serve::respond::Outbound;
 use crate::serve::xfr::{Oversized, Refusal, Sent};
 use crate::tsig::Signer;
-use socket2::SockRef;
-use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// Octets a second that a client takes, as those transfers must that come in.
-const LEAST_RATE: u64 = 1024;
+pub(super) const LEAST_RATE: u64 = 1024;
 /// Over how many idle timeouts the rate is measured: 60 s with the default of 10 s,
 const SPAN_TIMEOUTS: u32 = 6;
 /// but never over more than this.
 const LONGEST_SPAN: Duration = Duration::from_secs(60);
 /// What the kernel holds of a transfer beside that which is on its way.
-const UNSENT_BYTES: u32 = 128 << 10;
+pub(super) const UNSENT_BYTES: u32 = 128 << 10;
 
 /// How a client is doing that octets are written to.
-struct Pace {
+struct Pace<'a> {
+    connection: &'a Connection,
     span: Duration,
     /// When a span's worth of octets must have been taken.
     due: Instant,
@@ -45,6 +46,8 @@ struct Pace {
 enum Cut {
     /// The client takes less than the least rate.
     Slow,
+    /// Its place, or its turn, is another's now.
+    Displaced,
     /// The connection has ended.
     Aborted,
 }
@@ -54,16 +57,17 @@ impl Cut {
     fn label(self) -> &'static str {
         match self {
             Cut::Slow => "slow",
+            Cut::Displaced => "displaced",
             Cut::Aborted => "aborted",
         }
     }
 }
 
-impl Pace {
+impl Pace<'_> {
     /// A client that begins now, on connections that may be idle for some time.
-    fn new(idle: Duration) -> Pace {
+    fn new(connection: &Connection, idle: Duration) -> Pace<'_> {
         let span = idle.saturating_mul(SPAN_TIMEOUTS).min(LONGEST_SPAN);
-        Pace { span, due: Instant::now() + span, missing: Pace::least(span) }
+        Pace { connection, span, due: Instant::now() + span, missing: Pace::least(span) }
     }
 
     /// The octets to be taken within a span.
@@ -84,46 +88,64 @@ impl Pace {
     /// Writes octets as the stream takes them.
     async fn write(&mut self, stream: &mut (impl AsyncWrite + Unpin), mut octets: &[u8]) -> Result<(), Cut> {
         while !octets.is_empty() {
-            match timeout_at(self.due, stream.write(octets)).await {
-                Ok(Ok(count)) if count > 0 => {
+            match self.bound(stream.write(octets)).await? {
+                Ok(count) if count > 0 => {
                     self.take(count);
                     octets = &octets[count..];
                 }
-                Ok(_) => return Err(Cut::Aborted),
-                Err(_) => return Err(Cut::Slow),
+                _ => return Err(Cut::Aborted),
             }
         }
         Ok(())
+    }
+
+    /// Sends what the layers below still hold.
+    async fn flush(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), Cut> {
+        self.bound(stream.flush()).await?.map_err(|_| Cut::Aborted)
+    }
+
+    /// Waits for something as long as the client has time.
+    async fn bound<T>(&self, step: impl Future<Output = T>) -> Result<T, Cut> {
+        tokio::select! {
+            biased;
+            () = self.connection.displaced() => Err(Cut::Displaced),
+            done = timeout_at(self.due, step) => done.map_err(|_| Cut::Slow),
+        }
     }
 }
 
 /// Sends a transfer when it is its turn. False when the connection is of no more use.
 pub(super) async fn send(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncWrite + Unpin),
     mut outbound: Outbound,
-    context: &StreamContext,
-    peer: IpAddr,
+    conversation: Conversation<'_>,
 ) -> bool {
+    let Conversation { admission: Admission { context, peer, place }, transport, has_transfers } = conversation;
+    let connection = place.connection();
     let zone = outbound.transfer.zone.origin.to_string();
     let kind = outbound.transfer.kind;
-    let idle = context.limits.load().idle;
-    let Some(mut turn) = context.turns.take(peer).await else {
-        context.responder.count(&zone, kind, Refusal::Busy.label());
-        let (request, key) = (&outbound.transfer.request, outbound.signer.as_ref().map(Signer::key));
-        context.responder.log_refusal(request, peer, key, kind, Refusal::Busy);
-        let mut frame = [0; 2 + MAX_UDP_BYTES];
-        let Some(response) = outbound.refuse(context.responder.now(), &mut frame[2..]) else { return false };
-        context.counters.count_shared(Transport::Tcp, response.rcode, false);
-        frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
-        return write(stream, &frame[..2 + response.length], idle).await;
+    let idle = context.idle();
+    let turn =
+        if has_transfers { context.turns.take(connection).await.ok_or(Refusal::Busy) } else { Err(Refusal::Tls) };
+    let mut turn = match turn {
+        Ok(turn) => turn,
+        Err(refusal) => {
+            context.responder.count(&zone, kind, refusal.label());
+            let (request, key) = (&outbound.transfer.request, outbound.signer.as_ref().map(Signer::key));
+            context.responder.log_refusal(request, *peer, key, kind, refusal);
+            let mut frame = [0; 2 + MAX_UDP_BYTES];
+            let response = outbound.refuse(refusal, context.responder.now(), &mut frame[2..]);
+            let Some(response) = response else { return false };
+            context.counters.count_shared(transport, response.rcode, false);
+            frame[..2].copy_from_slice(&(response.length as u16).to_be_bytes());
+            return write(stream, &frame[..2 + response.length], idle).await;
+        }
     };
-    // A kernel that has no such bound only reports progress later.
-    let _ = SockRef::from(&*stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     let started = Instant::now();
     let Outbound { transfer, mut signer } = outbound;
-    context.counters.count_shared(Transport::Tcp, rcode::NOERROR, false);
+    context.counters.count_shared(transport, rcode::NOERROR, false);
     let mut messages = transfer.messages();
-    let (frame, mut pace) = (&mut turn.frame, Pace::new(idle));
+    let (frame, mut pace) = (&mut turn.frame, Pace::new(connection, idle));
     let (mut octets, mut filled) = (0, 0);
     let result = loop {
         let reserve = signer.as_ref().map_or(0, Signer::overhead);
@@ -153,7 +175,7 @@ pub(super) async fn send(
             tokio::task::yield_now().await;
         }
         if is_last {
-            break "ok";
+            break pace.flush(stream).await.err().map_or("ok", Cut::label);
         }
     };
     context.responder.count(&zone, kind, result);
@@ -169,10 +191,18 @@ pub(super) async fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::places::{Class, Place, Places, Room};
+    use std::sync::Arc;
     use tokio::io::{AsyncReadExt, DuplexStream};
 
     /// Octets that no buffer here holds.
     const MANY: usize = 1 << 20;
+
+    /// A connection's place.
+    fn place() -> Place {
+        let places = Places::new(Room { total: 1, per_client: 1, reserved: 0 });
+        places.enter([192, 0, 2, 1].into(), Class::General).0
+    }
 
     /// How writing ends, and when, while a client takes so many octets each so many seconds.
     async fn against(octets: usize, every: u64, buffer: usize) -> (Result<(), Cut>, u64) {
@@ -185,7 +215,8 @@ mod tests {
             }
         };
         let begun = Instant::now();
-        let (octets, mut pace) = (vec![7; MANY], Pace::new(Duration::from_secs(10)));
+        let place = place();
+        let (octets, mut pace) = (vec![7; MANY], Pace::new(place.connection(), Duration::from_secs(10)));
         let written = tokio::select! {
             written = pace.write(&mut ours, &octets) => written,
             () = read(theirs) => unreachable!("the client never ends"),
@@ -210,13 +241,25 @@ mod tests {
     async fn a_connection_that_ends_is_noticed_at_once() {
         let (mut ours, theirs) = tokio::io::duplex(100);
         drop(theirs);
-        assert_eq!(Pace::new(Duration::from_secs(10)).write(&mut ours, &[7; 200]).await, Err(Cut::Aborted));
+        let place = place();
+        let mut pace = Pace::new(place.connection(), Duration::from_secs(10));
+        assert_eq!(pace.write(&mut ours, &[7; 200]).await, Err(Cut::Aborted));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_displaced_is_cut_at_once() {
+        let (mut ours, _theirs) = tokio::io::duplex(100);
+        let place = place();
+        let connection: Arc<Connection> = place.connection().clone();
+        let mut pace = Pace::new(&connection, Duration::from_secs(3600));
+        let (written, ()) = tokio::join!(pace.write(&mut ours, &[7; 200]), async { connection.displace() });
+        assert_eq!(written, Err(Cut::Displaced));
     }
 
     #[tokio::test(start_paused = true)]
     async fn spans_follow_the_idle_timeout_up_to_a_minute() {
         for (idle, span) in [(0, 0), (2, 12), (10, 60), (3600, 60), (u64::MAX, 60)] {
-            assert_eq!(Pace::new(Duration::from_secs(idle)).span, Duration::from_secs(span));
+            assert_eq!(Pace::new(place().connection(), Duration::from_secs(idle)).span, Duration::from_secs(span));
         }
     }
 }

@@ -3,15 +3,23 @@
 //! A transfer waits for its client's turn first and only then among all, so that a client with many connections never
 //! stands in the way of others. Whoever waits for longer than [`WAIT`] is told to come again.
 //!
-//! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1).
+//! Clients that take nothing do not hold their turns against others: after half of that time one transfer is cut for the one
+//! that waits, by the rule of [`places`](crate::serve::places): of the client with the most, the one that has taken the
+//! fewest octets within the last ten seconds. That is done for a client that will even then have no more than the other has
+//! left; for others only where a transfer has stalled: one that was begun ten seconds ago and has since taken less than the
+//! least rate.
+//!
+//! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1), and O(turns) where all are taken.
 
-use crate::access::client_of;
+use super::send::LEAST_RATE;
+use crate::serve::places::Connection;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Transfers under way at once. Each costs a buffer of 128 KiB, and time to compose; more at once would not be faster.
 pub(super) const MAX_TRANSFERS: usize = 32;
@@ -26,15 +34,43 @@ const WAIT: Duration = Duration::from_secs(2);
 pub(super) struct Turns {
     all: Semaphore,
     by_client: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+    running: Mutex<HashMap<u64, Running>>,
+}
+
+/// A transfer under way.
+struct Running {
+    connection: Arc<Connection>,
+    begun: Instant,
+}
+
+impl Running {
+    /// Whether its client has taken next to nothing for long enough to tell.
+    fn is_stalled(&self) -> bool {
+        let least = LEAST_RATE * Connection::SPAN.as_secs();
+        self.begun.elapsed() >= Connection::SPAN && self.connection.taken_lately() < least
+    }
 }
 
 /// One transfer's turn; dropping it lets another begin.
 pub(super) struct Turn<'a> {
     // Given back before the client's place is looked at: fields are dropped in this order.
+    _entry: Entry<'a>,
     _permits: (OwnedSemaphorePermit, SemaphorePermit<'a>),
     _place: Place<'a>,
     /// Room for the longest message with its length, behind others that are as long together. It comes with the turn, so that those who wait for one have none.
     pub frame: Vec<u8>,
+}
+
+/// A transfer's entry among those under way.
+struct Entry<'a> {
+    turns: &'a Turns,
+    id: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.turns.running().remove(&self.id);
+    }
 }
 
 /// A place in the queue of a client, which is forgotten with its last one.
@@ -47,20 +83,63 @@ struct Place<'a> {
 impl Turns {
     /// All turns are free.
     pub fn new() -> Turns {
-        Turns { all: Semaphore::new(MAX_TRANSFERS), by_client: Mutex::default() }
+        Turns { all: Semaphore::new(MAX_TRANSFERS), by_client: Mutex::default(), running: Mutex::default() }
     }
 
-    /// Waits for the turn of a transfer to this address; `None` when it does not come in time.
-    pub async fn take(&self, address: IpAddr) -> Option<Turn<'_>> {
-        let client = client_of(address);
+    /// Waits for the turn of a transfer over this connection; `None` when it does not come in time.
+    pub async fn take(&self, connection: &Arc<Connection>) -> Option<Turn<'_>> {
+        let client = connection.client();
         let queue = {
             let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
             by_client.entry(client).or_insert_with(|| Arc::new(Semaphore::new(MAX_PER_CLIENT))).clone()
         };
         let place = Place { turns: self, client, queue: Some(queue.clone()) };
-        let both = async { Some((queue.acquire_owned().await.ok()?, self.all.acquire().await.ok()?)) };
-        let permits = timeout(WAIT, both).await.ok()??;
-        Some(Turn { _permits: permits, _place: place, frame: vec![0; 2 * FRAME_BYTES] })
+        let mut both = pin!(async { Some((queue.acquire_owned().await.ok()?, self.all.acquire().await.ok()?)) });
+        let permits = match timeout(WAIT / 2, &mut both).await {
+            Ok(permits) => permits?,
+            Err(_) => {
+                self.make_room(client);
+                timeout(WAIT / 2, both).await.ok()??
+            }
+        };
+        let id = connection.id();
+        self.running().insert(id, Running { connection: connection.clone(), begun: Instant::now() });
+        Some(Turn {
+            _entry: Entry { turns: self, id },
+            _permits: permits,
+            _place: place,
+            frame: vec![0; 2 * FRAME_BYTES],
+        })
+    }
+
+    /// Cuts a transfer that must not keep a client from its turn, if there is one.
+    fn make_room(&self, client: IpAddr) {
+        let mut running = self.running();
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        running.values().for_each(|running| *counts.entry(running.connection.client()).or_default() += 1);
+        let own = counts.get(&client).copied().unwrap_or(0);
+        let most = counts.values().copied().max().unwrap_or(0);
+        let may_go = |running: &&Running| {
+            let theirs = running.connection.client();
+            if own >= MAX_PER_CLIENT {
+                theirs == client && running.is_stalled()
+            } else if own + 1 < most {
+                counts[&theirs] == most
+            } else {
+                running.is_stalled()
+            }
+        };
+        let candidates = running.values().filter(may_go).map(|running| &running.connection);
+        let first =
+            candidates.min_by_key(|connection| (connection.taken_lately(), connection.id())).map(|first| first.id());
+        if let Some(chosen) = first.and_then(|id| running.remove(&id)) {
+            chosen.connection.displace();
+        }
+    }
+
+    /// The transfers under way, for a moment.
+    fn running(&self) -> MutexGuard<'_, HashMap<u64, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,46 +157,92 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::time::Instant;
+    use crate::serve::places::{self, Class, Places, Room};
 
-    fn address(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    /// Connections of clients.
+    struct Clients(Arc<Places>);
+
+    impl Clients {
+        fn new() -> Clients {
+            Clients(Places::new(Room { total: 1000, per_client: 1000, reserved: 0 }))
+        }
+
+        fn open(&self, address: &str) -> places::Place {
+            self.0.enter(address.parse().unwrap(), Class::General).0
+        }
+
+        fn of(&self, last: usize) -> places::Place {
+            self.open(&format!("192.0.2.{last}"))
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_client_has_its_own_turns_and_all_share_the_rest() {
-        let turns = Turns::new();
-        let mut held = Vec::new();
-        for index in 0..MAX_TRANSFERS {
-            let begun = Instant::now();
-            held.push(turns.take(address((index / MAX_PER_CLIENT) as u8)).await.expect("a turn"));
-            assert_eq!(begun.elapsed(), Duration::ZERO);
-            let full = index % MAX_PER_CLIENT == MAX_PER_CLIENT - 1;
-            if full {
-                assert!(turns.take(address((index / MAX_PER_CLIENT) as u8)).await.is_none());
-                assert_eq!(begun.elapsed(), WAIT);
-            }
+        let (turns, clients) = (Turns::new(), Clients::new());
+        let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(index / MAX_PER_CLIENT)).collect();
+        let (begun, mut held) = (Instant::now(), Vec::new());
+        for place in &places {
+            held.push(turns.take(place.connection()).await.expect("a turn"));
         }
-        assert!(turns.take(address(99)).await.is_none(), "all turns are taken");
-        let (late, ()) = tokio::join!(turns.take(address(99)), async {
-            tokio::time::sleep(WAIT / 2).await;
-            held.pop();
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        // They have only just begun, and are not stalled.
+        let begun = Instant::now();
+        assert!(turns.take(clients.of(0).connection()).await.is_none());
+        assert_eq!(begun.elapsed(), WAIT);
+        let newcomer = clients.of(0);
+        let (late, ()) = tokio::join!(turns.take(newcomer.connection()), async {
+            tokio::time::sleep(WAIT / 4).await;
+            held.remove(0);
         });
         drop(late.expect("the turn that was given back"));
-        assert!(turns.take(address(3)).await.is_some(), "the client that gave one back can have it again");
-        assert_eq!(turns.by_client.lock().unwrap().len(), MAX_TRANSFERS / MAX_PER_CLIENT);
         drop(held);
-        assert!(turns.by_client.lock().unwrap().is_empty(), "clients are forgotten");
+        assert!(turns.by_client.lock().unwrap().is_empty() && turns.running().is_empty(), "clients are forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_less_is_let_in_by_the_client_with_most() {
+        let (turns, clients) = (Turns::new(), Clients::new());
+        let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(index / MAX_PER_CLIENT)).collect();
+        let mut held = Vec::new();
+        for place in &places {
+            held.push(Some(turns.take(place.connection()).await.expect("a turn")));
+        }
+        let newcomer = clients.of(99);
+        let begun = Instant::now();
+        let cut = async {
+            places[0].displaced().await;
+            held[0] = None;
+        };
+        let (turn, ()) = tokio::join!(turns.take(newcomer.connection()), cut);
+        assert_eq!((turn.is_some(), begun.elapsed()), (true, WAIT / 2));
+        assert_eq!(turns.running().len(), MAX_TRANSFERS);
+        // Clients with one each take turns from each other only where one has stalled.
+        drop(held);
+        drop(turn);
+        let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(100 + index)).collect();
+        let mut held = Vec::new();
+        for place in &places {
+            held.push(Some(turns.take(place.connection()).await.expect("a turn")));
+        }
+        assert!(turns.take(newcomer.connection()).await.is_none());
+        tokio::time::sleep(Connection::SPAN).await;
+        let cut = async {
+            places[0].displaced().await;
+            held[0] = None;
+        };
+        let (turn, ()) = tokio::join!(turns.take(newcomer.connection()), cut);
+        assert!(turn.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_ipv6_network_is_one_client() {
-        let turns = Turns::new();
+        let (turns, clients) = (Turns::new(), Clients::new());
+        let places: Vec<_> = (0..MAX_PER_CLIENT).map(|index| clients.open(&format!("2001:db8::{index}"))).collect();
         let mut held = Vec::new();
-        for index in 0..MAX_PER_CLIENT {
-            held.push(turns.take(format!("2001:db8::{index}").parse().unwrap()).await.expect("a turn"));
+        for place in &places {
+            held.push(turns.take(place.connection()).await.expect("a turn"));
         }
-        assert!(turns.take("2001:db8::ffff".parse().unwrap()).await.is_none());
-        assert!(turns.take("2001:db8:0:1::1".parse().unwrap()).await.is_some());
+        assert!(turns.take(clients.open("2001:db8::ffff").connection()).await.is_none());
+        assert!(turns.take(clients.open("2001:db8:0:1::1").connection()).await.is_some());
     }
 }
