@@ -8,7 +8,7 @@
 
 use super::node::{self, Node};
 use super::table::{self, ByHash, Change, Table};
-use super::{Owner, RRsets, Repeated, Soa, Zone, ZoneError};
+use super::{Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ pub struct Editor {
     pending: Pendings,
     counts: Counts,
     repeated: Repeated,
+    mixed: Mixed,
     scratch: Vec<u8>,
 }
 
@@ -60,6 +61,7 @@ impl Editor {
             pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
+            mixed: Mixed::No,
             scratch: Vec::new(),
         }
     }
@@ -75,6 +77,7 @@ impl Editor {
             base: zone.table.clone(),
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
+            mixed: zone.mixed,
             ..Editor::new(zone.origin.clone())
         }
     }
@@ -199,6 +202,11 @@ impl Editor {
         self.repeated = repeated;
     }
 
+    /// Replaces for how long all removals are in doubt.
+    pub fn set_mixed(&mut self, mixed: Mixed) {
+        self.mixed = mixed;
+    }
+
     /// Closes the version.
     pub fn finish(self) -> Result<Zone, ZoneError> {
         self.finish_beside(&[])
@@ -222,7 +230,7 @@ impl Editor {
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
-        Zone::close(self.origin, table, self.counts, self.repeated)
+        Ok(Zone { mixed: self.mixed, ..Zone::close(self.origin, table, self.counts, self.repeated)? })
     }
 }
 
@@ -323,7 +331,20 @@ impl Zone {
         let negative = RRset::build(rtype::SOA, set.ttl.min(soa.minimum), vec![rdata]).ok_or(ZoneError::NoSoa)?;
         let Counts { records, owners, cuts, wildcards, odd } = counts;
         let (soa_rrset, negative) = (Arc::new(set.to_rrset()), Arc::new(negative));
-        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, cuts, wildcards, odd })
+        Ok(Zone {
+            origin,
+            soa,
+            soa_rrset,
+            negative,
+            table,
+            records,
+            owners,
+            repeated,
+            mixed: Mixed::No,
+            cuts,
+            wildcards,
+            odd,
+        })
     }
 }
 
