@@ -15,6 +15,7 @@ mod alone;
 pub mod answer;
 mod client;
 pub mod clock;
+mod commit;
 mod folder;
 mod frame;
 pub mod instances;

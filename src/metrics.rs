@@ -51,6 +51,9 @@ pub struct Metrics {
     pub transfer_anomalies: IntCounterVec,
     pub audit_drift: IntCounterVec,
     pub ixfr_noop_changes: IntCounterVec,
+    pub doubt_questions: IntCounterVec,
+    pub removals_vetoed: IntCounterVec,
+    pub records_in_doubt: IntGaugeVec,
     pub notify_received: IntCounterVec,
     pub xfr_served: IntCounterVec,
     pub tsig_rejected: IntCounterVec,
@@ -203,6 +206,22 @@ impl Metrics {
             ixfr_noop_changes: make.counters(
                 "ixfr_noop_changes_total",
                 "Changes in incremental transfers that changed nothing: removals of absent records, additions of present ones.",
+                &["zone"],
+            ),
+            doubt_questions: make.counters(
+                "doubt_questions_total",
+                "Questions to primaries for records whose removal is in doubt.",
+                &["zone"],
+            ),
+            removals_vetoed: make.counters(
+                "removals_vetoed_total",
+                "Records that stayed although an incremental transfer removed them, because the primary still had them.",
+                &["zone"],
+            ),
+            records_in_doubt: make.gauges(
+                "records_in_doubt",
+                "Records that stay although an incremental transfer removed them, until a whole zone tells, because the primary \
+                 did not answer for them.",
                 &["zone"],
             ),
             notify_received: make.counters(
@@ -402,6 +421,8 @@ impl Metrics {
             &self.transfer_anomalies,
             &self.audit_drift,
             &self.ixfr_noop_changes,
+            &self.doubt_questions,
+            &self.removals_vetoed,
             &self.notify_received,
             &self.xfr_served,
             &self.notify_sent,
@@ -417,6 +438,7 @@ impl Metrics {
             &self.primary_failures,
             &self.transfer_held,
             &self.transfer_regressed,
+            &self.records_in_doubt,
             &self.zone_serial,
             &self.zone_primary_serial,
             &self.zone_records,

@@ -10,13 +10,14 @@
 //! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary, `wire` the connection of a transfer, `message` and `reader`
-//! what is said on it, `ixfr` whom to ask for differences, `setback` serials that are older than ours, `version` what a transfer comes to, `guard` versions that look
+//! what is said on it, `ixfr` whom to ask for differences, `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial, `setback` serials that are older than ours, `version` what a transfer comes to, `guard` versions that look
 //! wrong, `refresh` the steps in order, `account`, `progress` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
 //! blocking thread.
 
 mod account;
+pub mod doubt;
 pub mod error;
 pub mod guard;
 mod ixfr;
@@ -25,12 +26,16 @@ mod pace;
 pub mod plan;
 pub mod poll;
 pub mod progress;
+mod question;
 pub mod queue;
 pub mod reader;
+mod recourse;
 mod refresh;
 mod setback;
+mod settle;
 pub mod status;
 pub mod timers;
+mod twin;
 mod version;
 pub mod wire;
 

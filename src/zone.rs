@@ -3,7 +3,7 @@
 //! A [`Zone`] never changes. [`Editor`] starts from a version, sets the RRsets of single names, and finishes as a new
 //! version that shares with the old one what is not near it. [`Loader`] collects the records of a full transfer
 //! and compares them with a base version, [`Patcher`] those of an incremental one; either way a transfer costs new memory
-//! only for what changed. A [`Delta`] is the difference of two versions, a [`History`] the way from older ones to the
+//! only for what changed. [`Mixed`] and [`Repeated`] say which removals of an incremental one are in doubt. A [`Delta`] is the difference of two versions, a [`History`] the way from older ones to the
 //! present.
 //!
 //! Invariants of a `Zone`: exactly one SOA, at the origin; every ancestor of a node down to the origin exists, so an empty
@@ -17,6 +17,7 @@ mod apply;
 mod builder;
 mod canonical;
 mod delta;
+mod doubt;
 mod editor;
 mod history;
 mod image;
@@ -39,6 +40,7 @@ mod unite;
 pub use apex::{SoaFields, apex_rrsets};
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
+pub use doubt::{Mixed, Removal, Vetoes};
 pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
 pub use image::ImageError;
@@ -122,6 +124,8 @@ pub struct Zone {
     pub repeated: Repeated,
     /// Records of the primary that the zone cannot hold.
     pub left: Left,
+    /// For how long removals are in doubt whatever they remove.
+    pub mixed: Mixed,
     /// Nodes with NS below the origin or with DNAME: above zero, a lookup must look at the ancestors.
     pub cuts: u32,
     /// Nodes whose first label is `*` (RFC 4592): above zero, a missing name may still have an answer.

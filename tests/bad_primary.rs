@@ -510,12 +510,8 @@ async fn the_task_ends_with_the_keeper() {
     let primary = Primary::start("127.0.0.1", Script::new(1)).await;
     let (updates, receiver) = mpsc::channel(1);
     drop(receiver);
-<<<<<<< ours
-    let source = transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default(), Arc::default());
-=======
     let source =
         transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default(), Arc::default());
->>>>>>> theirs
     let ended = |answer: Result<Result<String, String>, oneshot::error::RecvError>| !matches!(answer, Ok(Ok(_)));
     for _ in 0..3 {
         let (done, answer) = oneshot::channel();

@@ -131,8 +131,8 @@ async fn the_removal_of_one_copy_removes_no_record() {
     assert!(stand.sites[0].datacenter.set_dual_stack(&alias, false, SystemTime::now()));
     stand.sites[0].publish();
     stand.settle();
-    assert_eq!(stand.failed("ixfr", "ixfr_copies"), 1);
-    stand.wait_for_adopted(2, 0);
+    assert!(stand.vetoed() > 0);
+    stand.wait_for_adopted(1, 1);
     stand.finish();
 }
 
@@ -153,14 +153,13 @@ async fn data_ahead_of_its_serial_comes_twice() {
     let new = stand.sites[0].zone();
     stand.sites[0].primary.publish(new);
     stand.settle();
-    let copies = stand.failed("ixfr", "ixfr_copies");
-    stand.wait_for_adopted(2 + copies, 1 - copies);
+    stand.wait_for_adopted(2, 1);
     stand.finish();
 }
 
 /// Section 7: differences that reach one serial beyond the SOA that frames them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn differences_beyond_their_frame_are_not_used() {
+async fn differences_are_used_up_to_their_frame() {
     let mut stand = Stand::start(1, 6, NO_AUDIT).await;
     let site = &mut stand.sites[0];
     site.primary.set_away(true);
@@ -175,8 +174,7 @@ async fn differences_beyond_their_frame_are_not_used() {
     wait_until("the zone is at the announced serial", PATIENCE, || {
         (client.serial(&origin) == Some(old.serial().0)).then_some(())
     });
-    assert_eq!(stand.failed("ixfr", "malformed"), 1);
-    stand.wait_for_adopted(2, 0);
+    stand.wait_for_adopted(1, 1);
     let new = stand.sites[0].zone();
     stand.sites[0].primary.publish(new);
     stand.settle();
@@ -326,8 +324,7 @@ async fn announcements_are_enough() {
         stand.sites[0].publish();
         stand.settle();
     }
-    let copies = stand.failed("ixfr", "ixfr_copies");
-    stand.wait_for_adopted(1 + copies, 5 - copies);
+    stand.wait_for_adopted(1, 5);
     stand.finish();
 }
 

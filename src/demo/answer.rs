@@ -3,7 +3,7 @@
 //! Kept on purpose, because a secondary has to live with them: transfers and NS answers without AA, NXDOMAIN at
 //! the apex and at empty non-terminals, SERVFAIL outside all zones, repeated records, differences step by step and with
 //! one TTL for all records, IXFR at the served serial answered with the whole zone, silence where CNS would stop
-//! altogether. Left out: interleaved transfers on one connection, its `_cns_meta` names, and its suffix match that ignores
+//! altogether, also for an answer over TCP that is too long for it. Left out: interleaved transfers on one connection, its `_cns_meta` names, and its suffix match that ignores
 //! label boundaries.
 //!
 //! Cost: O(records of the zone) for a whole transfer, otherwise O(records of the answer).
@@ -35,13 +35,16 @@ const ANSWERS_PER_MESSAGE: usize = 500;
 const OCTETS_PER_MESSAGE: usize = 60_000;
 /// CNS adds names in slices of so many, which bounds how far a message exceeds its limit.
 const SLICE: usize = 20;
+/// CNS stops on an answer over TCP that is longer than this.
+const LONGEST_ANSWER: usize = 65_530;
 /// The longest chain of CNAME records that is followed.
 const LONGEST_CHAIN: usize = 8;
 
 /// Answers over TCP: one message, or the messages of a transfer. `None` where CNS would stop.
 pub fn answer_stream(zones: &Zones, query: &Query) -> Option<(Kind, Vec<Vec<u8>>)> {
     if !query.wants_transfer() {
-        return Some((Kind::Lookup, vec![answer_lookup(zones, query).0.finish()]));
+        let message = answer_lookup(zones, query).0.finish();
+        return (message.len() <= LONGEST_ANSWER).then(|| (Kind::Lookup, vec![message]));
     }
     // An IXFR without the SOA of the client (RFC 1995 section 3) stops CNS.
     if query.kind == rtype::IXFR && query.serial.is_none() {
@@ -145,6 +148,59 @@ fn answer_whole(stored: &Stored, query: &Query) -> Vec<Vec<u8>> {
     }
     messages.push(zone.origin(), RECORD_TTL, &zone.soa());
     messages.finish()
+}
+
+/// A whole transfer that takes its time: names are read some at a time, as they are then.
+pub struct Scan<'q> {
+    messages: Messages<'q>,
+    /// The version that was served at the beginning, whose SOA stands at both ends.
+    opening: Arc<Zone>,
+    names: Vec<Name>,
+    next: usize,
+}
+
+impl<'q> Scan<'q> {
+    /// Begins with SOA and NS.
+    pub fn new(stored: &Stored, query: &'q Query) -> Scan<'q> {
+        let opening = stored.zone().clone();
+        let mut messages = Messages::new(query);
+        messages.push(opening.origin(), RECORD_TTL, &opening.soa());
+        opening.name_servers().for_each(|data| messages.push(opening.origin(), NS_TTL, &data));
+        let names = opening.nodes().iter().map(|node| node.owner.clone()).collect();
+        Scan { messages, opening, names, next: 0 }
+    }
+
+    /// Reads the next names from the version that is there now. Returns whether there are more; of the names that were not there
+    /// at the beginning, a scan of hashes finds some.
+    pub fn read(&mut self, now: &Zone) -> bool {
+        if self.next >= self.names.len() {
+            let is_new = |name: &&Name| self.opening.find(name.as_wire()).is_none() && !self.names.contains(name);
+            let new = now.nodes().iter().map(|node| &node.owner).filter(is_new);
+            let found: Vec<Name> = new.filter(|name| name.stable_hash() % 2 == 0).cloned().collect();
+            self.names.extend(found);
+        }
+        let end = self.names.len().min(self.next + SLICE);
+        for name in &self.names[self.next..end] {
+            for data in now.find(name.as_wire()).unwrap_or_default() {
+                self.messages.push(name, RECORD_TTL, data);
+            }
+            self.messages.end_name();
+        }
+        let has_more = end > self.next;
+        self.next = end;
+        has_more
+    }
+
+    /// The messages that are full.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.messages.done)
+    }
+
+    /// The last messages.
+    pub fn finish(mut self) -> Vec<Vec<u8>> {
+        self.messages.push(self.opening.origin(), RECORD_TTL, &self.opening.soa());
+        self.messages.finish()
+    }
 }
 
 /// All messages of an incremental transfer (RFC 1995 section 4): every step by itself, MNAME and RNAME as they are now.

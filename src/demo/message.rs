@@ -59,6 +59,7 @@ pub enum Rcode {
     NoError = 0,
     ServFail = 2,
     NxDomain = 3,
+    Refused = 5,
 }
 
 /// A question and what matters of the rest of its message.

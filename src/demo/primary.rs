@@ -1,13 +1,17 @@
 //! A primary on one address that behaves like CNS over UDP and TCP.
 //!
-//! Invariants: every answer comes from one version of a zone; nothing a client sends stops the primary; while it
+//! A commit takes as long as it is told to, and so does the scan of a whole transfer; then what is sent is what CNS sends when
+//! both happen at once.
+//!
+//! Invariants: every answer but such a scan comes from one version of a zone; nothing a client sends stops the primary; while it
 //! is away it answers nothing and keeps no connection. It ends when it is dropped.
 //!
 //! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone); a new version is compared with
 //! the one before, O(records).
 
-use super::answer::{Kind, Zones, answer_datagram, answer_stream, find_zone};
-use super::message::{Query, Unanswered};
+use super::answer::{Kind, Scan, Zones, answer_datagram, answer_stream, find_zone};
+use super::commit::Commit;
+use super::message::{Query, Rcode, Response, Unanswered};
 use super::store::Stored;
 use super::zone::Zone;
 use crate::name::Name;
@@ -22,7 +26,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// CNS closes a connection on which nothing arrives, or nothing can be sent, for so long.
 const IDLE: Duration = Duration::from_secs(5);
@@ -45,6 +49,16 @@ struct Shared {
     zones: ArcSwap<Zones>,
     away: watch::Sender<bool>,
     tally: Mutex<Tally>,
+    manner: Mutex<Manner>,
+}
+
+/// How a primary behaves when all is well with its zones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner {
+    /// Pause between two parts of a scan.
+    scan_pause: Duration,
+    /// Whether it answers questions for anything but zones and their apexes.
+    refuses: bool,
 }
 
 /// What a primary was asked so far.
@@ -58,6 +72,8 @@ pub struct Tally {
     pub unreadable: u64,
     /// Questions that would have stopped CNS.
     pub fatal: u64,
+    /// Questions for records below the apex.
+    pub questions: u64,
 }
 
 impl Shared {
@@ -77,9 +93,47 @@ impl Shared {
         });
     }
 
+    /// How the primary behaves at the moment.
+    fn manner(&self) -> MutexGuard<'_, Manner> {
+        self.manner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a question for records below the apex, and turns it away if that is the manner.
+    fn refuse(&self, query: &Query) -> Option<Vec<u8>> {
+        if query.wants_transfer() || self.zones.load().contains_key(query.name.to_lowercase().as_wire()) {
+            return None;
+        }
+        self.tally().questions += 1;
+        self.manner().refuses.then(|| Response::new(query, 0, Rcode::Refused).finish())
+    }
+
+    /// Sends a whole zone in its own time, while commits go on.
+    async fn scan(&self, stream: &mut TcpStream, stored: &Stored, query: &Query) -> io::Result<()> {
+        let pause = self.manner().scan_pause;
+        let mut scan = Scan::new(stored, query);
+        loop {
+            sleep(pause).await;
+            let now = find_zone(&self.zones.load(), query).map(|stored| stored.zone().clone());
+            let has_more = now.is_some_and(|now| scan.read(&now));
+            for message in scan.take() {
+                timeout(IDLE, write_message(stream, &message)).await??;
+            }
+            if !has_more {
+                break;
+            }
+        }
+        for message in scan.finish() {
+            timeout(IDLE, write_message(stream, &message)).await??;
+        }
+        Ok(())
+    }
+
     /// Answers a question that came over TCP, and counts it; what was to go wrong with a transfer has now gone wrong.
-    fn answer(&self, query: &Query) -> Option<Vec<Vec<u8>>> {
+    fn answer(&self, query: &Query) -> Option<Reply> {
         let zones = self.zones.load();
+        if let Some(refusal) = self.refuse(query) {
+            return Some(Reply::Messages(vec![refusal]));
+        }
         let Some((kind, messages)) = answer_stream(&zones, query) else {
             self.tally().fatal += 1;
             return None;
@@ -94,9 +148,20 @@ impl Shared {
             let mut tally = self.tally();
             let count = if kind == Kind::Whole { &mut tally.whole } else { &mut tally.steps };
             *count += 1;
+            let takes_time = kind == Kind::Whole && self.manner().scan_pause > Duration::ZERO;
+            if takes_time && stored.lapses.scan.is_none() {
+                return Some(Reply::Scan(stored.clone()));
+            }
         }
-        Some(messages)
+        Some(Reply::Messages(messages))
     }
+}
+
+/// What goes out over TCP.
+enum Reply {
+    Messages(Vec<Vec<u8>>),
+    /// A whole zone, read while it is sent.
+    Scan(Arc<Stored>),
 }
 
 impl Primary {
@@ -104,8 +169,9 @@ impl Primary {
     pub async fn start(address: SocketAddr) -> io::Result<Primary> {
         let (listener, socket) = bind(address).await?;
         let address = listener.local_addr()?;
-        let shared =
-            Arc::new(Shared { zones: ArcSwap::default(), away: watch::Sender::new(false), tally: Mutex::default() });
+        let away = watch::Sender::new(false);
+        let (tally, manner) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { zones: ArcSwap::default(), away, tally, manner });
         let socket = Arc::new(socket);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_datagrams(Arc::clone(&socket), Arc::clone(&shared)));
@@ -128,6 +194,31 @@ impl Primary {
     /// Puts a version of a zone in place without any history, as after the database was lost.
     pub fn replace(&self, zone: Zone) {
         self.put(Stored::new(zone));
+    }
+
+    /// Writes a version of a zone as CNS does, one thing after the other, in this time. Whatever is asked meanwhile is answered
+    /// from what is written by then. Two commits of one zone must not overlap, as they do not in CNS.
+    pub async fn commit(&self, zone: Zone, duration: Duration) {
+        let origin = zone.origin().clone();
+        let Some(before) = self.shared.zones.load().get(&origin).map(|stored| stored.zone().clone()) else {
+            return self.publish(zone);
+        };
+        let (commit, begun) = (Commit::new(&before, zone), Instant::now());
+        let writes = commit.writes();
+        for number in 0..writes {
+            sleep_until(begun + duration * (number + 1) as u32 / writes as u32).await;
+            self.change(&origin, |stored| commit.write(stored, number));
+        }
+    }
+
+    /// Has scans pause between two parts, so that a commit can happen in the middle of one.
+    pub fn set_scan_pause(&self, pause: Duration) {
+        self.shared.manner().scan_pause = pause;
+    }
+
+    /// Refuses questions for anything but zones and their apexes, or answers them again.
+    pub fn set_refusing(&self, refuses: bool) {
+        self.shared.manner().refuses = refuses;
     }
 
     /// Keeps this and nothing else of a zone.
@@ -213,7 +304,7 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
                 continue;
             }
         };
-        let answer = answer_datagram(&shared.zones.load(), &query);
+        let answer = shared.refuse(&query).or_else(|| answer_datagram(&shared.zones.load(), &query));
         match answer {
             Some(answer) => {
                 // A client that cannot be reached asks again or not; either way it is its own concern.
@@ -271,12 +362,17 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
                 return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable));
             }
         };
-        let Some(answers) = shared.answer(&query) else {
-            tracing::warn!(%client, name = %query.name, "question that would stop CNS");
-            return Ok(());
-        };
-        for answer in answers {
-            timeout(IDLE, write_message(stream, &answer)).await??;
+        match shared.answer(&query) {
+            None => {
+                tracing::warn!(%client, name = %query.name, "question that would stop CNS");
+                return Ok(());
+            }
+            Some(Reply::Scan(stored)) => shared.scan(stream, &stored, &query).await?,
+            Some(Reply::Messages(messages)) => {
+                for message in messages {
+                    timeout(IDLE, write_message(stream, &message)).await??;
+                }
+            }
         }
     }
 }

@@ -73,13 +73,15 @@ pub struct Lapses {
 pub struct Stored {
     zone: Arc<Zone>,
     steps: VecDeque<Arc<Step>>,
+    /// A step that a commit has recorded while its serial is not yet served.
+    recorded: Option<Arc<Step>>,
     pub lapses: Lapses,
 }
 
 impl Stored {
     /// A zone without history.
     pub fn new(zone: Zone) -> Stored {
-        Stored { zone: Arc::new(zone), steps: VecDeque::new(), lapses: Lapses::default() }
+        Stored { zone: Arc::new(zone), steps: VecDeque::new(), recorded: None, lapses: Lapses::default() }
     }
 
     /// A zone with its history.
@@ -102,9 +104,46 @@ impl Stored {
         } else if zone.serial() != self.zone.serial() {
             steps.push_back(Arc::new(Step::between(&self.zone, &zone)));
         }
-        let mut stored = Stored { zone: Arc::new(zone), steps, lapses: Lapses::default() };
+        let mut stored = Stored { zone: Arc::new(zone), steps, recorded: None, lapses: Lapses::default() };
         stored.forget(MOST_STEPS);
         stored
+    }
+
+    //--- Commits ---
+
+    /// Writes the records of some names; the serial stays.
+    pub fn write(&mut self, names: impl Iterator<Item = (Name, Vec<Data>)>) {
+        let mut zone = Zone::clone(&self.zone);
+        names.for_each(|(owner, records)| zone.set(owner, records));
+        self.zone = Arc::new(zone);
+    }
+
+    /// Writes a step's serial into the list of serials. Lists are kept by serial: a second step to one serial adds to those of
+    /// the first.
+    pub fn record(&mut self, step: &Arc<Step>) {
+        if step.from != step.to {
+            self.recorded = Some(step.clone());
+            return;
+        }
+        let same: Vec<usize> = (0..self.steps.len()).filter(|index| self.steps[*index].to == step.to).collect();
+        let mut union = Step::clone(step);
+        if let Some(first) = same.first().map(|index| &self.steps[*index]) {
+            union.removed = [&first.removed[..], &step.removed].concat();
+            union.added = [&first.added[..], &step.added].concat();
+        }
+        for index in same {
+            let from = self.steps[index].from;
+            self.steps[index] = Arc::new(Step { from, ..union.clone() });
+        }
+        self.steps.push_back(Arc::new(union));
+    }
+
+    /// Writes the serial that is served.
+    pub fn serve(&mut self, zone: Zone) {
+        self.steps.extend(self.recorded.take());
+        self.zone = Arc::new(zone);
+        self.lapses = Lapses::default();
+        self.forget(MOST_STEPS);
     }
 
     /// Notes a whole transfer, with which things have gone wrong as they should.
@@ -128,10 +167,13 @@ impl Stored {
     }
 
     /// The steps for a client with a serial; from one between two known serials they begin at the lower. `None` where CNS
-    /// sends the whole zone: for the served serial itself, too, and outside the history.
+    /// sends the whole zone: outside the history, and for the served serial, unless two commits had that.
     pub fn steps_from(&self, serial: Serial) -> Option<impl Iterator<Item = &Step>> {
-        let begin = self.steps.iter().rposition(|step| step.from.0 <= serial.0)?;
-        (serial.0 < self.zone.serial().0).then(|| self.steps.range(begin..).chain(&self.lapses.ahead).map(Arc::as_ref))
+        let last = self.steps.iter().rfind(|step| step.from.0 <= serial.0)?;
+        let begin = self.steps.iter().position(|step| step.from == last.from)?;
+        let is_known = serial.0 < self.zone.serial().0 || serial == self.zone.serial() && last.from == serial;
+        let further = self.recorded.iter().chain(&self.lapses.ahead);
+        is_known.then(|| self.steps.range(begin..).chain(further).map(Arc::as_ref))
     }
 }
 

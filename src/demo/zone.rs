@@ -2,7 +2,8 @@
 //!
 //! Invariants: the apex carries SOA and NS only, which are not among the nodes; nodes keep the order in which
 //! they were given, with all records of one owner name together; equal records stay as often as they were given
-//! (a zone file would keep one, RFC 2181 section 5). Immutable once made.
+//! (a zone file would keep one, RFC 2181 section 5). Names change only while a commit is
+//! being written.
 //!
 //! Cost: O(records) to make, O(1) to find a node.
 
@@ -119,6 +120,25 @@ impl Zone {
         self.places.get(owner).map(|place| self.nodes[*place].records.as_slice())
     }
 
+    /// Replaces the records at one owner name below the apex; without any the name goes.
+    pub fn set(&mut self, owner: Name, records: Vec<Data>) {
+        match self.places.get(&owner).copied() {
+            Some(place) if records.is_empty() => {
+                self.nodes.swap_remove(place);
+                self.places.remove(&owner);
+                if let Some(moved) = self.nodes.get(place) {
+                    self.places.insert(moved.owner.clone(), place);
+                }
+            }
+            Some(place) => self.nodes[place].records = records,
+            None if records.is_empty() => {}
+            None => {
+                self.places.insert(owner.clone(), self.nodes.len());
+                self.nodes.push(Node { owner, records });
+            }
+        }
+    }
+
     /// The SOA record.
     pub fn soa(&self) -> Data {
         self.soa_at(self.serial)
@@ -175,5 +195,11 @@ mod tests {
         assert_eq!(zone.find(web.as_wire()).unwrap().len(), 2);
         assert_eq!(zone.find(name("outside.y").as_wire()), None);
         assert_eq!(zone.record_count(), 5);
+        let mut zone = zone;
+        zone.set(web.clone(), Vec::new());
+        assert_eq!((zone.find(web.as_wire()), zone.find(db.as_wire()).map(<[Data]>::len)), (None, Some(1)));
+        zone.set(web.clone(), vec![Data::Txt(b"y".to_vec())]);
+        zone.set(db.clone(), vec![Data::Txt(b"y".to_vec()); 3]);
+        assert_eq!(zone.record_count(), 6);
     }
 }

@@ -17,8 +17,10 @@ use std::time::SystemTime;
 
 /// How a snapshot begins.
 const MAGIC: &[u8; 8] = b"AGGZONE\n";
-/// The format that this program writes and reads.
-const VERSION: u32 = 2;
+/// The format that this program writes.
+const VERSION: u32 = 3;
+/// The format of the release before, which is read as well: it did not say whether the version may be mixed.
+const OLD_VERSION: u32 = 2;
 /// Bytes handed to the system at once.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes of the checksum.
@@ -30,7 +32,7 @@ pub enum SnapshotError {
     #[error("it is damaged (wrong checksum)")]
     Damaged,
     #[error(
-        "it has format {0}, and this program reads format {VERSION}; it stays where it is, for a program that reads it, until \
+        "it has format {0}, and this program reads formats {OLD_VERSION} and {VERSION}; it stays where it is, for a program that reads it, until \
          the zone is transferred"
     )]
     Version(u32),
@@ -88,7 +90,7 @@ pub fn read(zone: &Name, bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     let mut fields = Fields(body);
     let magic = fields.take(MAGIC.len()).is_some_and(|magic| magic == MAGIC);
     let version = fields.u32().filter(|_| magic).ok_or(SnapshotError::Damaged)?;
-    if version != VERSION {
+    if ![OLD_VERSION, VERSION].contains(&version) {
         return Err(SnapshotError::Version(version));
     }
     let mut head = || {
@@ -100,7 +102,8 @@ pub fn read(zone: &Name, bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     if origin != zone.as_wire() {
         return Err(SnapshotError::Other(Name::from_suffix(origin)));
     }
-    Ok(Snapshot { generation, refreshed, zone: Zone::read_image(zone, fields.0)? })
+    let read_image = if version == VERSION { Zone::read_image } else { Zone::read_old_image };
+    Ok(Snapshot { generation, refreshed, zone: read_image(zone, fields.0)? })
 }
 
 /// A file that is written in large pieces and summed on the way.
@@ -133,6 +136,7 @@ impl Write for Output<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zone::Mixed;
     use crate::zone::tests::zone;
 
     fn written(text: &str) -> (Zone, Vec<u8>) {
@@ -164,6 +168,17 @@ mod tests {
             damaged[at] ^= 1;
             assert_eq!(read(&zone.origin, &damaged).unwrap_err(), SnapshotError::Damaged);
         }
+    }
+
+    #[test]
+    fn the_format_of_the_release_before_is_read() {
+        let (zone, mut bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1");
+        // Without the mark at the end, and with another checksum.
+        bytes.truncate(bytes.len() - 8 - CRC_BYTES);
+        bytes[11] = 2;
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        let read = read(&zone.origin, &bytes).unwrap();
+        assert_eq!((&read.zone, read.zone.mixed), (&zone, Mixed::Open));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::transfer::Shared;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
+use crate::transfer::settle::Settled;
 use crate::transfer::status::{Activity, TransferNote};
 use crate::zone::Anomalies;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ impl Accounts {
         let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
         metrics.transfer_held.with_label_values(&[&zone]).set(0);
         metrics.transfer_regressed.with_label_values(&[&zone]).set(0);
+        metrics.records_in_doubt.with_label_values(&[&zone]).set(0);
         Accounts { zone, differences: vec![None; primaries.len()], primaries, metrics, shared }
     }
 
@@ -197,6 +199,27 @@ impl Accounts {
         }
         self.metrics.audit_drift.with_label_values(&[self.zone()]).inc_by(drift);
         self.metrics.ixfr_noop_changes.with_label_values(&[self.zone()]).inc_by(noop_changes);
+    }
+
+    /// Counts what was done about removals in doubt.
+    pub fn note_settled(&self, index: usize, settled: &Settled) {
+        if settled.questions > 0 || !settled.unanswered.is_empty() {
+            let Settled { questions, vetoed, unanswered } = settled;
+            let unanswered = unanswered.len();
+            info!(zone = %self.zone, primary = %self.primary(index), questions, vetoed, unanswered,
+                  "the primary was asked for records whose removal is in doubt; those that it has stay, and those for which it gives no answer");
+        }
+        self.metrics.doubt_questions.with_label_values(&[self.zone()]).inc_by(settled.questions);
+        self.metrics.removals_vetoed.with_label_values(&[self.zone()]).inc_by(settled.vetoed);
+        let mut status = self.shared.status();
+        status.doubts.questions += settled.questions;
+        status.doubts.vetoed += settled.vetoed;
+    }
+
+    /// Notes how many records stay although their removal was announced, because nobody says whether they are gone.
+    pub fn note_in_doubt(&self, records: usize) {
+        self.metrics.records_in_doubt.with_label_values(&[self.zone()]).set(records as i64);
+        self.shared.status().doubts.records = records as u64;
     }
 
     /// Notes whether a version waits for confirmation.

@@ -74,9 +74,9 @@ pub enum TransferError {
     #[error("the answer ends at serial {sent}, which is older than the one that the primary announced")]
     Behind { sent: Serial },
     #[error(
-        "a record was removed that the primary had sent more than once; only a full transfer tells whether it is gone"
+        "{0} removed records may still be there, and the primary does not answer for them; only a whole zone tells"
     )]
-    Copies,
+    Unanswered(usize),
     #[error("slower than {0} bytes a second")]
     Slow(u64),
     #[error("longer than max_bytes = {0}")]
@@ -124,7 +124,7 @@ impl TransferError {
             TransferError::Step { .. } | TransferError::Gap { .. } => "ixfr_steps",
             TransferError::LoneSoa => "ixfr_lone_soa",
             TransferError::Behind { .. } => "ixfr_behind",
-            TransferError::Copies => "ixfr_copies",
+            TransferError::Unanswered(_) => "ixfr_unanswered",
             TransferError::Slow(_) => "slow",
             TransferError::TooLarge(_) => "too_large",
             TransferError::TooManyRecords(_) => "too_many_records",

@@ -101,7 +101,7 @@ mod tests {
     fn wrong_differences_do_not_count_against_the_next() {
         let (mut manner, now) = (Manner::default(), Instant::now());
         let base = TransferError::OtherBase { ours: Serial(2), theirs: Serial(1) };
-        for error in [base, TransferError::Rcode(2), TransferError::Copies, TransferError::Malformed("x")] {
+        for error in [base, TransferError::Rcode(2), TransferError::Unanswered(1), TransferError::Malformed("x")] {
             assert_eq!(manner.note_failure(&error, now), None);
         }
         assert!(manner.may_ask(now));

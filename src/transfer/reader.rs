@@ -11,9 +11,15 @@
 //!
 //! Invariants: nothing leaves the reader before the closing SOA, and after an error the reader says `closed` for
 //! ever. Differences begin at our serial, each step where the one before has ended, each at a newer serial than it began,
-//! and the last at the serial that was announced. CNS breaks all of these on occasion: it begins below a serial that it does
-//! not know, goes one step beyond the SOA that frames the steps, and sends the whole zone when nothing is newer
-//! (contract `cns.md` section 7); the last is why reading stops at the first SOA.
+//! and the last at the serial that was announced. CNS breaks all of these on occasion (contract `cns.md` sections 7 and 9):
+//!
+//! - it begins below a serial that it does not know; that is an error;
+//! - it sends the whole zone when nothing is newer; so reading stops at the first SOA, or at the second record when it was asked
+//!   on purpose for what else happened under our serial;
+//! - it has a step from a serial to the same one after two commits under one serial; that is taken, its removals in doubt;
+//! - it goes one step beyond the SOA that frames the steps; that step is not published yet, and left out.
+//!
+//! Because of the last two, the SOA that may close differences does so only at the end of its message.
 //!
 //! Cost: O(bytes) in time; in memory the records of a whole zone, or the names that differ.
 
@@ -22,7 +28,7 @@ use crate::rr::{self, rtype};
 use crate::serial::Serial;
 use crate::transfer::error::TransferError;
 use crate::transfer::message::{Next, Query, Record};
-use crate::zone::{Loader, Patched, Patcher, Soa, Zone, ZoneError};
+use crate::zone::{Loader, Mixed, Patched, Patcher, Soa, Vetoes, Zone, ZoneError};
 use std::sync::Arc;
 
 /// Whether more messages must follow.
@@ -55,6 +61,8 @@ impl Received {
 /// Differences that are complete.
 pub struct Changed {
     pub soa: Soa,
+    /// The mark of the version that they lead to.
+    pub mixed: Mixed,
     patcher: Patcher,
     ttl: u32,
     rdata: Box<[u8]>,
@@ -71,9 +79,14 @@ impl Changed {
         self.patcher.is_long()
     }
 
-    /// Makes the new version. O(records at the names that changed)
-    pub fn finish(self) -> Result<Patched, ZoneError> {
-        self.patcher.finish(self.ttl, &self.rdata)
+    /// The version that they begin with.
+    pub fn base(&self) -> &Arc<Zone> {
+        self.patcher.base()
+    }
+
+    /// Makes the new version, in which records that are vetoed stay. O(records at the names that changed)
+    pub fn finish(&self, vetoes: &Vetoes) -> Result<Patched, ZoneError> {
+        self.patcher.finish(self.ttl, &self.rdata, self.mixed, vetoes)
     }
 }
 
@@ -84,6 +97,10 @@ pub struct Reader {
     base: Option<Arc<Zone>>,
     /// The version that a whole zone is compared with.
     present: Option<Arc<Zone>>,
+    /// The base's mark.
+    mixed: Mixed,
+    /// Whether what happened under our serial is asked for as well.
+    same_serial: bool,
     stage: Stage,
     first: bool,
     records: u64,
@@ -96,6 +113,8 @@ struct Versions<'a> {
     origin: &'a Name,
     base: Option<&'a Arc<Zone>>,
     present: Option<&'a Arc<Zone>>,
+    mixed: Mixed,
+    same_serial: bool,
 }
 
 /// What the reader waits for.
@@ -125,10 +144,87 @@ struct Opening {
 /// Differences that are being applied.
 struct Steps {
     patcher: Patcher,
+    /// The base's mark.
+    mixed: Mixed,
     /// The serial of the SOA that came last.
     at: Serial,
     /// Whether the records that come now are new ones.
     adding: bool,
+    /// Whether the SOA that came last closes the answer if its message ends there.
+    closing: bool,
+    /// Number of changes in front of the step.
+    begun: u64,
+    /// Number of changes in front of a step that leads beyond the announced serial.
+    beyond: Option<u64>,
+}
+
+impl Steps {
+    /// The first step begins at our serial.
+    fn new(base: Arc<Zone>, mixed: Mixed) -> Steps {
+        let at = base.soa.serial;
+        let patcher = Patcher::new(base);
+        let mut steps = Steps { patcher, mixed, at, adding: false, closing: false, begun: 0, beyond: None };
+        steps.begin();
+        steps
+    }
+
+    /// Begins a step where the one before has ended.
+    fn begin(&mut self) {
+        (self.adding, self.closing, self.begun) = (false, false, self.patcher.changes());
+        self.patcher.set_in_doubt(self.mixed.doubts(self.at));
+    }
+
+    /// Whether nothing has come but the first SOA.
+    fn is_empty(&self) -> bool {
+        !self.adding && self.patcher.changes() == 0
+    }
+
+    /// Takes a record that differs.
+    fn take(&mut self, record: &Record<'_>) -> Result<(), TransferError> {
+        self.go_on()?;
+        let Record { owner, rtype, ttl, rdata, .. } = record;
+        if self.adding {
+            self.patcher.add(owner, *rtype, *ttl, rdata);
+        } else {
+            self.patcher.remove(owner, *rtype, *ttl, rdata);
+        }
+        Ok(())
+    }
+
+    /// What might have been the end was none if more follows.
+    fn go_on(&mut self) -> Result<(), TransferError> {
+        if self.closing && self.beyond.is_some() {
+            return Err(BEHIND_THE_END);
+        }
+        if self.closing {
+            self.begin();
+        }
+        Ok(())
+    }
+
+    /// Takes an SOA: it ends the removals of a step or its additions.
+    fn take_soa(&mut self, opening: &Opening, record: &Record<'_>, serial: Serial) -> Result<(), TransferError> {
+        self.go_on()?;
+        let end = opening.soa.serial;
+        if !self.adding {
+            if serial == self.at {
+                self.patcher.put_in_doubt(self.begun);
+            } else if !serial.newer_than(self.at) {
+                return Err(TransferError::Step { from: self.at, to: serial });
+            } else if self.at == end {
+                self.beyond.get_or_insert(self.begun);
+            }
+            (self.at, self.adding) = (serial, true);
+        } else if self.at == end || self.beyond.is_some() && serial == end {
+            opening.check_end(record, serial)?;
+            self.closing = true;
+        } else if serial == self.at {
+            self.begin();
+        } else {
+            return Err(TransferError::Gap { end: self.at, begin: serial });
+        }
+        Ok(())
+    }
 }
 
 impl Reader {
@@ -147,9 +243,21 @@ impl Reader {
         Reader { present, ..self }
     }
 
+    /// Removals are in doubt by this mark of the base's.
+    pub fn doubting(self, mixed: Mixed) -> Reader {
+        Reader { mixed, ..self }
+    }
+
+    /// Asks for what happened under our serial as well.
+    pub fn with_same_serial(self) -> Reader {
+        Reader { same_serial: true, ..self }
+    }
+
     /// Waits for the answer to a query.
     fn new(query: Query, base: Option<Arc<Zone>>) -> Reader {
-        Reader { query, base, present: None, stage: Stage::Start, first: true, records: 0, scratch: Vec::new() }
+        let mixed = base.as_ref().map_or(Mixed::No, |base| base.mixed);
+        let (first, stage, scratch) = (true, Stage::Start, Vec::new());
+        Reader { query, base, present: None, mixed, same_serial: false, stage, first, records: 0, scratch }
     }
 
     /// The query to send.
@@ -191,13 +299,19 @@ impl Reader {
             return Err(TransferError::Closed);
         }
         let (stage, records) = (&mut self.stage, &mut self.records);
-        let versions =
-            Versions { origin: self.query.origin(), base: self.base.as_ref(), present: self.present.as_ref() };
+        let versions = Versions {
+            origin: self.query.origin(),
+            base: self.base.as_ref(),
+            present: self.present.as_ref(),
+            mixed: self.mixed,
+            same_serial: self.same_serial,
+        };
         self.query.read(message, self.first, &mut self.scratch, |record| {
             *records += 1;
             stage.take(record, versions)
         })?;
         self.first = false;
+        self.stage = std::mem::replace(&mut self.stage, Stage::Failed).end_message(versions);
         Ok(if matches!(self.stage, Stage::Complete(_)) { Progress::Done } else { Progress::More })
     }
 }
@@ -211,15 +325,20 @@ impl Stage {
             let stop = matches!(self, Stage::Complete(received) if matches!(**received, Received::NotNewer(_)));
             return Ok(if stop { Next::Stop } else { Next::Read });
         }
-        let Record { owner, rtype, ttl, rdata, .. } = record;
+        if let Stage::Opened(opening) = self
+            && versions.is_ours(opening.soa.serial)
+        {
+            // The whole zone follows, which is here.
+            *self = Stage::Complete(Box::new(Received::NotNewer(opening.soa)));
+            return Ok(Next::Stop);
+        }
         match self {
-            Stage::Full(_, loader) => loader.push(owner, rtype, ttl, rdata),
-            Stage::Steps(_, steps) if steps.adding => steps.patcher.add(owner, rtype, ttl, rdata),
-            Stage::Steps(_, steps) => steps.patcher.remove(owner, rtype, ttl, rdata),
+            Stage::Full(_, loader) => loader.push(record.owner, record.rtype, record.ttl, record.rdata),
+            Stage::Steps(_, steps) => steps.take(&record)?,
             Stage::Opened(_) => {
                 if let Stage::Opened(opening) = std::mem::replace(self, Stage::Failed) {
                     let mut loader = opening.load(versions);
-                    loader.push(owner, rtype, ttl, rdata);
+                    loader.push(record.owner, record.rtype, record.ttl, record.rdata);
                     *self = Stage::Full(opening, Box::new(loader));
                 }
             }
@@ -229,6 +348,33 @@ impl Stage {
         Ok(Next::Read)
     }
 
+    /// Looks at what a message ends with. An answer to the question for what happened under our serial that has no more than an
+    /// SOA says that nothing did.
+    fn end_message(self, versions: Versions<'_>) -> Stage {
+        match self {
+            Stage::Opened(opening) if versions.is_ours(opening.soa.serial) => {
+                Stage::Complete(Box::new(Received::NotNewer(opening.soa)))
+            }
+            Stage::Steps(opening, steps) if versions.is_ours(opening.soa.serial) && steps.is_empty() => {
+                Stage::Complete(Box::new(Received::NotNewer(opening.soa)))
+            }
+            Stage::Steps(opening, steps) if steps.closing => {
+                let (Opening { soa, ttl, rdata, .. }, Steps { mut patcher, mixed, beyond, .. }) = (opening, *steps);
+                if let Some(changes) = beyond {
+                    patcher.truncate(changes);
+                }
+                Stage::Complete(Box::new(Received::Changed(Changed {
+                    soa,
+                    mixed: mixed.at(soa.serial),
+                    patcher,
+                    ttl,
+                    rdata,
+                })))
+            }
+            other => other,
+        }
+    }
+
     /// Takes the zone's SOA: it opens the answer, divides it, or closes it.
     fn take_soa(self, record: &Record<'_>, soa: Soa, versions: Versions<'_>) -> Result<Stage, TransferError> {
         let base = versions.base;
@@ -236,7 +382,7 @@ impl Stage {
             Stage::Start => {
                 // At the undefined distance neither is newer (RFC 1982 section 3.2); then the whole zone may follow.
                 let not_newer = |ours: Serial| !soa.serial.newer_than(ours) && !soa.serial.undefined_against(ours);
-                if base.is_some_and(|base| not_newer(base.soa.serial)) {
+                if base.is_some_and(|base| not_newer(base.soa.serial)) && !versions.is_ours(soa.serial) {
                     return Ok(Stage::Complete(Box::new(Received::NotNewer(soa))));
                 }
                 let (owner, ttl, rdata) = (*record.owner, record.ttl, record.rdata.into());
@@ -244,13 +390,12 @@ impl Stage {
             }
             Stage::Opened(opening) => match base {
                 // A step leads on from an older serial, so the opening SOA once more is the end of an empty zone.
-                Some(base) if soa.serial != opening.soa.serial => {
+                Some(base) if soa.serial != opening.soa.serial || versions.is_ours(soa.serial) => {
                     let (ours, theirs) = (base.soa.serial, soa.serial);
                     if ours != theirs {
                         return Err(TransferError::OtherBase { ours, theirs });
                     }
-                    let steps = Steps { patcher: Patcher::new(base.clone()), at: theirs, adding: false };
-                    Ok(Stage::Steps(opening, Box::new(steps)))
+                    Ok(Stage::Steps(opening, Box::new(Steps::new(base.clone(), versions.mixed))))
                 }
                 _ => {
                     let loader = opening.load(versions);
@@ -258,27 +403,19 @@ impl Stage {
                 }
             },
             Stage::Full(opening, loader) => opening.close(record, soa, |opening| Received::Full(opening.soa, *loader)),
-            Stage::Steps(opening, mut steps) if !steps.adding => {
-                if !soa.serial.newer_than(steps.at) {
-                    return Err(TransferError::Step { from: steps.at, to: soa.serial });
-                }
-                (steps.at, steps.adding) = (soa.serial, true);
-                Ok(Stage::Steps(opening, steps))
-            }
-            Stage::Steps(opening, steps) if steps.at == opening.soa.serial => {
-                opening.close(record, soa, |Opening { soa, ttl, rdata, .. }| {
-                    Received::Changed(Changed { soa, patcher: steps.patcher, ttl, rdata })
-                })
-            }
             Stage::Steps(opening, mut steps) => {
-                if soa.serial != steps.at {
-                    return Err(TransferError::Gap { end: steps.at, begin: soa.serial });
-                }
-                steps.adding = false;
+                steps.take_soa(&opening, record, soa.serial)?;
                 Ok(Stage::Steps(opening, steps))
             }
             Stage::Complete(_) | Stage::Failed => Err(BEHIND_THE_END),
         }
+    }
+}
+
+impl Versions<'_> {
+    /// Whether what happened under a serial is asked for, although it is ours.
+    fn is_ours(&self, serial: Serial) -> bool {
+        self.same_serial && self.base.is_some_and(|base| base.soa.serial == serial)
     }
 }
 
@@ -301,11 +438,17 @@ impl Opening {
         soa: Soa,
         finish: impl FnOnce(Opening) -> Received,
     ) -> Result<Stage, TransferError> {
+        self.check_end(record, soa.serial)?;
+        Ok(Stage::Complete(Box::new(finish(self))))
+    }
+
+    /// Checks the SOA at the end.
+    fn check_end(&self, record: &Record<'_>, serial: Serial) -> Result<(), TransferError> {
         // RFC 5936 section 2.2: both ends carry the same SOA, else the zone changed on the way.
         if rr::compare(rtype::SOA, &self.rdata, record.rdata).is_ne() {
-            return Err(TransferError::ClosingSoa { first: self.soa.serial, last: soa.serial });
+            return Err(TransferError::ClosingSoa { first: self.soa.serial, last: serial });
         }
-        Ok(Stage::Complete(Box::new(finish(self))))
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
 //! that is valid, while no version is held back. Once the differences together are as large as a whole zone may be, one is
 //! transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences, the same primary is asked for the
-//! whole zone at once. A held version is confirmed by the whole zone only, because differences that agree with a version
+//! whole zone at once. Removals in doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because differences that agree with a version
 //! that was never adopted would prove nothing.
 //!
 //! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published; differences
@@ -34,12 +34,15 @@ use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::{Queues, Turn};
 use crate::transfer::reader::Received;
+use crate::transfer::recourse::Recourse;
 use crate::transfer::setback::{Answers, Older, Setback};
+use crate::transfer::settle::{self, Settled};
 use crate::transfer::status::{Activity, HeldStatus, SetbackStatus, unix_after, unix_before};
+use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
 use crate::transfer::{Shared, poll, timers};
-use crate::zone::Zone;
+use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
@@ -66,6 +69,10 @@ pub(super) struct Task {
     /// Refreshes in a row that failed at every primary.
     failures: u32,
     setback: Setback,
+    recourse: Recourse,
+    twin: Twin,
+    /// Whether somebody asked for the refresh.
+    asked: bool,
     /// Octets of differences since the last whole zone.
     differences: u64,
     /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its transfer.
@@ -140,6 +147,9 @@ impl Task {
             rounds: 0,
             failures: 0,
             setback: Setback::default(),
+            recourse: Recourse::default(),
+            twin: Twin::default(),
+            asked: false,
             differences: 0,
             waited: Duration::ZERO,
         }
@@ -149,6 +159,7 @@ impl Task {
     pub(super) async fn run(mut self) {
         let mut pace = Pace::start(Instant::now());
         while let Some(Call { kind, answers, asked }) = self.wait(&pace).await {
+            self.asked = asked;
             let result = self.refresh(kind).await;
             let soa = self.ours().base.map(|zone| zone.soa);
             let (zone, timers) = (&self.plan.zone, &self.plan.timers);
@@ -167,8 +178,9 @@ impl Task {
             };
             let now = Instant::now();
             // After a failure the back-off counts, also for the transfer that is to confirm a held version.
-            let due = self.guard.due(&self.plan.limits).filter(|_| result.is_ok());
-            let delay = due.map_or(delay, |due| delay.min(due - now).max(timers::LEAST_PAUSE));
+            let due = [self.guard.due(&self.plan.limits), self.recourse.due()].into_iter().flatten().min();
+            let due = due.filter(|_| result.is_ok()).map(|due| due.saturating_duration_since(now));
+            let delay = due.map_or(delay, |due| delay.min(due).max(timers::LEAST_PAUSE));
             let back =
                 self.setback.older().map(|older| older.since + self.wait_before(older)).filter(|back| *back > now);
             let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
@@ -194,8 +206,10 @@ impl Task {
                 if Instant::now() >= begin {
                     let waiting = requests.kind.take();
                     let kind = waiting.filter(|kind| *kind != WakeKind::Announced);
-                    // A held version is confirmed by the request that brought it.
-                    let held = || self.guard.held().map_or(WakeKind::Refresh, |held| held.kind);
+                    // A held version is confirmed by the request that brought it; records in doubt need the whole zone.
+                    let is_due = self.recourse.due().is_some_and(|due| Instant::now() >= due);
+                    let otherwise = if is_due { WakeKind::Audit } else { WakeKind::Refresh };
+                    let held = || self.guard.held().map_or(otherwise, |held| held.kind);
                     let answers = std::mem::take(&mut requests.answers);
                     return Some(Call { kind: kind.unwrap_or_else(held), answers, asked: waiting.is_some() });
                 }
@@ -312,6 +326,11 @@ impl Task {
             }
             return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(kind) }).await;
         }
+        if let Some(base) = self.base_of_twin(index, theirs, ours)
+            && let Some(outcome) = self.transfer_changes(index, base, theirs).await?
+        {
+            return Ok(outcome);
+        }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
         debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
         // The primary no longer has what waits for confirmation, unless another request brought it.
@@ -365,6 +384,14 @@ impl Task {
         }
     }
 
+    /// The version of which the primary is to be asked what else happened under its serial, if it is time for that.
+    fn base_of_twin(&mut self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
+        let now = Instant::now();
+        let wanted = self.plan.ixfr && ours.serial == Some(theirs) && self.guard.held().is_none();
+        let wanted = wanted && self.manners[index].may_ask(now) && self.twin.take(self.asked, now);
+        ours.base.filter(|_| wanted)
+    }
+
     /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the whole
     /// zone must be asked for.
     async fn transfer_changes(
@@ -374,18 +401,20 @@ impl Task {
         polled: Serial,
     ) -> Result<Option<Outcome>, TransferError> {
         let turn = self.turn(index, Kind::Ixfr).await?;
-        let heard = Instant::now();
+        let (heard, ours) = (Instant::now(), base.soa.serial);
         self.accounts.note_begin(index, Kind::Ixfr, None);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let fetched = wire::fetch_changes(base, primary, &self.plan.limits, &self.shared.tally).await;
+        let fetched = wire::fetch_changes(base, polled, primary, &self.plan.limits, &self.shared.tally).await;
         drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
+            // Nothing else happened under our serial.
+            Ok((Received::NotNewer(soa), _)) if polled == ours && soa.serial == ours => return Ok(None),
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
-        match candidate {
+        match candidate.and_then(|candidate| self.weigh(index, candidate)) {
             Ok(candidate) => {
                 self.manners[index].note_answer();
                 self.accounts.note_differences(index);
@@ -399,6 +428,16 @@ impl Task {
                 Ok(None)
             }
         }
+    }
+
+    /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the version.
+    fn weigh(&mut self, index: usize, candidate: Candidate) -> Result<Candidate, TransferError> {
+        self.accounts.note_settled(index, &candidate.settled);
+        let unanswered = &candidate.settled.unanswered;
+        if !unanswered.is_empty() && self.recourse.note_unanswered(unanswered, Instant::now()) {
+            return Err(TransferError::Unanswered(unanswered.len()));
+        }
+        Ok(candidate)
     }
 
     /// Transfers the whole zone.
@@ -438,17 +477,24 @@ impl Task {
             _ => {}
         }
         let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
+        let mut settled = Settled::default();
         let (kind, version) = match received {
             // What the poll announced must be somewhere; the whole zone tells. So it does when ours expired meanwhile.
             Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
-            Received::Full(_, loader) => (Kind::Axfr, Some(Version::load(loader, ours.base.clone()).await?)),
+            Received::Full(_, loader) => {
+                let mixed = Mixed::after_copy(serial, settle::ask_end(&self.plan, index).await);
+                (Kind::Axfr, Some(Version::load(loader, ours.base.clone(), mixed).await?))
+            }
             Received::Changed(changed) => {
-                (Kind::Ixfr, Some(Version::patch(changed, self.plan.limits.max_records).await?))
+                let primary = &self.plan.primaries[index];
+                let (version, done) = settle::settle(changed, primary, self.plan.limits.max_records).await?;
+                settled = done;
+                (Kind::Ixfr, Some(version))
             }
         };
-        Ok(Candidate { kind, serial, traffic, ours, version })
+        Ok(Candidate { kind, serial, traffic, ours, version, settled })
     }
 
     /// Adopts a version, if it is to be adopted.
@@ -459,7 +505,7 @@ impl Task {
         candidate: Candidate,
         heard: Instant,
     ) -> Result<Outcome, TransferError> {
-        let Candidate { kind, serial: theirs, traffic, ours, version } = candidate;
+        let Candidate { kind, serial: theirs, traffic, ours, version, .. } = candidate;
         let Some(version) = version else {
             self.accounts.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
             let sent = self.send(Change::Current, heard).await;
@@ -492,7 +538,15 @@ impl Task {
             version.noop_changes,
         );
         self.shared.status().turn_to(Activity::Publishing);
-        let change = if touched == 0 && ours.serial == Some(theirs) {
+        if kind == Kind::Axfr {
+            self.recourse.note_whole(&version.loaded.zone, heard.elapsed(), Instant::now());
+        }
+        self.accounts.note_in_doubt(self.recourse.records());
+        if from != Some(theirs) {
+            self.twin.note_change(Instant::now());
+        }
+        let has_marks = |base: &Arc<Zone>| version.loaded.zone.has_marks_of(base);
+        let change = if touched == 0 && ours.serial == Some(theirs) && ours.base.as_ref().is_some_and(has_marks) {
             Change::Current
         } else {
             Change::Load { loaded: Box::new(version.loaded), base: ours.base }
@@ -567,6 +621,8 @@ struct Candidate {
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
+    /// What was done about removals in doubt.
+    settled: Settled,
 }
 
 /// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).

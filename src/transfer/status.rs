@@ -86,6 +86,17 @@ impl SetbackStatus {
     }
 }
 
+/// Records whose removal was in doubt (see `doubt`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct DoubtStatus {
+    /// Questions that primaries were asked.
+    pub questions: u64,
+    /// Records that stayed because a primary still had them.
+    pub vetoed: u64,
+    /// Records that stay because no primary answers for them.
+    pub records: u64,
+}
+
 /// Transfers that are remembered for each zone.
 const REMEMBERED: usize = 32;
 
@@ -118,6 +129,7 @@ pub struct Status {
     pub failures: u32,
     pub next_refresh: Option<i64>,
     pub held: Option<HeldStatus>,
+    pub doubts: DoubtStatus,
     /// Refreshes in a row in which every answer had a serial older than ours.
     pub older_answers: u32,
     /// Until when our copy is kept against them.
@@ -146,6 +158,7 @@ impl Status {
             failures: 0,
             next_refresh: None,
             held: None,
+            doubts: DoubtStatus::default(),
             older_answers: 0,
             setback: None,
             transfers: VecDeque::new(),

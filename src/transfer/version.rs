@@ -8,7 +8,7 @@
 
 use crate::transfer::error::TransferError;
 use crate::transfer::reader::Changed;
-use crate::zone::{Loaded, Loader, Zone};
+use crate::zone::{Loaded, Loader, Mixed, Removal, Vetoes, Zone};
 use std::sync::Arc;
 
 /// Differences of more records than these, or at names with many records, are applied where they stop no other zone's task;
@@ -20,29 +20,31 @@ pub struct Version {
     pub loaded: Loaded,
     /// Steps of differences that changed nothing.
     pub noop_changes: u64,
+    /// Records that are gone and may still be at the primary.
+    pub doubts: Vec<Removal>,
 }
 
 impl Version {
-    /// Compares the records of a whole zone with the served version. O(records)
-    pub async fn load(loader: Loader, base: Option<Arc<Zone>>) -> Result<Version, TransferError> {
+    /// Compares the records of a whole zone, which may be mixed, with the served version. O(records)
+    pub async fn load(loader: Loader, base: Option<Arc<Zone>>, mixed: Mixed) -> Result<Version, TransferError> {
         let load = move || loader.finish(base.as_deref());
-        let loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
-        Ok(Version { loaded, noop_changes: 0 })
+        let mut loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
+        loaded.zone.mixed = mixed;
+        Ok(Version { loaded, noop_changes: 0, doubts: Vec::new() })
     }
 
-    /// Puts differences on the version that they were asked for. O(records at the names that changed)
-    pub async fn patch(changed: Changed, max_records: u64) -> Result<Version, TransferError> {
+    /// Puts differences on the version that they were asked for; records that are vetoed stay. O(records at the names that changed)
+    pub async fn patch(changed: Arc<Changed>, vetoes: Vetoes, max_records: u64) -> Result<Version, TransferError> {
         let patched = if changed.is_long() || changed.changes() > MANY_CHANGES {
-            tokio::task::spawn_blocking(|| changed.finish()).await.map_err(|_| TransferError::Stopped)??
+            let patch = move || changed.finish(&vetoes);
+            tokio::task::spawn_blocking(patch).await.map_err(|_| TransferError::Stopped)??
         } else {
-            changed.finish()?
+            changed.finish(&vetoes)?
         };
-        if patched.doubtful {
-            return Err(TransferError::Copies);
-        }
         if patched.loaded.zone.records > max_records {
             return Err(TransferError::TooManyRecords(max_records));
         }
-        Ok(Version { noop_changes: patched.absent + patched.present, loaded: patched.loaded })
+        let noop_changes = patched.absent + patched.present;
+        Ok(Version { noop_changes, loaded: patched.loaded, doubts: patched.doubts })
     }
 }

@@ -13,6 +13,7 @@
 
 use crate::metrics::unix_seconds;
 use crate::name::Name;
+use crate::serial::Serial;
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::{Limits, PrimaryPlan};
 use crate::transfer::progress::Tally;
@@ -53,14 +54,19 @@ pub async fn fetch_zone(
     fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally).await
 }
 
-/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that.
+/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that. The primary has
+/// just announced the serial `polled`; if that is ours, what else happened under it is asked for.
 pub async fn fetch_changes(
     base: Arc<Zone>,
+    polled: Serial,
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::ixfr(base, random_id()), primary, limits, tally).await
+    let (ours, mixed) = (base.soa.serial, base.mixed.seen_at(polled));
+    let reader = Reader::ixfr(base, random_id()).doubting(mixed);
+    let reader = if polled == ours { reader.with_same_serial() } else { reader };
+    fetch(reader, primary, limits, tally).await
 }
 
 /// A random number that needs no generator: the hasher's keys differ from one to the next.

@@ -10,7 +10,7 @@ use super::records::Records;
 use super::table;
 use crate::name;
 use crate::rr::{RRset, Set, rtype};
-use crate::zone::{Delta, DeltaError, Editor, Node, Record, Repeated, Zone};
+use crate::zone::{Delta, DeltaError, Editor, Node, Record, Zone};
 use std::borrow::Cow;
 
 /// A record that goes or comes.
@@ -50,6 +50,8 @@ impl Delta {
     /// Makes the version that a chain of differences leads to.
     pub fn apply_all(deltas: &[&Delta], zone: &Zone) -> Result<Zone, DeltaError> {
         let Some(last) = deltas.last() else { return Ok(zone.clone()) };
+        let marks = |(repeated, _), delta: &&Delta| delta.marks.apply(&repeated);
+        let (repeated, mixed) = deltas.iter().fold((zone.repeated.clone(), zone.mixed), marks);
         let starts = std::iter::once(zone.soa_rrset()).chain(deltas.iter().map(|delta| &delta.to));
         if deltas.iter().zip(starts).any(|(delta, start)| delta.from != *start) {
             return Err(DeltaError::Base);
@@ -80,7 +82,8 @@ impl Delta {
         write_with_soa(apex, last.to.as_set(), &mut sets);
         let spelled = apex.spelled.map(<[u8]>::to_vec);
         editor.set_hashed(hash, &[], &sets, spelled.as_deref());
-        editor.set_repeated(if last.unrepeated { Repeated::default() } else { Repeated::unknown() });
+        editor.set_repeated(repeated);
+        editor.set_mixed(mixed);
         Ok(editor.finish()?)
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! Cost: O(records at the names that changed); nothing here walks a zone.
 
+use super::doubt::Marks;
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
 use crate::serial::Serial;
@@ -138,8 +139,8 @@ pub struct Delta {
     pub to: Arc<RRset>,
     pub removed: Block,
     pub added: Block,
-    /// Whether the primary is known to hold no record of the version more than once.
-    pub(super) unrepeated: bool,
+    /// Which removals from the version that it leads to are in doubt.
+    pub(super) marks: Marks,
 }
 
 /// Why a difference cannot be read or applied.
@@ -185,7 +186,8 @@ impl Delta {
         let (removed, added): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
         let (removed, added) = (Block::join(removed), Block::join(added));
         let (from, to) = (old.soa_rrset().clone(), new.soa_rrset().clone());
-        Delta { from, to, removed, added, unrepeated: new.repeated.is_none() }
+        let marks = Marks::between(&old.repeated, &new.repeated, new.mixed);
+        Delta { from, to, removed, added, marks }
     }
 
     /// The way back.
@@ -196,7 +198,7 @@ impl Delta {
             removed: self.added.clone(),
             added: self.removed.clone(),
             // What the older version had is not told.
-            unrepeated: false,
+            marks: Marks::Unknown,
         }
     }
 
@@ -224,7 +226,8 @@ impl Delta {
             to: last.to.clone(),
             removed: Key::collect(removed),
             added: Key::collect(added),
-            unrepeated: last.unrepeated,
+            // They are told step by step.
+            marks: Marks::Unknown,
         })
     }
 
@@ -256,13 +259,14 @@ impl Delta {
             + self.to.as_set().wire_bytes()
             + self.removed.bytes.len()
             + self.added.bytes.len()
+            + self.marks.len_bytes()
     }
 
     //--- Bytes for the journal ---
 
-    /// Appends the difference: flags, both SOA, the removed records with their length in front, the added ones.
+    /// Appends the difference: marks, both SOA, the removed records with their length in front, the added ones.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.unrepeated));
+        self.marks.write(out);
         for soa in [&self.from, &self.to] {
             let soa = soa.as_set();
             out.extend_from_slice(&(soa.wire_bytes() as u16).to_be_bytes());
@@ -275,10 +279,8 @@ impl Delta {
 
     /// Reads what [`Delta::write`] wrote for a zone.
     pub fn read(origin: &Name, bytes: &[u8]) -> Result<Delta, DeltaError> {
-        let (flags, mut rest) = bytes.split_first().ok_or(DeltaError::Malformed)?;
-        if *flags > 1 {
-            return Err(DeltaError::Malformed);
-        }
+        let mut rest = bytes;
+        let marks = Marks::read(&mut rest).ok_or(DeltaError::Malformed)?;
         let mut take_soa = || {
             let (length, after) = rest.split_first_chunk().ok_or(DeltaError::Malformed)?;
             let (wire, after) =
@@ -291,7 +293,7 @@ impl Delta {
         let length = usize::try_from(u64::from_be_bytes(*length)).map_err(|_| DeltaError::Malformed)?;
         let (removed, added) = rest.split_at_checked(length).ok_or(DeltaError::Malformed)?;
         let (removed, added) = (Block::read(origin, removed)?, Block::read(origin, added)?);
-        Ok(Delta { from, to, removed, added, unrepeated: *flags == 1 })
+        Ok(Delta { from, to, removed, added, marks })
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::node::{self, Node};
 use super::table::{self, ByHash, Change, Table};
-use super::{Left, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
+use super::{Left, Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
@@ -26,6 +26,7 @@ pub struct Editor {
     counts: Counts,
     repeated: Repeated,
     left: Left,
+    mixed: Mixed,
     scratch: Vec<u8>,
 }
 
@@ -62,6 +63,7 @@ impl Editor {
             counts: Counts::default(),
             repeated: Repeated::default(),
             left: Left::default(),
+            mixed: Mixed::No,
             scratch: Vec::new(),
         }
     }
@@ -78,6 +80,7 @@ impl Editor {
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
             left: zone.left.clone(),
+            mixed: zone.mixed,
             ..Editor::new(zone.origin.clone())
         }
     }
@@ -207,6 +210,11 @@ impl Editor {
         self.left = left;
     }
 
+    /// Replaces for how long all removals are in doubt.
+    pub fn set_mixed(&mut self, mixed: Mixed) {
+        self.mixed = mixed;
+    }
+
     /// Closes the version.
     pub fn finish(self) -> Result<Zone, ZoneError> {
         self.finish_beside(&[])
@@ -230,7 +238,8 @@ impl Editor {
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
-        Zone::close(self.origin, table, self.counts, self.repeated, self.left)
+        let zone = Zone::close(self.origin, table, self.counts, self.repeated, self.left)?;
+        Ok(Zone { mixed: self.mixed, ..zone })
     }
 }
 
@@ -337,7 +346,21 @@ impl Zone {
         let negative = RRset::build(rtype::SOA, set.ttl.min(soa.minimum), vec![rdata]).ok_or(ZoneError::NoSoa)?;
         let Counts { records, owners, cuts, wildcards, odd } = counts;
         let (soa_rrset, negative) = (Arc::new(set.to_rrset()), Arc::new(negative));
-        Ok(Zone { origin, soa, soa_rrset, negative, table, records, owners, repeated, left, cuts, wildcards, odd })
+        Ok(Zone {
+            origin,
+            soa,
+            soa_rrset,
+            negative,
+            table,
+            records,
+            owners,
+            repeated,
+            left,
+            mixed: Mixed::No,
+            cuts,
+            wildcards,
+            odd,
+        })
     }
 }
 

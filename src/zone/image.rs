@@ -1,17 +1,17 @@
 //! A whole version as bytes, for a file, and back again without a comparison or a sort.
 //!
-//! The bytes: the table; then what is known of repeated records. Whoever keeps the bytes guards them with a checksum; reading
+//! The bytes: the table; then what is known of repeated records, and whether the version may be mixed, which the format before did
+//! not have. Whoever keeps the bytes guards them with a checksum; reading
 //! checks the form of everything all the same, so no bytes make a zone that breaks the invariants of [`Zone`].
 //!
 //! Cost: O(bytes).
 
 use super::builder::Builder;
 use super::editor::Editor;
-use super::repeated::hash_record;
+use super::repeated::well_known_hash;
 use super::table::{Found, Table};
 use crate::name::Name;
-use crate::rr::rtype;
-use crate::zone::{Repeated, Zone, ZoneError};
+use crate::zone::{Mixed, Repeated, Zone, ZoneError};
 use std::io::{self, Write};
 
 /// Why bytes are no image of a zone.
@@ -37,14 +37,31 @@ impl Zone {
     /// Writes the version.
     pub fn write_image(&self, out: &mut impl Write) -> io::Result<()> {
         self.table.write(out)?;
-        self.repeated.write(out)
+        self.repeated.write(out)?;
+        out.write_all(&self.mixed.to_number().to_be_bytes())
     }
 
     /// Reads what [`Zone::write_image`] wrote for a zone.
-    pub fn read_image(origin: &Name, mut bytes: &[u8]) -> Result<Zone, ImageError> {
+    pub fn read_image(origin: &Name, bytes: &[u8]) -> Result<Zone, ImageError> {
+        let number = |reader: &mut Reader<'_>| Ok(Mixed::from_number(reader.number()?));
+        Zone::read_image_with(origin, bytes, number)
+    }
+
+    /// Reads an image of the format before: whether the version is mixed is not known.
+    pub fn read_old_image(origin: &Name, bytes: &[u8]) -> Result<Zone, ImageError> {
+        Zone::read_image_with(origin, bytes, |_| Ok(Mixed::Open))
+    }
+
+    /// Reads an image with what stands at its end.
+    fn read_image_with(
+        origin: &Name,
+        mut bytes: &[u8],
+        end: impl FnOnce(&mut Reader<'_>) -> Result<Mixed, ImageError>,
+    ) -> Result<Zone, ImageError> {
         let found = Table::read(origin, &mut bytes)?;
         let mut reader = Reader { rest: bytes };
         let repeated = Repeated::read(&mut reader)?;
+        let mixed = end(&mut reader)?;
         if !reader.rest.is_empty() {
             return Err(ImageError::Long);
         }
@@ -58,6 +75,7 @@ impl Zone {
             }
         };
         editor.set_repeated(repeated);
+        editor.set_mixed(mixed);
         Ok(editor.finish()?)
     }
 }
@@ -90,21 +108,18 @@ impl Repeated {
         let (unknown, hash, count) = (reader.number()? != 0, reader.number()?, reader.number()?);
         let mut repeated = Repeated { unknown, ..Repeated::default() };
         for _ in 0..count {
-            repeated.hashes.insert(reader.number()?);
+            repeated.insert_hash(reader.number()?);
         }
         Ok(if hash == well_known_hash() || repeated.is_none() { repeated } else { Repeated::unknown() })
     }
-}
-
-/// The hash of a record that never changes.
-fn well_known_hash() -> u64 {
-    hash_record(b"\x09aggregator\x00", rtype::TXT, b"\x05hello")
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{arbitrary_text, zone};
     use super::*;
+    use crate::rr::rtype;
+    use crate::serial::Serial;
     use proptest::prelude::*;
 
     fn image(zone: &Zone) -> Vec<u8> {
@@ -124,9 +139,15 @@ mod tests {
         assert!(!read.repeated.holds(b"\x01d\x01z\x00", rtype::A, &[192, 0, 2, 1]));
         let unknown = Zone { repeated: Repeated::unknown(), ..zone.clone() };
         assert!(!Zone::read_image(&zone.origin, &image(&unknown)).unwrap().repeated.is_none());
+        assert_eq!(read.mixed, Mixed::No);
+        let mixed = Zone { mixed: Mixed::Until(Serial(7)), ..zone.clone() };
+        assert_eq!(Zone::read_image(&zone.origin, &image(&mixed)).unwrap().mixed, mixed.mixed);
+        let mut old = image(&mixed);
+        old.truncate(old.len() - 8);
+        assert_eq!(Zone::read_old_image(&zone.origin, &old).unwrap().mixed, Mixed::Open, "it did not say");
         // Hashes of another program.
         let mut bytes = image(&zone);
-        let at = bytes.len() - 24;
+        let at = bytes.len() - 32;
         bytes[at] ^= 1;
         let read = Zone::read_image(&zone.origin, &bytes).unwrap();
         assert!(read.repeated.holds(b"\x01d\x01z\x00", rtype::A, &[192, 0, 2, 1]), "anything may be repeated");
@@ -156,7 +177,7 @@ mod tests {
         assert_eq!(Zone::read_image(&other, &image(&zone)).unwrap_err(), ImageError::Owner);
         assert_eq!(Zone::read_image(&other, &[]).unwrap_err(), ImageError::Short);
         // Keys, one shard, the head of that, and nothing repeated.
-        let empty = [&[0; 28][..], &[0, 0, 0, 4], &[0; 4 + 24]].concat();
+        let empty = [&[0; 28][..], &[0, 0, 0, 4], &[0; 4 + 32]].concat();
         assert_eq!(Zone::read_image(&other, &empty).unwrap_err(), ImageError::Zone(ZoneError::NoSoa));
         let more = [image(&zone), vec![0]].concat();
         assert_eq!(Zone::read_image(&zone.origin, &more).unwrap_err(), ImageError::Long);

@@ -82,7 +82,8 @@ proptest! {
         prop_assert_eq!(&whole.apply(&zones[0]).unwrap(), &**zones.last().unwrap());
         let last = zones.last().unwrap();
         let direct = Delta::between(&zones[0], last, last.iter().chain(zones[0].iter()).map(|(name, _)| name));
-        prop_assert_eq!(whole, direct);
+        prop_assert_eq!((&whole.from, &whole.to), (&direct.from, &direct.to));
+        prop_assert_eq!((&whole.removed, &whole.added), (&direct.removed, &direct.added));
         if texts.len() > 2 {
             prop_assert!(Delta::concatenate(&[deltas[1].clone(), deltas[0].clone()]).is_none() || deltas[1].to == deltas[0].from);
         }
@@ -147,7 +148,7 @@ proptest! {
             patcher.add(&NameBuf::from_wire(record.owner).unwrap(), record.rtype, record.ttl, record.rdata);
         }
         let soa = &deltas[0].to;
-        let patched = patcher.finish(soa.ttl, soa.rdatas().next().unwrap()).unwrap();
+        let patched = patcher.finish(soa.ttl, soa.rdatas().next().unwrap(), Mixed::No, &Vetoes::default()).unwrap();
         prop_assert_eq!((patched.absent, patched.present), (0, 0));
         prop_assert_eq!(&patched.loaded.zone, &*zones[1]);
         prop_assert_eq!(counters(&patched.loaded.zone), counters(&zones[1]));
@@ -157,10 +158,14 @@ proptest! {
 }
 
 fn patch(base: &str, change: impl FnOnce(&mut Patcher)) -> Patched {
+    patch_with(base, &Vetoes::default(), change)
+}
+
+fn patch_with(base: &str, vetoes: &Vetoes, change: impl FnOnce(&mut Patcher)) -> Patched {
     let mut patcher = Patcher::new(Arc::new(zone("z.", base)));
     change(&mut patcher);
     let soa = Soa { serial: Serial(2), refresh: 30, retry: 60, expire: 2592000, minimum: 30 };
-    patcher.finish(30, &soa.to_rdata(b"\x02ns\x00", b"\x01h\x00")).unwrap()
+    patcher.finish(30, &soa.to_rdata(b"\x02ns\x00", b"\x01h\x00"), Mixed::No, vetoes).unwrap()
 }
 
 const BASE: &str = "@ 30 SOA 1\n@ 3600 NS ns.example.\na 30 A 192.0.2.1\na 30 A 192.0.2.2";
@@ -174,7 +179,7 @@ fn changes_that_do_not_fit_change_nothing_and_are_counted() {
         patcher.add(&NameBuf::parse("z").unwrap(), rtype::NS, 30, b"\x02NS\x07example\x00");
         patcher.add(&a, rtype::SOA, 5, &[0; 22]);
     });
-    assert_eq!((patched.absent, patched.present, patched.doubtful), (1, 2, false));
+    assert_eq!((patched.absent, patched.present, patched.doubts), (1, 2, vec![]));
     assert_eq!(patched.loaded.anomalies.inner_soa, 1);
     assert_eq!(format!("{:?}", patched.loaded.zone), format!("{:?}", zone("z.", &BASE.replace("SOA 1", "SOA 2"))));
 }
@@ -201,7 +206,7 @@ fn changes_at_names_with_many_records_wait_for_the_end() {
         change(&mut patcher);
         assert_eq!((patcher.is_long(), patcher.changes()), (is_long, 7), "{many}");
         let patched = patch(&base, change);
-        assert_eq!((patched.absent, patched.present, patched.doubtful), (1, 1, false));
+        assert_eq!((patched.absent, patched.present, patched.doubts), (1, 1, vec![]));
         let kept = "@ 30 SOA 2\n@ 3600 NS ns.example.\na 30 A 192.0.2.3";
         let expected = format!("{kept}{}{}", set("b", 1..many), line("b", 5000));
         assert_eq!(format!("{:?}", patched.loaded.zone), format!("{:?}", zone("z.", &expected)));
@@ -262,6 +267,11 @@ fn a_set_has_the_smallest_ttl_but_for_those_that_only_differences_have() {
     assert_eq!(ttl(&moved), (60, 1));
 }
 
+/// Whether the end of the changes has a removal in doubt.
+fn is_doubtful(base: &str, change: impl FnOnce(&mut Patcher)) -> bool {
+    !patch(base, change).doubts.is_empty()
+}
+
 #[test]
 fn what_is_left_out_is_told_until_it_goes() {
     let (a, z) = (NameBuf::parse("A.z").unwrap(), NameBuf::parse("z").unwrap());
@@ -280,31 +290,65 @@ fn what_is_left_out_is_told_until_it_goes() {
     let mut patcher = Patcher::new(zone);
     patcher.remove(&a, rtype::CNAME, 30, first);
     patcher.remove(&z, rtype::CNAME, 30, first);
-    let zone = patcher.finish(30, &soa.to_rdata(b"\x02ns\x00", b"\x01h\x00")).unwrap().loaded.zone;
+    let zone = patcher
+        .finish(30, &soa.to_rdata(b"\x02ns\x00", b"\x01h\x00"), Mixed::No, &Vetoes::default())
+        .unwrap()
+        .loaded
+        .zone;
     assert_eq!((left(&zone, "a.z"), zone.left.names()), (vec![second.to_vec()], 1));
     // A whole transfer tells all of it anew.
     assert!(load("z.", BASE, Some(&zone)).zone.left.is_empty());
 }
 
 #[test]
-fn the_removal_of_a_copy_is_doubtful() {
+fn the_removal_of_a_copy_is_in_doubt() {
     let (a, b) = (NameBuf::parse("a.z").unwrap(), NameBuf::parse("b.z").unwrap());
     let remove_first = |patcher: &mut Patcher| patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 1]);
-    assert!(!patch(BASE, remove_first).doubtful);
+    assert!(!is_doubtful(BASE, remove_first));
     let twice = format!("{BASE}\na 30 A 192.0.2.1");
-    assert!(patch(&twice, remove_first).doubtful);
-    assert!(!patch(&twice, |patcher| patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 2])).doubtful);
+    assert!(is_doubtful(&twice, remove_first));
+    assert!(!is_doubtful(&twice, |patcher| patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 2])));
     // Added although it was there: a second copy, for all we know.
-    assert!(
-        patch(BASE, |patcher| {
-            patcher.add(&a, rtype::A, 30, &[192, 0, 2, 1]);
-            remove_first(patcher);
-        })
-        .doubtful
-    );
+    let added_again = |patcher: &mut Patcher| {
+        patcher.add(&a, rtype::A, 30, &[192, 0, 2, 1]);
+        remove_first(patcher);
+    };
+    assert!(is_doubtful(BASE, added_again));
+    // What comes back before the end is not asked for.
+    let comes_back = |patcher: &mut Patcher| {
+        remove_first(patcher);
+        patcher.add(&a, rtype::A, 30, &[192, 0, 2, 1]);
+    };
+    assert!(!is_doubtful(&twice, comes_back));
     // A CNAME that was dropped beside data may come back when the data goes.
     let alias = format!("{BASE}\nb 30 CNAME a\nb 30 TXT t");
-    assert!(patch(&alias, |patcher| patcher.remove(&b, rtype::TXT, 30, b"\x01t")).doubtful);
+    assert!(is_doubtful(&alias, |patcher| patcher.remove(&b, rtype::TXT, 30, b"\x01t")));
+}
+
+#[test]
+fn a_record_that_is_vetoed_stays_and_counts_as_repeated() {
+    let (z, a) = (NameBuf::parse("z").unwrap(), NameBuf::parse("A.z").unwrap());
+    let change = |patcher: &mut Patcher| {
+        patcher.set_in_doubt(true);
+        patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 1]);
+        patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 1]);
+        patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 7]);
+        patcher.remove(&z, rtype::NS, 30, b"\x02ns\x07example\x00");
+        patcher.set_in_doubt(false);
+        patcher.remove(&a, rtype::A, 30, &[192, 0, 2, 2]);
+    };
+    let patched = patch(BASE, change);
+    let doubt = Removal { owner: Name::parse("a.z").unwrap(), rtype: rtype::A, rdata: vec![192, 0, 2, 1] };
+    assert_eq!((&patched.doubts, patched.absent), (&vec![doubt.clone()], 2), "name servers are never in doubt");
+    assert_eq!(patched.loaded.zone.records, 1);
+    let mut vetoes = Vetoes::default();
+    vetoes.insert(&doubt);
+    let patched = patch_with(BASE, &vetoes, change);
+    assert_eq!((patched.doubts, patched.vetoed), (vec![], 2));
+    let zone = patched.loaded.zone;
+    assert_eq!(format!("{zone:?}"), format!("{:?}", self::zone("z.", "@ 30 SOA 2\na 30 A 192.0.2.1")));
+    assert!(zone.repeated.holds(b"\x01a\x01z\x00", rtype::A, &[192, 0, 2, 1]));
+    assert!(!zone.repeated.holds(b"\x01a\x01z\x00", rtype::A, &[192, 0, 2, 2]));
 }
 
 #[test]

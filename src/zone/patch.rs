@@ -3,7 +3,9 @@
 //! A primary's account of what changed need not fit what it sent before: CNS writes data before the serial, so a record
 //! can be there before it is added or gone before it is removed (contract `cns.md`, quirk 9). Such steps change nothing
 //! and are counted. What cannot be known is whether a record of which the primary had several copies is gone with the removal
-//! of one: the caller is told and transfers in full (quirk 8).
+//! of one (quirk 8), nor whether a removal from a copy that was mixed is meant for what is there: such removals are told, so
+//! that the caller asks, and has the changes made once more with [`Vetoes`]. At the apex none is in doubt: NS records come
+//! from CNS' configuration.
 //!
 //! **TTLs.** A record is removed whatever its TTL (quirk 10). A set gets another TTL only where the primary can have meant that.
 //! CNS gives NS records the TTL 30 in differences and 3600 in the whole zone; if that were taken at its word, each such
@@ -22,7 +24,7 @@ use crate::name::{Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
 use crate::zone::left::{self, LeftRecord};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
-use crate::zone::{Anomalies, Editor, Loaded, Repeated, Zone, ZoneError, node};
+use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Zone, ZoneError, node};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,6 +39,8 @@ pub struct Patcher {
     /// What changes are made of.
     bytes: Vec<u8>,
     changes: Vec<Change>,
+    /// Whether the removals that come now are in doubt whatever they remove.
+    in_doubt: bool,
     /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
 }
@@ -52,6 +56,8 @@ struct Change {
     rtype: u16,
     ttl: u32,
     adds: bool,
+    /// Whether it is a removal that is in doubt whatever it removes.
+    in_doubt: bool,
 }
 
 /// What the changes came to.
@@ -61,8 +67,10 @@ pub struct Patched {
     pub absent: u64,
     /// Additions of records that were there.
     pub present: u64,
-    /// Whether a removed record may still be at the primary: only a full transfer tells.
-    pub doubtful: bool,
+    /// Records that are gone and may still be at the primary.
+    pub doubts: Vec<Removal>,
+    /// Removals of records that stay all the same.
+    pub vetoed: u64,
 }
 
 impl Patcher {
@@ -70,7 +78,7 @@ impl Patcher {
     pub fn new(base: Arc<Zone>) -> Patcher {
         // The end makes the apex anew, because the SOA is there.
         let copies = base.apex().records();
-        Patcher { base, bytes: Vec::new(), changes: Vec::new(), copies }
+        Patcher { base, bytes: Vec::new(), changes: Vec::new(), in_doubt: false, copies }
     }
 
     /// Number of changes taken so far.
@@ -83,9 +91,30 @@ impl Patcher {
         self.copies > MANY_COPIES
     }
 
+    /// The version that it starts from.
+    pub fn base(&self) -> &Arc<Zone> {
+        &self.base
+    }
+
+    /// Has the removals that follow be in doubt whatever they remove, or no longer.
+    pub fn set_in_doubt(&mut self, in_doubt: bool) {
+        self.in_doubt = in_doubt;
+    }
+
     /// Takes a removal; the owner is within the origin. The zone's SOA is not among the changes.
     pub fn remove(&mut self, owner: &NameBuf, rtype: u16, ttl: u32, rdata: &[u8]) {
         self.take(owner, rtype, ttl, rdata, false);
+    }
+
+    /// Has the removals behind the first changes be in doubt.
+    pub fn put_in_doubt(&mut self, changes: u64) {
+        let behind = usize::try_from(changes).unwrap_or(usize::MAX).min(self.changes.len());
+        self.changes[behind..].iter_mut().for_each(|change| change.in_doubt = !change.adds);
+    }
+
+    /// Forgets all changes but the first ones.
+    pub fn truncate(&mut self, changes: u64) {
+        self.changes.truncate(usize::try_from(changes).unwrap_or(usize::MAX));
     }
 
     /// Takes an addition.
@@ -111,12 +140,13 @@ impl Patcher {
             rtype,
             ttl: rr::clamp_ttl(ttl),
             adds,
+            in_doubt: self.in_doubt && !adds,
         });
         [labels, spelled, rdata].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 
-    /// Makes the version, with this SOA.
-    pub fn finish(self, soa_ttl: u32, soa: &[u8]) -> Result<Patched, ZoneError> {
+    /// Makes the version, with this SOA and this mark. Records that are vetoed stay.
+    pub fn finish(&self, soa_ttl: u32, soa: &[u8], mixed: Mixed, vetoes: &Vetoes) -> Result<Patched, ZoneError> {
         let Patcher { base, bytes, changes, .. } = self;
         let owner = |change: &Change| &bytes[change.start..change.start + usize::from(change.owner_bytes)];
         let mut order: Vec<(u64, usize)> = changes.iter().map(|change| change.hash).zip(0..).collect();
@@ -129,7 +159,7 @@ impl Patcher {
         let below_apex = order.chunk_by(is_same).filter(|group| changes[group[0].1].owner_bytes > 0);
         let groups: Vec<&[(u64, usize)]> = below_apex.collect();
         let change_names = |range: Range<usize>| {
-            let (mut patch, mut group) = (Patch::new(&base, &bytes), Vec::new());
+            let (mut patch, mut group) = (Patch::new(base, bytes, vetoes), Vec::new());
             for part in &groups[range] {
                 group.clear();
                 group.extend(part.iter().map(|(_, index)| &changes[*index]));
@@ -140,16 +170,16 @@ impl Patcher {
         let parts = parallel::parts(changes.len(), MANY_CHANGES);
         let mut patches = parallel::in_parts(groups.len(), parts, change_names);
         let at_apex: Vec<&Change> = changes.iter().filter(|change| change.owner_bytes == 0).collect();
-        let mut last = Patch::new(&base, &bytes);
+        let mut last = Patch::new(base, bytes, vetoes);
         last.change(table::hash(&[]), &[], &at_apex, Some((rtype::SOA, soa_ttl, soa)));
         patches.push(last);
-        let mut editor = Editor::from_zone(&base);
+        let mut editor = Editor::from_zone(base);
         for patch in &patches {
             for Edit { hash, owner, old, sets, spelled } in &patch.edits {
                 editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
             }
         }
-        let Some(Patch { repeated, anomalies, touched, left, absent, present, doubtful, .. }) =
+        let Some(Patch { repeated, anomalies, touched, left, absent, present, doubts, vetoed, .. }) =
             patches.into_iter().reduce(Patch::join)
         else {
             unreachable!("there is the one of the apex");
@@ -158,8 +188,9 @@ impl Patcher {
         let mut all_left = base.left.clone();
         left.into_iter().for_each(|(name, records)| all_left.set(name, records));
         editor.set_left(all_left);
+        editor.set_mixed(mixed);
         let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
-        Ok(Patched { loaded, absent, present, doubtful })
+        Ok(Patched { loaded, absent, present, doubts, vetoed })
     }
 }
 
@@ -168,6 +199,7 @@ struct Patch<'a> {
     base: &'a Zone,
     /// What changes are made of.
     bytes: &'a [u8],
+    vetoes: &'a Vetoes,
     edits: Vec<Edit<'a>>,
     /// Those of all edits.
     sets: Vec<u8>,
@@ -178,7 +210,8 @@ struct Patch<'a> {
     left: Vec<(Name, Vec<LeftRecord>)>,
     absent: u64,
     present: u64,
-    doubtful: bool,
+    doubts: Vec<Removal>,
+    vetoed: u64,
 }
 
 /// What a name has after its changes.
@@ -193,19 +226,21 @@ struct Edit<'a> {
 
 impl<'a> Patch<'a> {
     /// No changes yet.
-    fn new(base: &'a Zone, bytes: &'a [u8]) -> Patch<'a> {
+    fn new(base: &'a Zone, bytes: &'a [u8], vetoes: &'a Vetoes) -> Patch<'a> {
         Patch {
             base,
             bytes,
+            vetoes,
             edits: Vec::new(),
             sets: Vec::new(),
-            repeated: base.repeated.clone(),
+            repeated: base.repeated.growing(),
             anomalies: Anomalies::default(),
             touched: Vec::new(),
             left: Vec::new(),
             absent: 0,
             present: 0,
-            doubtful: false,
+            doubts: Vec::new(),
+            vetoed: 0,
         }
     }
 
@@ -213,12 +248,13 @@ impl<'a> Patch<'a> {
     fn join(mut self, mut other: Patch<'a>) -> Patch<'a> {
         self.touched.append(&mut other.touched);
         self.left.append(&mut other.left);
+        self.doubts.append(&mut other.doubts);
         self.repeated.extend(other.repeated);
         Patch {
             anomalies: self.anomalies.add(other.anomalies),
             absent: self.absent + other.absent,
             present: self.present + other.present,
-            doubtful: self.doubtful || other.doubtful,
+            vetoed: self.vetoed + other.vetoed,
             ..self
         }
     }
@@ -231,6 +267,7 @@ impl<'a> Patch<'a> {
         let mut spelled = node.spelled;
         // Types of which a record was removed with a TTL that no record had.
         let mut unmoved: Vec<u16> = Vec::new();
+        let mut doubts: Vec<(u16, Vec<u8>)> = Vec::new();
         let name = || Name::join(owner, &base.origin);
         let left_before = if base.left.is_empty() { Vec::new() } else { base.left.get(&name()).to_vec() };
         let mut left = left_before.clone();
@@ -244,6 +281,14 @@ impl<'a> Patch<'a> {
                 // A stray SOA below the apex is not kept, so its removal is no surprise.
                 (false, None) => self.absent += u64::from(rtype != rtype::SOA),
                 (false, Some(index)) => {
+                    if self.is_in_doubt(owner, change, rdata) {
+                        if self.vetoes.holds(name().as_wire(), rtype, rdata) {
+                            self.vetoed += 1;
+                            self.repeated.insert(name().as_wire(), rtype, rdata);
+                            continue;
+                        }
+                        doubts.push((rtype, rr::fold(rtype, rdata)));
+                    }
                     if records.remove(index) > change.ttl {
                         unmoved.push(rtype);
                     }
@@ -260,10 +305,11 @@ impl<'a> Patch<'a> {
                     records.add(rtype, change.ttl, rdata);
                 }
             }
-            if !change.adds && !self.repeated.is_none() {
-                self.doubtful |= self.repeated.holds(name().as_wire(), rtype, rdata);
-            }
         }
+        doubts.sort_unstable();
+        doubts.dedup();
+        let gone = doubts.into_iter().filter(|(rtype, rdata)| records.find(*rtype, rdata).is_none());
+        self.doubts.extend(gone.map(|(rtype, rdata)| Removal { owner: name(), rtype, rdata }));
         unmoved.sort_unstable();
         let base_ttl = |rtype| {
             let is_unmoved = unmoved.binary_search(&rtype).is_ok();
@@ -305,6 +351,15 @@ impl<'a> Patch<'a> {
             self.edits.push(Edit { hash, owner, old: node, sets: start..sets.len(), spelled });
         }
         self.sets = sets;
+    }
+
+    /// Whether a removal from a name may be meant for a copy of the record only.
+    fn is_in_doubt(&self, owner: &[u8], change: &Change, rdata: &[u8]) -> bool {
+        let is_repeated = || {
+            !self.repeated.is_none()
+                && self.repeated.holds(Name::join(owner, &self.base.origin).as_wire(), change.rtype, rdata)
+        };
+        !owner.is_empty() && (change.in_doubt || is_repeated())
     }
 
     /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that counts.

@@ -2,24 +2,45 @@
 //!
 //! Cost: O(octets) for a question, O(log records) for a note.
 
-use crate::rr;
+use crate::rr::{self, rtype};
+use imbl::HashSet;
 use std::hash::Hasher;
 
 /// Records of which a primary may hold more copies than the one that counts here.
 ///
 /// CNS keeps records as a multiset and announces the removal of one copy while another stays (contract `cns.md`,
-/// quirk 8), so the removal of such a record says nothing: only a full transfer tells. Kept as hashes; that two records
-/// share one costs a full transfer too many and nothing else.
+/// quirk 8), so the removal of such a record is in doubt. Kept as hashes; that two records share one costs a question too many
+/// and nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct Repeated {
-    pub(super) hashes: imbl::HashSet<u64>,
+    pub(super) hashes: HashSet<u64>,
     pub(super) unknown: bool,
+    pub(super) growth: Option<Growth>,
+}
+
+/// What was noted since a version.
+#[derive(Clone, Debug)]
+pub(super) struct Growth {
+    /// What was known of that version.
+    base: HashSet<u64>,
+    fresh: Vec<u64>,
+}
+
+impl PartialEq for Repeated {
+    fn eq(&self, other: &Repeated) -> bool {
+        self.unknown == other.unknown && (self.hashes.ptr_eq(&other.hashes) || self.hashes == other.hashes)
+    }
 }
 
 impl Repeated {
     /// Nothing is known, so any record may be there more than once.
     pub fn unknown() -> Repeated {
         Repeated { unknown: true, ..Repeated::default() }
+    }
+
+    /// The same, which remembers what is noted from here on.
+    pub fn growing(&self) -> Repeated {
+        Repeated { growth: Some(Growth { base: self.hashes.clone(), fresh: Vec::new() }), ..self.clone() }
     }
 
     /// Whether it is known that no record is repeated.
@@ -37,22 +58,50 @@ impl Repeated {
 
     /// Notes a repeated record.
     pub fn insert(&mut self, owner: &[u8], rtype: u16, rdata: &[u8]) {
-        self.hashes.insert(hash_record(owner, rtype, rdata));
+        self.insert_hash(hash_record(owner, rtype, rdata));
     }
 
     /// Adds what was noted since both were the same.
     pub fn extend(&mut self, other: Repeated) {
-        if other.hashes.len() > self.hashes.len() {
-            let less = std::mem::replace(&mut self.hashes, other.hashes);
-            self.hashes.extend(less);
-        } else if !other.hashes.ptr_eq(&self.hashes) {
-            self.hashes.extend(other.hashes);
-        }
+        other.growth.into_iter().flat_map(|growth| growth.fresh).for_each(|hash| self.insert_hash(hash));
     }
 
     /// Notes that any record of a name may be repeated: what the primary has there is not what we keep.
     pub fn insert_all(&mut self, owner: &[u8]) {
-        self.hashes.insert(hash_record(owner, 0, &[]));
+        self.insert_hash(hash_record(owner, 0, &[]));
+    }
+
+    /// Notes a hash.
+    pub(super) fn insert_hash(&mut self, hash: u64) {
+        if self.hashes.insert(hash).is_none()
+            && let Some(growth) = &mut self.growth
+        {
+            growth.fresh.push(hash);
+        }
+    }
+
+    /// The hashes that are gone and those that are new. O(new ones) where this has grown out of the other
+    pub(super) fn changes_since(&self, old: &Repeated) -> (Box<[u64]>, Box<[u64]>) {
+        if self.hashes.ptr_eq(&old.hashes) {
+            return Default::default();
+        }
+        match &self.growth {
+            Some(growth) if growth.base.ptr_eq(&old.hashes) => (Box::default(), growth.fresh.as_slice().into()),
+            _ => {
+                let missing = |one: &HashSet<u64>, other: &HashSet<u64>| -> Box<[u64]> {
+                    one.iter().filter(|hash| !other.contains(*hash)).copied().collect()
+                };
+                (missing(&old.hashes, &self.hashes), missing(&self.hashes, &old.hashes))
+            }
+        }
+    }
+
+    /// Without some hashes and with others.
+    pub(super) fn changed(&self, lost: &[u64], gained: &[u64]) -> Repeated {
+        let mut hashes = self.hashes.clone();
+        lost.iter().for_each(|hash| _ = hashes.remove(hash));
+        hashes.extend(gained.iter().copied());
+        Repeated { hashes, unknown: self.unknown, growth: None }
     }
 }
 
@@ -63,4 +112,9 @@ pub(super) fn hash_record(owner: &[u8], rtype: u16, rdata: &[u8]) -> u64 {
     hasher.write_u16(rtype);
     hasher.write(&rr::fold(rtype, rdata));
     hasher.finish()
+}
+
+/// The hash of a record that never changes: hashes of another build of the program mean nothing where this one differs.
+pub(super) fn well_known_hash() -> u64 {
+    hash_record(b"\x09aggregator\x00", rtype::TXT, b"\x05hello")
 }

@@ -160,6 +160,11 @@ impl Stand {
         ))
     }
 
+    /// Records of the first zone that stayed because CNS still had them.
+    pub fn vetoed(&self) -> u64 {
+        self.metric(&format!("aggregator_removals_vetoed_total{{zone=\"{}\"}}", self.sites[0].origin()))
+    }
+
     /// Whether a version of the first zone waits for confirmation.
     pub fn is_held(&self) -> bool {
         self.metric(&format!("aggregator_transfer_held{{zone=\"{}\"}}", self.sites[0].origin())) == 1

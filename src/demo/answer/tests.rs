@@ -288,3 +288,20 @@ fn unreadable_messages_are_told_apart_and_never_panic() {
         }
     }
 }
+
+#[test]
+fn an_answer_that_is_too_long_for_tcp_stops_cns() {
+    let now = UNIX_EPOCH + Duration::from_secs(1_772_366_400);
+    let mut model = Datacenter::new(Name::parse(ZONE).unwrap(), 1, 7, now).unwrap();
+    let apex = model.zone().apex().clone();
+    model.scale_up("web", 1, now);
+    let origin = Name::parse(ZONE).unwrap();
+    let owner = origin.prepend(b"web").unwrap();
+    for (records, answered) in [(200, true), (400, false)] {
+        let text = |number: u32| (owner.clone(), Data::Txt(format!("{number:0200}").into_bytes()));
+        let zone = Zone::new(origin.clone(), apex.clone(), model.zone().serial(), (0..records).map(text));
+        let query = Query::read(&ask(1, &owner.to_string(), rtype::TXT)).unwrap();
+        assert_eq!(answer_stream(&zones([zone.clone()]), &query).is_some(), answered);
+        assert!(answer_datagram(&zones([zone]), &query).is_some_and(|answer| answer[2] & 2 != 0), "cut off over UDP");
+    }
+}

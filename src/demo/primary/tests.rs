@@ -145,3 +145,36 @@ async fn notify_has_the_form_of_cns() {
     let udp = client(&primary).await;
     assert_eq!(read(&exchange(&udp, &ask(8, ZONE, rtype::SOA)).await).metadata.id, 8);
 }
+
+#[tokio::test]
+async fn a_commit_in_the_middle_of_a_scan_is_mixed_in() {
+    let mut model = model();
+    model.scale_up("web", 100, UNIX_EPOCH);
+    let primary = start(&model).await;
+    let old = model.zone();
+    model.scale_down("web", 60, UNIX_EPOCH);
+    let new = model.zone();
+    primary.set_scan_pause(Duration::from_millis(2));
+    let mut stream = TcpStream::connect(primary.address()).await.unwrap();
+    let question = ask(1, ZONE, rtype::AXFR);
+    let (mixed, ()) =
+        tokio::join!(transfer(&mut stream, &question), primary.commit(new.clone(), Duration::from_millis(60)));
+    assert_eq!(mixed.serial(), old.serial(), "the serial of its beginning");
+    let has = |zone: &Zone| mixed.nodes().iter().all(|node| zone.find(node.owner.as_wire()) == Some(&node.records));
+    assert!(!has(&old) || !has(&new), "one of both at least shows");
+    assert_eq!(primary.serial(old.origin()), Some(new.serial()));
+    assert_eq!(transfer(&mut stream, &ask(2, ZONE, rtype::AXFR)).await.nodes().len(), new.nodes().len());
+}
+
+#[tokio::test]
+async fn questions_can_be_refused_and_are_counted() {
+    let model = model();
+    let primary = start(&model).await;
+    let (udp, owner) = (client(&primary).await, model.zone().nodes()[0].owner.to_string());
+    for (refuses, rcode) in [(false, 0), (true, 5)] {
+        primary.set_refusing(refuses);
+        assert_eq!(exchange(&udp, &ask(1, &owner, rtype::A)).await[3] & 15, rcode);
+        assert_eq!(exchange(&udp, &ask(2, ZONE, rtype::SOA)).await[3] & 15, 0, "zones are always told");
+    }
+    assert_eq!(primary.tally().questions, 2);
+}

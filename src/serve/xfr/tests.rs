@@ -6,7 +6,7 @@ use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing};
 use crate::transfer::reader::{Reader, Received};
 use crate::zone::tests::{load, zone};
-use crate::zone::{Block, History, HistoryLimits, Loader};
+use crate::zone::{Block, History, HistoryLimits, Loader, Vetoes};
 use hickory_proto::op::Message;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ fn receive(published: &Published, mut reader: Reader) -> Zone {
     match reader.finish().unwrap() {
         Received::NotNewer(soa) => panic!("{soa:?} is not newer"),
         Received::Full(_, loader) => loader.finish(None).unwrap().zone,
-        Received::Changed(changed) => changed.finish().unwrap().loaded.zone,
+        Received::Changed(changed) => changed.finish(&Vetoes::default()).unwrap().loaded.zone,
     }
 }
 

@@ -1,0 +1,108 @@
+//! When a whole zone is transferred because removals in doubt got no answer.
+//!
+//! At once the first time, then not before ten times as long as that took, a minute at least; twice as long each time that it
+//! finds nothing, up to a day, after which the audit does the same. Until then the records in doubt stay: one too many for a
+//! while is better than one too few.
+//!
+//! Cost: O(records in doubt).
+
+use crate::transfer::settle;
+use crate::zone::{Removal, Zone};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The shortest pause between two whole zones.
+const SHORTEST: Duration = Duration::from_secs(60);
+/// For how many times its duration the next whole zone waits.
+const SHARE: u32 = 10;
+/// The longest pause, in which there is an audit as a rule.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Records in doubt that are remembered; whether a whole zone finds anything is seen in these.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// The whole zones of one zone's task.
+#[derive(Default)]
+pub struct Recourse {
+    /// Records that stay without an answer.
+    unanswered: Vec<Removal>,
+    pause: Option<Duration>,
+    /// When the next whole zone may be transferred; at once if none ever was.
+    again: Option<Instant>,
+}
+
+impl Recourse {
+    /// Notes records that got no answer. Returns whether the whole zone is to be transferred now.
+    pub fn note_unanswered(&mut self, records: &[Removal], now: Instant) -> bool {
+        let room = MOST_REMEMBERED.saturating_sub(self.unanswered.len());
+        self.unanswered.extend(records.iter().take(room).cloned());
+        self.again.is_none_or(|again| now >= again)
+    }
+
+    /// Notes a whole zone, and how long its transfer took.
+    pub fn note_whole(&mut self, zone: &Zone, took: Duration, now: Instant) {
+        if self.unanswered.is_empty() {
+            return;
+        }
+        let found = self.unanswered.iter().any(|record| !settle::has(zone, record));
+        let least = SHORTEST.max(took.saturating_mul(SHARE));
+        let doubled = self.pause.filter(|_| !found).map_or(least, |pause| pause.saturating_mul(2).max(least));
+        let pause = doubled.min(LONGEST.max(least));
+        (self.pause, self.again) = (Some(pause), Some(now + pause));
+        self.unanswered.clear();
+    }
+
+    /// Number of records that stay without an answer.
+    pub fn records(&self) -> usize {
+        self.unanswered.len()
+    }
+
+    /// When the whole zone is to be transferred for the records that stay.
+    pub fn due(&self) -> Option<Instant> {
+        self.again.filter(|_| !self.unanswered.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{Name, NameBuf};
+    use crate::rr::rtype;
+    use crate::zone::Loader;
+
+    /// A zone with these addresses at its apex.
+    fn zone(addresses: &[u8]) -> Zone {
+        let origin = NameBuf::parse("z").unwrap();
+        let mut loader = Loader::new(origin.to_name());
+        loader.push(&origin, rtype::SOA, 30, &[&[0; 2][..], &[0; 20]].concat());
+        addresses.iter().for_each(|last| loader.push(&origin, rtype::A, 30, &[192, 0, 2, *last]));
+        loader.finish(None).unwrap().zone
+    }
+
+    fn record(last: u8) -> Removal {
+        Removal { owner: Name::parse("z").unwrap(), rtype: rtype::A, rdata: vec![192, 0, 2, last] }
+    }
+
+    #[test]
+    fn whole_zones_are_rare_and_ever_rarer_while_they_find_nothing() {
+        let (mut recourse, mut now) = (Recourse::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        recourse.note_whole(&zone(&[]), second, now);
+        assert!(recourse.due().is_none() && recourse.note_unanswered(&[record(1)], now), "at once the first time");
+        for (found, took, minutes) in
+            [(false, 1, 1), (false, 1, 2), (false, 1, 4), (true, 1, 1), (true, 60, 10), (false, 1, 20), (true, 1, 1)]
+        {
+            recourse.note_whole(&zone(if found { &[] } else { &[1] }), took * second, now);
+            assert_eq!((recourse.records(), recourse.due()), (0, None));
+            assert!(!recourse.note_unanswered(&[record(1)], now + second));
+            assert_eq!((recourse.records(), recourse.due()), (1, Some(now + 60 * minutes * second)));
+            now += 60 * minutes * second;
+            assert!(recourse.note_unanswered(&[record(1)], now));
+        }
+        for _ in 0..20 {
+            recourse.note_unanswered(&[record(1)], now);
+            recourse.note_whole(&zone(&[1]), second, now);
+        }
+        recourse.note_unanswered(&[record(1)], now);
+        assert_eq!(recourse.due(), Some(now + LONGEST));
+    }
+}
