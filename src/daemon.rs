@@ -41,6 +41,7 @@ use crate::serve::notify::{Announcers, Reception};
 use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
 use crate::source::zookeeper::TreePlan;
+use crate::source::zookeeper::roots::Roots;
 use crate::source::{Wake, WakeKind};
 use crate::state::{StateError, Store};
 use crate::terminal::Bars;
@@ -88,6 +89,7 @@ pub struct Daemon {
     keeper: keeper::Handle,
     /// Where versions outlive the process.
     store: Option<Arc<Store>>,
+    roots: Arc<Roots>,
     notifier: Notifier,
     sources: Sources,
     listeners: Listeners,
@@ -172,6 +174,7 @@ impl Daemon {
         let store = open_store(&config, &metrics)?;
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         let sources = Sources::default();
+        let roots = Arc::new(Roots::new(store.clone()));
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is published before a socket opens: clients go to another server until then.
         let remains = restore(store.as_deref(), &config, &Published::default(), loading.as_deref());
@@ -206,6 +209,7 @@ impl Daemon {
             metrics,
             keeper,
             store,
+            roots,
             notifier,
             sources,
             listeners,
@@ -307,7 +311,7 @@ impl Daemon {
 
     /// Starts the sources of the configuration; those whose plan is the same go on as they are.
     fn replace_sources(&self) {
-        self.sources.replace(&self.config, &self.keeper, &self.publisher, &self.metrics);
+        self.sources.replace(&self.config, &self.keeper, &self.publisher, &self.metrics, &self.roots);
     }
 
     //--- Reload ---
