@@ -49,6 +49,7 @@ use crate::serial::Serial;
 use crate::serve::notify::Reception;
 use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
+use crate::source::zookeeper::roots::Roots;
 use crate::source::{Wake, WakeKind};
 use crate::state::{StateError, Store};
 use crate::terminal::Bars;
@@ -98,6 +99,7 @@ pub struct Daemon {
     keeper: keeper::Handle,
     /// Where versions outlive the process.
     store: Option<Arc<Store>>,
+    roots: Arc<Roots>,
     notifier: Arc<Notifier>,
     sources: Sources,
     listeners: Arc<Mutex<Listeners>>,
@@ -203,6 +205,7 @@ impl Daemon {
             Ok((store, remains))
         };
         let (store, remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        let roots = Arc::new(Roots::new(store.clone()));
         // All that may be taken comes before anything is published, and so before anything is written.
         let plan = config.clone();
         let open = move || {
@@ -238,7 +241,7 @@ impl Daemon {
             metrics.config_loaded.set(unix_seconds(SystemTime::now()));
             metrics.config_is_current.set(1);
             tokio::spawn(sources.clone().obey(announced));
-            sources.replace(&config, &keeper, &publisher, &metrics);
+            sources.replace(&config, &keeper, &publisher, &metrics, &roots);
             let mut probe = Probe::new(publisher.clone(), metrics.clone());
             probe.follow(&config, resolvers);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
@@ -250,6 +253,7 @@ impl Daemon {
                 metrics,
                 keeper,
                 store,
+                roots,
                 notifier,
                 sources,
                 listeners: Arc::new(Mutex::new(listeners)),

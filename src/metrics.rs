@@ -88,6 +88,7 @@ pub struct Metrics {
     pub zookeeper_session: IntGaugeVec,
     pub zookeeper_nodes: IntGaugeVec,
     pub zookeeper_broken_payloads: IntGaugeVec,
+    pub zookeeper_tree_reset: IntGaugeVec,
     pub zookeeper_last_contact: IntGaugeVec,
     pub zookeeper_events: IntCounterVec,
     pub zookeeper_reads: IntCounterVec,
@@ -185,7 +186,7 @@ impl Metrics {
             ),
             transfer_held: make.gauges(
                 "transfer_held",
-                "1 while a transferred version, or a tree, waits for confirmation because it has shrunk sharply.",
+                "1 while a transferred version, or a tree, is held back because it has shrunk sharply, or because the tree was reset.",
                 &["zone"],
             ),
             transfer_regressed: make.gauges(
@@ -360,6 +361,11 @@ impl Metrics {
                 "Nodes of the zone's tree whose payload makes no records.",
                 &["zone"],
             ),
+            zookeeper_tree_reset: make.gauges(
+                "zookeeper_tree_reset",
+                "1 while what was served is served on because the domain's node is missing, was made anew, or is older than that.",
+                &["zone", "reason"],
+            ),
             zookeeper_last_contact: make.gauges(
                 "zookeeper_last_contact_timestamp_seconds",
                 "When ZooKeeper last answered, Unix time.",
@@ -476,6 +482,7 @@ impl Metrics {
             &self.zookeeper_session,
             &self.zookeeper_nodes,
             &self.zookeeper_broken_payloads,
+            &self.zookeeper_tree_reset,
             &self.zookeeper_last_contact,
         ] {
             forget_in(family, zone, |_| true);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! FOLDER/lock                     one process at a time
-//! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins
+//! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins, and
+//!                                 what trees of ZooKeeper's zones were made of
 //! FOLDER/zones/ZONE/snapshot      one version of a source zone
 //! FOLDER/zones/ZONE/journal.N     the steps that led to snapshot N, and those that have followed
 //! FOLDER/zones/REGION/snapshot    the contents to which a region is pinned; what is left of them once it is released
@@ -90,6 +91,18 @@ pub struct RegionState {
     pub last: Serial,
     /// Tells the plan by which its contents were made.
     pub fingerprint: u32,
+}
+
+/// The tree of ZooKeeper's that a zone was last made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeState {
+    /// The change that made the domain's node; 0 when there was none.
+    pub born: i64,
+    /// The newest change.
+    pub zxid: i64,
+    pub nodes: u64,
+    /// Since when another one in its place is held back.
+    pub held_since: Option<SystemTime>,
 }
 
 /// A zone as it was served last.
@@ -197,6 +210,7 @@ pub struct Store {
     regions: HashMap<Name, RegionState>,
     drains: Vec<Drain>,
     pins: Vec<Pin>,
+    trees: HashMap<Name, TreeState>,
     /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
     closed: Once,
@@ -221,6 +235,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     shared.set_refusal(None);
     let file = read_regions(&shared);
     let (regions, drains, pins) = (file.states().clone(), file.drains().to_vec(), file.pins().to_vec());
+    let trees = file.trees().clone();
     let (jobs, waiting) = mpsc::channel();
     let mut writer = Writer::new(shared.clone(), jobs, file);
     if let Some(problem) = problem {
@@ -229,7 +244,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
-    Ok(Store { shared, regions, drains, pins, times: Mutex::default(), closed: Once::new() })
+    Ok(Store { shared, regions, drains, pins, trees, times: Mutex::default(), closed: Once::new() })
 }
 
 /// Starts a thread. Should it end by a defect, nobody waits for it.
@@ -422,6 +437,16 @@ impl Store {
     /// Takes all regions that are pinned.
     pub fn save_pins(&self, pins: Vec<Pin>) {
         self.shared.inbox.regions(Regions { pins: Some(pins), ..Regions::default() });
+    }
+
+    /// The trees that zones were last made of, before this process.
+    pub fn trees(&self) -> HashMap<Name, TreeState> {
+        self.trees.clone()
+    }
+
+    /// Takes what trees zones are made of.
+    pub fn save_trees(&self, trees: HashMap<Name, TreeState>) {
+        self.shared.inbox.regions(Regions { trees: Some(trees), ..Regions::default() });
     }
 
     /// Takes a region's history, to which one step has come since the last time, or which is another one.

@@ -32,7 +32,7 @@ fn every_key_reaches_its_plan() {
     let config = parse(&tree(
         "domain = \"B.example\"\nchroot = \"/sdc/\"\nsession_timeout = \"5s\"\nserve_stale = \"2h\"\n\
          reverse = [\"10.27.172.in-addr.arpa\", \"172.28.0.0/16\", \"fd00:77::/64\", \"192.0.2.1\"]\n\
-         binder_compat = true\nwatches = \"each\"\nmax_reply = \"1MiB\"\ndigest = \"secret\"\n\
+         binder_compat = true\nwatches = \"each\"\nmax_reply = \"1MiB\"\nregress_after = \"9s\"\ndigest = \"secret\"\n\
          tls = { ca = \"ca.pem\", certificate = \"c.pem\", key = \"k.pem\" }\n\
          ns = [\"ns1.example\", \"ns2.example\"]\nns_ttl = 60\nmname = \"ns1.example\"\nrname = \"h@a.example\"\nsoa_ttl = \"1m\"\n\
          serial_offset = 7\nallow_transfer = \"192.0.2.0/24\"\nnotify = \"192.0.2.9\"\n\
@@ -46,8 +46,8 @@ fn every_key_reaches_its_plan() {
     assert_eq!((&plan.path[..], &plan.domain), ("/sdc/example/b", &name("b.example")));
     assert_eq!(plan.members[0].to_string(), "192.0.2.1:2181");
     assert_eq!((plan.max_reply, plan.max_bytes), (1 << 20, 7 << 20));
-    let times = [plan.session_timeout, plan.serve_stale, plan.confirm_after, plan.connect_timeout];
-    assert_eq!(times, [5, 7200, 3, 2].map(Duration::from_secs));
+    let times = [plan.session_timeout, plan.serve_stale, plan.confirm_after, plan.connect_timeout, plan.regress_after];
+    assert_eq!(times, [5, 7200, 3, 2, 9].map(Duration::from_secs));
     assert_eq!((plan.watches, plan.binder_compat, plan.shrink_share), (Watches::Each, true, 0.25));
     assert_eq!(plan.digest.as_ref().unwrap().file, Path::new("secret"));
     let tls = plan.tls.as_ref().unwrap();
@@ -75,7 +75,7 @@ fn what_is_not_written_has_its_default() {
     let soa = &plan.zones.soa;
     assert_eq!((&plan.path[..], plan.watches, plan.binder_compat), ("/example/a", Watches::Auto, false));
     assert_eq!((plan.session_timeout, plan.serve_stale), (Duration::from_secs(30), Duration::from_secs(14 * 86_400)));
-    assert_eq!(plan.max_reply, 32 << 20);
+    assert_eq!((plan.max_reply, plan.regress_after), (32 << 20, Duration::from_secs(300)));
     assert!(plan.zones.reverse.is_empty() && plan.digest.is_none() && plan.tls.is_none());
     assert_eq!((&soa.mname, &soa.rname), (&name("ns.example"), &name("hostmaster.a.example")));
     assert_eq!(plan.zones.ns, [name("ns.example")]);

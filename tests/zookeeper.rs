@@ -107,8 +107,9 @@ fn nodes_with_watches_of_their_own_tell_the_same() {
     assert_eq!(status(&daemon)["source"]["watches"], "each");
     let refreshed = daemon.verb(&["refresh", ZONE]);
     assert!(refreshed.code == 0 && refreshed.stdout.contains("5 nodes"), "{refreshed:?}");
-    nodes.delete_tree(ROOT);
+    nodes.delete_tree(&format!("{ROOT}/web"));
     resolver.wait_gone("web");
+    nodes.delete(ROOT);
     make_service(&nodes, ROOT, 1);
     resolver.wait_address("h0.web", address(0));
 }

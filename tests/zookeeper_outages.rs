@@ -206,12 +206,10 @@ fn a_tree_that_was_lost_is_not_believed_at_once() {
     resolver.wait_served();
     wait_session(&daemon, "live");
     let serial = resolver.serial(ZONE);
-    let data = folder.path().join(format!("zookeeper-{}", server.address().port())).join("data");
     let watch = Watch::start(&daemon, "web");
     drop(nodes);
     server.kill();
-    std::fs::remove_dir_all(&data).unwrap();
-    std::fs::create_dir(&data).unwrap();
+    server.wipe();
     server.restart();
     let held = |nodes: u64| {
         wait(&format!("a tree of {nodes} nodes is held back"), || {
@@ -268,7 +266,7 @@ fn a_tree_that_stays_away_is_gone_after_a_second_look() {
     // While a session lasts, ZooKeeper's word is enough.
     make_service(&nodes, ROOT, 40);
     wait("the service is back", || (resolver.addresses("web").len() == 40).then_some(()));
-    nodes.delete_tree(ROOT);
+    nodes.delete_tree(&format!("{ROOT}/web"));
     resolver.wait_gone("web");
     assert_eq!(status(&daemon)["source"]["held"], serde_json::Value::Null);
     make_service(&nodes, ROOT, 2);

@@ -133,6 +133,7 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
         "soa_ttl": soa.ttl,
         "serial_offset": zones.serial_offset,
         "max_reply": tree.max_reply,
+        "regress_after": seconds(tree.regress_after),
         "shrink_share": tree.shrink_share,
         "confirm_after": seconds(tree.confirm_after),
         "secondaries": describe_secondaries(config, tree.zone()),

@@ -207,6 +207,12 @@ pub const TREE: Table = Table {
         key("session_timeout", "1s to 10m", r#""30s""#, "how long the ensemble keeps a session without contact"),
         key("serve_stale", "duration", r#""14d""#, "how long the last tree is served without a session"),
         key(
+            "regress_after",
+            "duration",
+            r#""5m""#,
+            "how long a tree that was reset must have had shrink_share of its nodes again",
+        ),
+        key(
             "max_reply",
             "64KiB to 1GiB",
             r#""32MiB""#,

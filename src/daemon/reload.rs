@@ -33,6 +33,7 @@ use crate::publish::Publisher;
 use crate::schedule::Schedule;
 use crate::serve::notify::Reception;
 use crate::serve::tls::TlsIdentity;
+use crate::source::zookeeper::roots::Roots;
 use crate::state::Store;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -114,6 +115,7 @@ impl Daemon {
             metrics: self.metrics.clone(),
             store: self.store.clone(),
             loading: self.loading.clone(),
+            roots: self.roots.clone(),
             sources: self.sources.clone(),
             notify: self.notify.clone(),
             notifier: self.notifier.clone(),
@@ -193,6 +195,7 @@ struct Reload {
     metrics: Arc<Metrics>,
     store: Option<Arc<Store>>,
     loading: Option<Arc<Loading>>,
+    roots: Arc<Roots>,
     sources: Sources,
     notify: Arc<Reception>,
     notifier: Arc<Notifier>,
@@ -264,7 +267,7 @@ impl Reload {
         changes.primaries_changed = self.sources.changed(&config);
         self.notify.set_announcers(announcers(&config));
         self.notifier.set_targets(config.targets.clone());
-        self.sources.replace(&config, &self.keeper, &self.publisher, &self.metrics);
+        self.sources.replace(&config, &self.keeper, &self.publisher, &self.metrics, &self.roots);
         // What is in service already cannot fail any more; a thread that the system denies is the one exception.
         let adopted = self.listeners.lock().await.adopt(&config, bound);
         drop(turn);

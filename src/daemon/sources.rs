@@ -12,6 +12,7 @@ use crate::name::Name;
 use crate::publish::{Published, Publisher};
 use crate::services::ServicesPlan;
 use crate::source::services::{self, ServicesStatus};
+use crate::source::zookeeper::roots::Roots;
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
 use crate::source::{Update, Wake, WakeKind};
 use crate::state::Restored;
@@ -148,6 +149,7 @@ impl Sources {
         keeper: &keeper::Handle,
         publisher: &Arc<Publisher>,
         metrics: &Arc<Metrics>,
+        roots: &Arc<Roots>,
     ) {
         let mut sources = self.lock();
         let mut old = std::mem::take(&mut *sources);
@@ -199,7 +201,7 @@ impl Sources {
         for plan in &config.trees {
             let tree = kept_trees.remove(plan.zone()).unwrap_or_else(|| {
                 let updates = keeper.updates.clone();
-                Arc::new(zookeeper::start(plan.clone(), updates, publisher.clone(), metrics.clone()))
+                Arc::new(zookeeper::start(plan.clone(), updates, publisher.clone(), metrics.clone(), roots.clone()))
             });
             sources.extend(plan.all_zones().map(|zone| (zone.clone(), Source::Tree(tree.clone()))));
         }

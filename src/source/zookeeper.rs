@@ -6,12 +6,13 @@
 //! reads the whole tree again; what comes of that is one change.
 //!
 //! Invariants: a zone is replaced by a tree that was read to its end, never by a part of one; a record goes only when
-//! ZooKeeper said that its node is not there (`guard` has a tree that was read anew and lacks much confirmed first); without
-//! a session the last tree stays, until `serve_stale` has passed and the zone expires like any other; the task ends with its
-//! `Source`, or with the keeper.
+//! ZooKeeper said that its node is not there (`guard` holds back a tree that was reset, and has one that was read anew and
+//! lacks much confirmed first); without a session the last tree stays, until `serve_stale` has passed and the zone expires like
+//! any other; the task ends with its `Source`, or with the keeper.
 //!
-//! Parts: `plan` what to do, `link` one session, `relay` the limit of what a server may send, `reader` many requests at once, `mirror` the tree as it was read, `guard`
-//! trees that look wrong, `session` the steps in order, `account` and `status` what operators see, `error` what goes wrong.
+//! Parts: `plan` what to do, `link` one session, `relay` the limit of what a server may send, `reader` many requests at once,
+//! `mirror` the tree as it was read, `guard` trees that look wrong, `roots` what they are compared with, `session` the steps in
+//! order, `account` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a whole tree one request for each leaf and two for each other node; an event one or two requests and O(records of
 //! the names that it touches); events that come together are one update.
@@ -24,6 +25,7 @@ mod mirror;
 pub mod plan;
 mod reader;
 pub mod relay;
+pub mod roots;
 mod session;
 pub mod status;
 
@@ -36,7 +38,9 @@ use crate::name::Name;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
 use crate::source::{Update, Wake};
+use account::Account;
 use mirror::Mirror;
+use roots::Roots;
 use session::Task;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -59,6 +63,7 @@ pub fn start(
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
+    roots: Arc<Roots>,
 ) -> Source {
     let plan = Arc::new(plan);
     let shared = Arc::new(Shared {
@@ -68,7 +73,10 @@ pub fn start(
     });
     let again = {
         let (plan, shared) = (plan.clone(), shared.clone());
-        move || Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone())
+        move || {
+            let account = Account::new(&plan, metrics.clone(), shared.clone());
+            Task::new(plan.clone(), updates.clone(), publisher.clone(), account, shared.clone(), roots.clone())
+        }
     };
     let task = tokio::spawn(keep_running(again)).abort_handle();
     Source { plan, shared, task }

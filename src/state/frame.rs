@@ -37,6 +37,8 @@ pub enum Kind {
     Pins,
     /// A difference to the version of a region before, with its causes.
     Version,
+    /// The trees that zones were last made of.
+    Trees,
 }
 
 impl Kind {
@@ -49,12 +51,13 @@ impl Kind {
             Kind::Drains => 4,
             Kind::Pins => 5,
             Kind::Version => 6,
+            Kind::Trees => 7,
         }
     }
 
     /// The kind that an octet stands for.
     fn of(code: u8) -> Option<Kind> {
-        let all = [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains, Kind::Pins, Kind::Version];
+        let all = [Kind::Delta, Kind::Refreshed, Kind::Regions, Kind::Drains, Kind::Pins, Kind::Version, Kind::Trees];
         all.into_iter().find(|kind| kind.code() == code)
     }
 }

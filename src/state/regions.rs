@@ -1,14 +1,14 @@
-//! What regions were last published as, so that their serials never fall, what is taken out of them, and which of them are
-//! pinned.
+//! What regions were last published as, so that their serials never fall, what is taken out of them, which of them are
+//! pinned, and which trees zones were made of.
 //!
-//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them; other
-//! kinds of frames hold all drains and all pins. A file that has grown is written anew beside the old one and put in its place.
+//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them, or the trees
+//! likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the old one and put in its place.
 //!
 //! Cost: O(regions + drains + pins) to compare, O(regions that moved) to write.
 
-use super::RegionState;
 use super::disk::{self, Disk};
 use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
+use super::{RegionState, TreeState};
 use crate::merge::{Drain, DrainTarget, NamePattern, Pin};
 use crate::name::{self, Name};
 use crate::serial::Serial;
@@ -26,6 +26,7 @@ pub struct Regions {
     pub states: Option<HashMap<Name, RegionState>>,
     pub drains: Option<Vec<Drain>>,
     pub pins: Option<Vec<Pin>>,
+    pub trees: Option<HashMap<Name, TreeState>>,
 }
 
 impl Regions {
@@ -35,6 +36,7 @@ impl Regions {
             states: self.states.or(older.states),
             drains: self.drains.or(older.drains),
             pins: self.pins.or(older.pins),
+            trees: self.trees.or(older.trees),
         }
     }
 }
@@ -45,6 +47,7 @@ pub struct RegionFile {
     states: HashMap<Name, RegionState>,
     drains: Vec<Drain>,
     pins: Vec<Pin>,
+    trees: HashMap<Name, TreeState>,
     /// Where the next frame goes; 0 when the file must be written anew.
     end: u64,
 }
@@ -70,11 +73,16 @@ impl RegionFile {
         &self.pins
     }
 
+    /// What is written.
+    pub fn trees(&self) -> &HashMap<Name, TreeState> {
+        &self.trees
+    }
+
     /// Takes nothing that is written for granted. Returns what should be.
     pub fn distrust(&mut self) -> Regions {
         self.end = 0;
         let (states, drains, pins) = (self.states.clone(), self.drains.clone(), self.pins.clone());
-        Regions { states: Some(states), drains: Some(drains), pins: Some(pins) }
+        Regions { states: Some(states), drains: Some(drains), pins: Some(pins), trees: Some(self.trees.clone()) }
     }
 
     /// Writes what has changed; whether anything has. Where the disk refuses it, the next call writes everything.
@@ -82,10 +90,12 @@ impl RegionFile {
         let states = regions.states.unwrap_or_else(|| self.states.clone());
         let drains = regions.drains.unwrap_or_else(|| self.drains.clone());
         let pins = regions.pins.unwrap_or_else(|| self.pins.clone());
+        let trees = regions.trees.unwrap_or_else(|| self.trees.clone());
         let moved = |(name, state): &(&Name, &RegionState)| self.states.get(*name) != Some(*state);
         let moved: Vec<_> = states.iter().filter(moved).collect();
+        let moved_trees: Vec<_> = trees.iter().filter(|(name, state)| self.trees.get(*name) != Some(*state)).collect();
         let (new_drains, new_pins) = (drains != self.drains, pins != self.pins);
-        if moved.is_empty() && !new_drains && !new_pins && self.end > 0 {
+        if moved.is_empty() && moved_trees.is_empty() && !new_drains && !new_pins && self.end > 0 {
             return Ok(false);
         }
         let path = RegionFile::path(disk);
@@ -99,6 +109,9 @@ impl RegionFile {
             if new_pins {
                 frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&pins, out));
             }
+            if !moved_trees.is_empty() {
+                frame::push(&mut bytes, Kind::Trees, now, |out| write_trees(moved_trees, out));
+            }
             if !moved.is_empty() {
                 frame::push(&mut bytes, Kind::Regions, now, |out| write(moved, out));
             }
@@ -108,6 +121,7 @@ impl RegionFile {
             let mut bytes = Header::before(1, 0).to_bytes();
             frame::push(&mut bytes, Kind::Drains, now, |out| write_drains(&drains, out));
             frame::push(&mut bytes, Kind::Pins, now, |out| write_pins(&pins, out));
+            frame::push(&mut bytes, Kind::Trees, now, |out| write_trees(&trees, out));
             frame::push(&mut bytes, Kind::Regions, now, |out| write(&states, out));
             let temporary = disk.root().join("regions.tmp");
             disk.ensure_folder(disk.root())?;
@@ -118,7 +132,7 @@ impl RegionFile {
             disk::sync_folder(disk.root())?;
             self.end = bytes.len() as u64;
         }
-        (self.states, self.drains, self.pins) = (states, drains, pins);
+        (self.states, self.drains, self.pins, self.trees) = (states, drains, pins, trees);
         Ok(true)
     }
 }
@@ -131,6 +145,26 @@ fn write<'a>(regions: impl IntoIterator<Item = (&'a Name, &'a RegionState)>, out
         out.extend_from_slice(&state.last.0.to_be_bytes());
         out.extend_from_slice(&state.fingerprint.to_be_bytes());
     }
+}
+
+/// Appends trees.
+fn write_trees<'a>(trees: impl IntoIterator<Item = (&'a Name, &'a TreeState)>, out: &mut Vec<u8>) {
+    for (zone, TreeState { born, zxid, nodes, held_since }) in trees {
+        out.push(u8::from(held_since.is_some()));
+        out.extend_from_slice(zone.as_wire());
+        [born, zxid].into_iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+        out.extend_from_slice(&nodes.to_be_bytes());
+        held_since.iter().for_each(|since| out.extend_from_slice(&frame::to_millis(*since).to_be_bytes()));
+    }
+}
+
+/// Reads one tree.
+fn read_tree(fields: &mut Fields<'_>) -> Option<(Name, TreeState)> {
+    let is_held = fields.u8()? == 1;
+    let zone = read_name(fields)?;
+    let (born, zxid, nodes) = (fields.u64()?.cast_signed(), fields.u64()?.cast_signed(), fields.u64()?);
+    let held_since = if is_held { Some(frame::from_millis(fields.u64()?)) } else { None };
+    Some((zone, TreeState { born, zxid, nodes, held_since }))
 }
 
 /// Appends drains.
@@ -216,6 +250,10 @@ pub fn read(bytes: &[u8]) -> Option<RegionFile> {
                 file.pins = std::iter::from_fn(|| read_pin(&mut fields)).collect();
                 continue;
             }
+            Some(Kind::Trees) => {
+                file.trees.extend(std::iter::from_fn(|| read_tree(&mut fields)));
+                continue;
+            }
             _ => continue,
         }
         let mut region = || {
@@ -270,6 +308,14 @@ mod tests {
         Regions { pins: Some(pins.iter().map(pin).collect()), ..Regions::default() }
     }
 
+    fn trees(trees: &[(&str, i64, Option<u64>)]) -> Regions {
+        let state = |(zone, born, held): &(&str, i64, Option<u64>)| {
+            let held_since = held.map(|held| UNIX_EPOCH + Duration::from_secs(held));
+            (Name::parse(zone).unwrap(), TreeState { born: *born, zxid: born << 33, nodes: 77, held_since })
+        };
+        Regions { trees: Some(trees.iter().map(state).collect()), ..Regions::default() }
+    }
+
     #[test]
     fn every_cut_leaves_a_state_that_was_once_saved() {
         let folder = tempfile::tempdir().unwrap();
@@ -283,7 +329,9 @@ mod tests {
             drains(all[1..].to_vec()),
             pins(&[("w.x", None), ("v.x", Some("it was better"))]),
             states(&[("w.x", 2, 9), ("v.x", 0, 10)]),
+            trees(&[("t.x", 7, None), ("u.x", i64::MAX >> 33, Some(9))]),
             drains(Vec::new()),
+            trees(&[("t.x", 0, Some(3)), ("u.x", i64::MAX >> 33, Some(9))]),
             pins(&[]),
         ];
         let (mut ends, mut saved) = (Vec::new(), Vec::new());
@@ -291,7 +339,7 @@ mod tests {
             assert!(file.save(&disk, step.clone()).unwrap());
             assert!(!file.save(&disk, step.clone()).unwrap(), "nothing has changed");
             ends.push(fs::read(RegionFile::path(&disk)).unwrap().len());
-            saved.push((file.states.clone(), file.drains.clone(), file.pins.clone()));
+            saved.push((file.states.clone(), file.drains.clone(), file.pins.clone(), file.trees.clone()));
         }
         let bytes = fs::read(RegionFile::path(&disk)).unwrap();
         for cut in 0..=bytes.len() {
@@ -300,8 +348,9 @@ mod tests {
             assert_eq!(found.is_some(), cut >= 32);
             if whole > 0 {
                 let found = found.unwrap();
-                assert_eq!((found.states, found.drains, found.pins), saved[whole - 1], "cut at {cut}");
-                assert_eq!(found.end, if ends.contains(&cut) { cut as u64 } else { 0 });
+                let end = found.end;
+                assert_eq!((found.states, found.drains, found.pins, found.trees), saved[whole - 1], "cut at {cut}");
+                assert_eq!(end, if ends.contains(&cut) { cut as u64 } else { 0 });
             }
         }
     }
@@ -310,8 +359,10 @@ mod tests {
     fn what_is_not_told_stays() {
         let [older, newer] = [states(&[("w.x", 0, 7)]), drains(vec![drain("w.x", None, None, None)])];
         let pinned = pins(&[("w.x", None)]);
-        let all = pinned.clone().over(newer.clone()).over(older.clone());
+        let grown = trees(&[("t.x", 7, None)]);
+        let all = pinned.clone().over(newer.clone()).over(grown.clone()).over(older.clone());
         assert_eq!((all.states, all.drains, all.pins), (older.states.clone(), newer.drains, pinned.pins));
+        assert_eq!(all.trees, grown.trees);
         assert_eq!(states(&[]).over(older).states, states(&[]).states);
     }
 
@@ -321,6 +372,8 @@ mod tests {
         let disk = Disk::open(folder.path()).unwrap();
         let mut file = RegionFile::default();
         file.save(&disk, drains(vec![drain("w.x", None, None, None)])).unwrap();
+        let grown = trees(&[("t.x", 7, Some(5)), ("u.x", 8, None)]);
+        file.save(&disk, grown.clone()).unwrap();
         for serial in 0..5000 {
             file.save(&disk, states(&[("w.x", 0, serial), ("v.x", 1, 9)])).unwrap();
         }
@@ -328,7 +381,7 @@ mod tests {
         assert!(bytes.len() as u64 <= MAX_BYTES + 100);
         let mut found = read(&bytes).unwrap();
         assert_eq!(Some(&found.states), states(&[("w.x", 0, 4999), ("v.x", 1, 9)]).states.as_ref());
-        assert_eq!(found.drains, [drain("w.x", None, None, None)]);
+        assert_eq!((&found.drains[..], &found.trees), (&[drain("w.x", None, None, None)][..], &grown.trees.unwrap()));
         // Somebody has changed the file: the next state is written anew, in full.
         fs::write(RegionFile::path(&disk), "").unwrap();
         assert!(found.save(&disk, states(&[("w.x", 0, 1)])).is_err());

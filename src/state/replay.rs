@@ -82,7 +82,9 @@ impl Step {
                 Ok(Step { at, kind, time, delta: Some(Arc::new(delta)) })
             }
             Some(kind @ Kind::Refreshed) => Ok(Step { at, kind, time, delta: None }),
-            Some(Kind::Regions | Kind::Drains | Kind::Pins | Kind::Version) | None => Err(Fault::Unknown(at)),
+            Some(Kind::Regions | Kind::Drains | Kind::Pins | Kind::Version | Kind::Trees) | None => {
+                Err(Fault::Unknown(at))
+            }
         }
     }
 }

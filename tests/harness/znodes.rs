@@ -96,6 +96,15 @@ impl Znodes {
         }
     }
 
+    /// Removes nodes in one transaction; those below others stand before them.
+    pub fn delete_all<'a>(&self, paths: impl IntoIterator<Item = &'a str>) {
+        let mut writer = self.client.new_multi_writer();
+        for path in paths {
+            writer.add_delete(path, None).expect("a good path");
+        }
+        self.runtime.block_on(writer.commit()).expect("nodes are removed");
+    }
+
     /// Replaces a node's payload.
     pub fn set(&self, path: &str, data: &[u8]) {
         let done = self.decide(async |client| client.set_data(path, data, None).await);

@@ -117,6 +117,18 @@ impl ZooKeeper {
         self.process = None;
     }
 
+    /// Where the server has its data.
+    pub fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    /// Removes all data of a server that has ended.
+    pub fn wipe(&self) {
+        assert!(self.process.is_none(), "a server that has ended");
+        std::fs::remove_dir_all(self.data()).expect("data that can be removed");
+        std::fs::create_dir(self.data()).expect("data folder");
+    }
+
     /// Starts a server again that has ended, with its data, and waits until it serves.
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "a server that has ended");

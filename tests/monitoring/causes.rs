@@ -37,6 +37,24 @@ pub fn an_ensemble_that_ends_fires_for_its_tree_until_it_is_back() -> World {
     world
 }
 
+/// The only ZooKeeper that both replicas have comes back without its data.
+pub fn an_ensemble_that_was_wiped_fires_until_that_is_accepted() -> World {
+    let mut world = World::start(&Plan { tree: true, ..Plan::default() });
+    let server = world.zookeeper.as_mut().expect("a server");
+    server.kill();
+    server.wipe();
+    server.restart();
+    for replica in 0..2 {
+        let instance = world.instance(replica);
+        world.wait_firing("CnsTreeReset", &[("zone", TREE), ("reason", "missing"), ("instance", &instance)]);
+    }
+    // The session was away for a moment, and what is served is not confirmed.
+    world.assert_only(&["CnsTreeReset", "CnsZooKeeperSessionLost", "CnsTransferFailing"]);
+    (0..2).for_each(|replica| world.order(replica, &["retransfer", TREE, "--accept"]));
+    world.wait_quiet();
+    world
+}
+
 /// One replica is told to drain a datacenter, the other one to go back to an earlier version, and nobody ends that.
 pub fn orders_that_one_replica_alone_was_given_fire_until_they_end() -> World {
     let world = World::start(&Plan::default());

@@ -3,7 +3,7 @@
 //! Cost: O(broken payloads that are listed) for each reading.
 
 use super::error::SessionError;
-use super::guard::Held;
+use super::guard::{Doubt, Held};
 use super::mirror::Mirror;
 use super::plan::{Member, TreePlan};
 use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session, TreeStatus};
@@ -29,7 +29,7 @@ impl Account {
         for reason in SessionError::LABELS {
             drop(account.metrics.zookeeper_losses.with_label_values(&[zone, reason]));
         }
-        account.metrics.transfer_held.with_label_values(&[zone]).set(0);
+        account.note_held(None);
         account.show_session(Session::Disconnected);
         account
     }
@@ -137,6 +137,11 @@ impl Account {
     /// Shows whether a tree waits for confirmation.
     pub fn note_held(&self, held: Option<&Held>) {
         self.metrics.transfer_held.with_label_values(&[&self.zone[..]]).set(held.is_some().into());
+        let reset = held.filter(|held| held.is_reset).map(|held| held.doubt);
+        for doubt in Doubt::ALL.into_iter().filter(|doubt| *doubt != Doubt::Shrunk) {
+            let gauge = self.metrics.zookeeper_tree_reset.with_label_values(&[&self.zone[..], doubt.label()]);
+            gauge.set((reset == Some(doubt)).into());
+        }
         self.status().held = held.map(status::HeldTree::from);
     }
 }
@@ -147,6 +152,7 @@ impl HeldTree {
         let HeldTree { reason, nodes, served_nodes } = self;
         match *reason {
             "missing" => "tree held back: the domain's node is not there".to_owned(),
+            "anew" => format!("tree held back: the domain's node was made anew; {nodes} of {served_nodes} nodes"),
             "older" => format!("tree held back: it is older than the one served; {nodes} nodes"),
             _ => format!("tree held back: {nodes} of {served_nodes} nodes"),
         }

@@ -26,10 +26,10 @@ const LOGGED_PAYLOADS: usize = 20;
 pub struct Mirror {
     tree: Tree,
     zone: String,
-    /// Whether a whole tree was read.
-    complete: bool,
     /// Whether the domain's node is there.
     rooted: bool,
+    /// The change that made it.
+    born: i64,
     /// The newest change of anything that was read.
     zxid: i64,
     /// The change that the tree knows as its newest.
@@ -46,8 +46,8 @@ impl Mirror {
         Mirror {
             tree: Tree::new(plan.zones.clone()),
             zone: plan.zone().to_string(),
-            complete: false,
             rooted: false,
+            born: 0,
             zxid: 0,
             settled: 0,
             broken: BTreeMap::new(),
@@ -55,15 +55,10 @@ impl Mirror {
         }
     }
 
-    /// Whether a whole tree was read.
-    pub fn is_complete(&self) -> bool {
-        self.complete
-    }
-
     /// How much there is.
     pub fn extent(&self) -> Extent {
         let nodes = if self.rooted { self.tree.counts().nodes } else { 0 };
-        Extent { nodes, zxid: self.zxid }
+        Extent { nodes, zxid: self.zxid, born: if self.rooted { self.born } else { 0 } }
     }
 
     /// The tree, for those who ask why a name answers as it does.
@@ -101,7 +96,6 @@ impl Mirror {
                 open.extend(self.tree.children(&path).into_iter().map(below));
             }
         }
-        self.complete = true;
         self.apply(Reading { gone, ..reading });
     }
 
@@ -117,7 +111,9 @@ impl Mirror {
         }
         let mut logged = 0;
         for node in &reading.nodes {
-            self.rooted |= node.path.is_empty();
+            if node.path.is_empty() {
+                (self.rooted, self.born) = (true, node.born);
+            }
             // The node above was gone when it was read. It is back, and the event that says so brings this one along; if it
             // came into being here, it would be taken for known and never be read.
             let above = parent(&node.path);
@@ -215,6 +211,7 @@ mod tests {
             max_bytes: 1 << 30,
             shrink_share: 0.5,
             confirm_after: Duration::from_secs(10),
+            regress_after: Duration::from_secs(300),
         })
     }
 

@@ -155,6 +155,8 @@ pub struct TreePlan {
     pub shrink_share: f64,
     /// Pause before it is read once more.
     pub confirm_after: Duration,
+    /// How long a tree that was reset must have had enough nodes again.
+    pub regress_after: Duration,
 }
 
 impl TreePlan {

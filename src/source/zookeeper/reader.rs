@@ -50,6 +50,13 @@ pub struct Reading {
     pub zxid: i64,
 }
 
+impl Reading {
+    /// The domain's own node, if it was read.
+    pub fn root(&self) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.path.is_empty())
+    }
+}
+
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Job {

@@ -11,22 +11,23 @@
 
 use super::account::Account;
 use super::error::SessionError;
-use super::guard::{Doubt, Extent, Guard, Held, Limits};
+use super::guard::{self, Doubt, Extent, Guard, Held, Limits};
 use super::link::{Link, Signal};
 use super::mirror::Mirror;
 use super::plan::{Member, TreePlan, Watches};
 use super::reader::{Bounds, Reading, read_touched, read_tree};
+use super::roots::Roots;
 use super::{Shared, link};
-use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::source::requests::Answer;
 use crate::source::{Change, Update, WakeKind};
+use crate::state::TreeState;
 use crate::zone::Zone;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
@@ -43,6 +44,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_GATHERING: Duration = Duration::from_secs(1);
 /// How soon a tree that is held back is read again when there was an event.
 const PAUSE_WHILE_HELD: Duration = Duration::from_secs(1);
+/// The same as a multiple of the time that the reading takes: it may be held for days, while all of its nodes come back.
+const READINGS_TO_PAUSE: u32 = 20;
+/// The longest of these pauses.
+const LONGEST_PAUSE_WHILE_HELD: Duration = Duration::from_secs(60);
 /// The least time a server has to answer.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -53,6 +58,7 @@ pub(super) struct Task {
     publisher: Arc<Publisher>,
     account: Account,
     shared: Arc<Shared>,
+    roots: Arc<Roots>,
     guard: Guard,
     /// Whether each node gets watches of its own.
     each: bool,
@@ -68,6 +74,8 @@ pub(super) struct Task {
     call: Call,
     /// When a tree that is held back is read again for an event.
     early: Option<Instant>,
+    /// How long the last whole reading took.
+    reading_took: Duration,
     /// Whether the last heartbeat found what no event has told.
     doubtful: bool,
 }
@@ -119,12 +127,16 @@ impl Task {
         plan: Arc<TreePlan>,
         updates: mpsc::Sender<Update>,
         publisher: Arc<Publisher>,
-        metrics: Arc<Metrics>,
+        account: Account,
         shared: Arc<Shared>,
+        roots: Arc<Roots>,
     ) -> Task {
         *shared.mirror() = Mirror::new(&plan);
+        let held_since = roots.get(plan.zone()).and_then(|tree| tree.held_since);
+        // A clock that was set back has held nothing.
+        let earlier = held_since.map(|since| since.elapsed().unwrap_or_default()).unwrap_or_default();
         Task {
-            account: Account::new(&plan, metrics, shared.clone()),
+            account,
             each: plan.watches == Watches::Each,
             // Replicas must not all go to the first member.
             turn: RandomState::new().hash_one(0) as usize % plan.members.len().max(1),
@@ -132,12 +144,14 @@ impl Task {
             updates,
             publisher,
             shared,
-            guard: Guard::default(),
+            roots,
+            guard: Guard::resume(earlier),
             followed: false,
             failures: 0,
             excesses: 0,
             call: Call::default(),
             early: None,
+            reading_took: Duration::ZERO,
             doubtful: false,
         }
     }
@@ -286,7 +300,8 @@ impl Task {
 
     /// When doubts about a tree count.
     fn limits(&self) -> Limits {
-        Limits { shrink_share: self.plan.shrink_share, confirm_after: self.plan.confirm_after }
+        let TreePlan { shrink_share, confirm_after, regress_after, serve_stale, .. } = *self.plan;
+        Limits { shrink_share, confirm_after, regress_after, longest: serve_stale / 2 }
     }
 
     /// Reads the whole tree once more; where each node has its own watches, in another session, so that there is one of
@@ -308,12 +323,13 @@ impl Task {
         if reading.closed.iter().any(String::is_empty) {
             return Err(SessionError::Forbidden(self.plan.path.clone()).into());
         }
-        let found = Extent { nodes: reading.nodes.len() as u64, zxid: reading.zxid };
-        let (is_complete, extent) = {
-            let mirror = self.shared.mirror();
-            (mirror.is_complete(), mirror.extent())
+        self.reading_took = started.elapsed();
+        let found = Extent {
+            nodes: reading.nodes.len() as u64,
+            zxid: reading.zxid,
+            born: reading.root().map_or(0, |root| root.born),
         };
-        let served = if is_complete { extent } else { self.extent_on_disk() };
+        let served = self.served();
         if self.call.kind == Some(WakeKind::Retransfer { accept: true }) {
             self.guard.clear();
         } else if !self.guard.judge(served, found, &self.limits(), Instant::now()) {
@@ -322,7 +338,7 @@ impl Task {
             return Ok(());
         }
         self.account.note_held(None);
-        self.take(reading, found.zxid < served.zxid);
+        self.take(reading);
         // Whoever sees the tree in an answer finds its session live.
         self.account.note_live();
         let summary = self.publish_settled(link, heard).await?;
@@ -338,10 +354,10 @@ impl Task {
     }
 
     /// Takes a whole tree; one of the past takes the place of all that is known.
-    fn take(&self, reading: Reading, is_older: bool) {
+    fn take(&self, reading: Reading) {
         tokio::task::block_in_place(|| {
             let mut mirror = self.shared.mirror();
-            if is_older {
+            if reading.zxid < mirror.extent().zxid {
                 *mirror = Mirror::new(&self.plan);
             }
             mirror.replace(reading);
@@ -349,11 +365,37 @@ impl Task {
         });
     }
 
-    /// What the zone that is served holds, as far as that tells of a tree.
-    fn extent_on_disk(&self) -> Extent {
+    /// The tree that the zone which is served was made of, as far as that is known.
+    fn served(&self) -> Extent {
         let root = self.publisher.load();
-        let zone = root.get(self.plan.zone()).and_then(|served| served.zone.clone());
-        Extent { nodes: zone.map_or(0, |zone| zone.owners), zxid: 0 }
+        let Some(zone) = root.get(self.plan.zone()).and_then(|served| served.zone.clone()) else {
+            return Extent::default();
+        };
+        match self.roots.get(self.plan.zone()) {
+            Some(TreeState { born, zxid, nodes, .. }) => Extent { nodes, zxid, born },
+            // A version before this one has not kept it.
+            None => Extent { nodes: zone.owners, zxid: 0, born: 0 },
+        }
+    }
+
+    /// Notes what tree the zone is made of, and since when another one is held back.
+    fn note_root(&self, extent: Extent, held_since: Option<SystemTime>) {
+        let Extent { nodes, zxid, born } = extent;
+        self.roots.note(self.plan.zone(), TreeState { born, zxid, nodes, held_since });
+    }
+
+    /// Whether the domain's node is gone, or another one than it was, by what was read after events. That is no node's removal:
+    /// it is judged as a tree that was read anew.
+    fn is_reset(&self, reading: &Reading) -> bool {
+        let known = self.shared.mirror().extent();
+        let found = match reading.root() {
+            Some(root) => Extent { born: root.born, ..known },
+            None if reading.gone.iter().any(String::is_empty) => Extent::default(),
+            None => known,
+        };
+        let (served, share) = (self.served(), self.plan.shrink_share);
+        found.born != known.born
+            && guard::doubt(served, found, share).is_some_and(|doubt| guard::is_reset(doubt, served))
     }
 
     /// Leaves a tree that looks wrong for later.
@@ -363,12 +405,24 @@ impl Task {
         let what = match held.doubt {
             Doubt::Missing => format!("there is no node {path}"),
             Doubt::Shrunk => format!("{path} has {found} nodes, the served tree has {served}"),
+            Doubt::Anew => format!("{path} was made anew and has {found} nodes, the served tree has {served}"),
             Doubt::Older => format!("{path} is older than the served tree"),
         };
-        let text = format!(
-            "the tree is held back: {what}; it is read again in {:?}, or adopt it now with an accepted retransfer",
-            self.plan.confirm_after
-        );
+        let when = if held.is_reset {
+            let (share, TreePlan { regress_after, serve_stale, .. }) = (self.plan.shrink_share, &*self.plan);
+            let least = (served as f64 * share).ceil();
+            format!(
+                "it is adopted when it has had {least} nodes for {regress_after:?}, or after {:?}",
+                *serve_stale / 2
+            )
+        } else {
+            format!("it is read again in {:?}", self.plan.confirm_after)
+        };
+        if held.is_reset {
+            let since = self.roots.get(self.plan.zone()).and_then(|tree| tree.held_since);
+            self.note_root(held.served, Some(since.unwrap_or_else(SystemTime::now)));
+        }
+        let text = format!("the tree is held back: {what}; {when}; or adopt it now with an accepted retransfer");
         warn!(zone = self.account.zone(), "{text}");
         self.account.note_held(Some(held));
         self.note_tree_read();
@@ -386,13 +440,20 @@ impl Task {
         let heard = Instant::now();
         let touched = self.drain(link, Some(first))?;
         if self.guard.held().is_some() {
-            self.early.get_or_insert(Instant::now() + PAUSE_WHILE_HELD);
+            self.read_early();
             return Ok(());
         }
         self.read_events(link, &touched).await?;
         let summary = self.publish_settled(link, heard).await?;
         debug!(zone = self.account.zone(), names = summary.names, "tree changed, {}", summary.text);
         Ok(())
+    }
+
+    /// Has a tree that is held back read again soon; a large one less often.
+    fn read_early(&mut self) {
+        let pause =
+            PAUSE_WHILE_HELD.max(self.reading_took.saturating_mul(READINGS_TO_PAUSE)).min(LONGEST_PAUSE_WHILE_HELD);
+        self.early.get_or_insert(Instant::now() + pause);
     }
 
     /// Takes all events that wait.
@@ -457,6 +518,9 @@ impl Task {
         let children = |path: &str| self.shared.mirror().children(path);
         let reading = read_touched(link, touched, &children, self.bounds()).await?;
         self.account.note_contact();
+        if self.is_reset(&reading) {
+            return Err(Leave::Again);
+        }
         tokio::task::block_in_place(|| {
             let mut mirror = self.shared.mirror();
             mirror.apply(reading);
@@ -470,7 +534,12 @@ impl Task {
         let heard = Instant::now();
         let stat = within(self.patience(), link.look()).await?;
         self.account.note_contact();
-        if self.guard.held().is_some() {
+        if let Some(held) = self.guard.held() {
+            let is_known = stat.as_ref().map_or(0, |stat| stat.czxid) == held.found.born;
+            // Where nothing is served any more, nothing can be lost.
+            if !is_known || self.served() == Extent::default() {
+                self.read_early();
+            }
             return Ok(());
         }
         let (newest, known) = (stat.as_ref().map_or(0, link::newest_zxid), self.shared.mirror().extent());
@@ -491,6 +560,8 @@ impl Task {
 
     /// Sends the keeper what has changed, and waits until it is published.
     async fn publish(&self, heard: Instant) -> Result<Summary, Leave> {
+        // Before the zone: when both are on disk, this is not older.
+        self.note_root(self.shared.mirror().extent(), None);
         let root = self.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
         let changed = tokio::task::block_in_place(|| self.shared.mirror().zones(base));

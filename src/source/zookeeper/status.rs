@@ -4,7 +4,7 @@
 //!
 //! Cost: O(broken payloads that are listed).
 
-use super::guard::{Doubt, Held};
+use super::guard::Held;
 use super::plan::TreePlan;
 use crate::name::Name;
 use serde::Serialize;
@@ -48,12 +48,7 @@ pub struct HeldTree {
 
 impl From<&Held> for HeldTree {
     fn from(held: &Held) -> HeldTree {
-        let reason = match held.doubt {
-            Doubt::Missing => "missing",
-            Doubt::Shrunk => "shrunk",
-            Doubt::Older => "older",
-        };
-        HeldTree { reason, nodes: held.found.nodes, served_nodes: held.served.nodes }
+        HeldTree { reason: held.doubt.label(), nodes: held.found.nodes, served_nodes: held.served.nodes }
     }
 }
 
