@@ -99,8 +99,8 @@ pub struct Daemon {
     manager: Arc<Manager>,
     hangup: Option<Signal>,
     notify: Arc<Reception>,
-    /// Zones that a primary has announced a change of.
-    changed: mpsc::Receiver<Name>,
+    /// Zones that a primary has announced a change of, and from where.
+    changed: mpsc::Receiver<(Name, IpAddr)>,
     /// Held while an operator's order about drains is carried out.
     orders: Arc<Mutex<()>>,
     rates: Arc<Rates>,
@@ -171,7 +171,7 @@ impl Daemon {
         notify.set_announcers(announcers(&config));
         let store = open_store(&config, &metrics)?;
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
-        let sources = Sources::default();
+        let sources = Sources::start();
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is published before a socket opens: clients go to another server until then.
         let remains = restore(store.as_deref(), &config, &Published::default(), loading.as_deref());
@@ -270,9 +270,9 @@ impl Daemon {
                 () = &mut end => break None,
                 () = due => manager.alive(),
                 Some(()) = hung_up => drop(self.reload().await),
-                Some(zone) = self.changed.recv() => {
+                Some((zone, peer)) = self.changed.recv() => {
                     if let Some(source) = self.sources.lock().get(&zone) {
-                        source.wake(Wake { kind: WakeKind::Announced, done: None });
+                        source.announce(peer);
                     }
                 }
                 Some(inquiry) = self.inquiries.recv() => self.inform(inquiry),

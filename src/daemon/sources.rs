@@ -15,9 +15,11 @@ use crate::source::services::{self, ServicesStatus};
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
 use crate::source::{Update, Wake};
 use crate::state::Restored;
+use crate::transfer::silence::{Silences, Times};
 use crate::transfer::{self, ZonePlan};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where one zone comes from.
@@ -36,6 +38,15 @@ impl Source {
             Source::Primaries(source) => source.wake(wake),
             Source::Tree(source) => source.wake(wake),
             Source::Services(source) => source.wake(wake),
+        }
+    }
+
+    /// Takes an announcement of a change (NOTIFY) from an address.
+    pub fn announce(&self, peer: IpAddr) {
+        match self {
+            Source::Primaries(source) => source.announce(peer),
+            // Nobody may announce the others.
+            Source::Tree(_) | Source::Services(_) => {}
         }
     }
 
@@ -101,13 +112,21 @@ pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: 
 }
 
 /// The sources by zone, which the audit reaches from its own task.
-#[derive(Clone, Default)]
-pub struct Sources(Arc<Mutex<HashMap<Name, Source>>>);
+#[derive(Clone)]
+pub struct Sources {
+    by_zone: Arc<Mutex<HashMap<Name, Source>>>,
+    silences: Silences,
+}
 
 impl Sources {
+    /// No sources yet. Must be called within a tokio runtime.
+    pub fn start() -> Sources {
+        Sources { by_zone: Arc::default(), silences: Silences::start(Times::default()) }
+    }
+
     /// The sources, for a moment.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<Name, Source>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_zone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The zones by which sources are known, each source once.
@@ -153,7 +172,8 @@ impl Sources {
                     metrics.forget_tree(&plan.zone.to_string());
                 }
                 let updates = keeper.updates.clone();
-                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone());
+                let silences = self.silences.clone();
+                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), silences);
                 Source::Primaries(Box::new(source))
             });
             sources.insert(plan.zone.clone(), source);
@@ -181,6 +201,7 @@ impl Sources {
             // Until now it could still count attempts for a zone that the keeper had forgotten already.
             metrics.forget(&zone.to_string());
         }
+        self.silences.forget_unused();
         for plan in &config.trees {
             let tree = kept_trees.remove(plan.zone()).unwrap_or_else(|| {
                 let updates = keeper.updates.clone();

@@ -8,14 +8,14 @@
 
 use super::answer::{Kind, Zones, answer_datagram, answer_stream, find_zone};
 use super::message::{Query, Unanswered};
+use super::peers::{Errand, Peers, Times, announcement, ask_serial};
 use super::store::Stored;
 use super::zone::Zone;
 use crate::name::Name;
-use crate::rr::rtype;
 use crate::serial::Serial;
 use arc_swap::ArcSwap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,6 +45,7 @@ struct Shared {
     zones: ArcSwap<Zones>,
     away: watch::Sender<bool>,
     tally: Mutex<Tally>,
+    peers: Peers,
 }
 
 /// What a primary was asked so far.
@@ -52,6 +53,8 @@ struct Shared {
 pub struct Tally {
     /// Whole zones sent.
     pub whole: u64,
+    /// Those of them that were sent for a question for differences at the present serial.
+    pub again: u64,
     /// Differences sent.
     pub steps: u64,
     /// Messages that CNS drops because it cannot read them.
@@ -78,7 +81,7 @@ impl Shared {
     }
 
     /// Answers a question that came over TCP, and counts it; what was to go wrong with a transfer has now gone wrong.
-    fn answer(&self, query: &Query) -> Option<Vec<Vec<u8>>> {
+    fn answer(&self, query: &Query, client: IpAddr) -> Option<Vec<Vec<u8>>> {
         let zones = self.zones.load();
         let Some((kind, messages)) = answer_stream(&zones, query) else {
             self.tally().fatal += 1;
@@ -86,6 +89,9 @@ impl Shared {
         };
         if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
             let origin = stored.zone().origin();
+            // Whether the client reads to the end does not matter.
+            self.peers.note_transfer(client, origin, stored.zone().serial());
+            self.tally().again += u64::from(kind == Kind::Whole && query.serial == Some(stored.zone().serial()));
             if kind == Kind::Whole {
                 self.change(origin, Stored::note_whole);
             } else {
@@ -104,12 +110,17 @@ impl Primary {
     pub async fn start(address: SocketAddr) -> io::Result<Primary> {
         let (listener, socket) = bind(address).await?;
         let address = listener.local_addr()?;
-        let shared =
-            Arc::new(Shared { zones: ArcSwap::default(), away: watch::Sender::new(false), tally: Mutex::default() });
+        let shared = Arc::new(Shared {
+            zones: ArcSwap::default(),
+            away: watch::Sender::new(false),
+            tally: Mutex::default(),
+            peers: Peers::default(),
+        });
         let socket = Arc::new(socket);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_datagrams(Arc::clone(&socket), Arc::clone(&shared)));
         tasks.spawn(accept_connections(listener, Arc::clone(&shared)));
+        tasks.spawn(run_errands(Arc::clone(&socket), Arc::clone(&shared)));
         Ok(Primary { address, shared, socket, _tasks: tasks })
     }
 
@@ -150,6 +161,16 @@ impl Primary {
         self.shared.zones.load().get(origin).map(|stored| stored.zone().serial())
     }
 
+    /// Tells a secondary of changes from now on, as CNS does.
+    pub fn follow(&self, secondary: SocketAddr, times: Times) {
+        self.shared.peers.follow(secondary, times);
+    }
+
+    /// Whether it has given up on a secondary.
+    pub fn is_silent(&self, secondary: SocketAddr) -> bool {
+        self.shared.peers.is_silent(secondary.ip())
+    }
+
     /// What it was asked so far.
     pub fn tally(&self) -> Tally {
         *self.shared.tally()
@@ -173,10 +194,7 @@ impl Primary {
             return Ok(());
         }
         let id = self.serial(origin).map_or(0, |serial| serial.0 as u16);
-        // Opcode 4 is NOTIFY.
-        let mut message = [id, 4 << 11, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
-        message.extend_from_slice(origin.as_wire());
-        message.extend([rtype::SOA, 1].map(u16::to_be_bytes).concat());
+        let message = announcement(id, origin);
         self.socket.send_to(&message, secondary).await.map(|_| ())
     }
 }
@@ -210,6 +228,9 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
             Ok(query) => query,
             Err(unanswered) => {
                 shared.tally().unreadable += u64::from(unanswered == Unanswered::Unreadable);
+                if unanswered == Unanswered::Response {
+                    shared.peers.note_reply(client, &buffer[..length]);
+                }
                 continue;
             }
         };
@@ -222,6 +243,32 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
             None => {
                 shared.tally().fatal += 1;
                 tracing::warn!(%client, name = %query.name, "question that would stop CNS");
+            }
+        }
+    }
+}
+
+/// Does what is to be done for the secondaries that are followed, for as long as the primary exists.
+async fn run_errands(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
+    let mut checks = JoinSet::new();
+    loop {
+        sleep(PAUSE).await;
+        while checks.try_join_next().is_some() {}
+        if *shared.away.borrow() {
+            continue;
+        }
+        let serials = shared.zones.load().iter().map(|(zone, stored)| (zone.clone(), stored.zone().serial())).collect();
+        for errand in shared.peers.errands(&serials) {
+            match errand {
+                Errand::Announce(secondary, message) => _ = socket.send_to(&message, secondary).await,
+                Errand::Check(secondary, zone, sent) => {
+                    let shared = Arc::clone(&shared);
+                    checks.spawn(async move {
+                        if let Some(shown) = ask_serial(secondary, &zone).await {
+                            shared.peers.note_serial(secondary.ip(), zone, sent, shown);
+                        }
+                    });
+                }
             }
         }
     }
@@ -271,7 +318,7 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
                 return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable));
             }
         };
-        let Some(answers) = shared.answer(&query) else {
+        let Some(answers) = shared.answer(&query, client.ip()) else {
             tracing::warn!(%client, name = %query.name, "question that would stop CNS");
             return Ok(());
         };
