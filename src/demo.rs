@@ -21,6 +21,7 @@ mod frame;
 pub mod instances;
 mod ledger;
 pub mod message;
+pub mod peers;
 pub mod primary;
 mod script;
 mod site;

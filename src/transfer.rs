@@ -4,13 +4,13 @@
 //! transfers what has changed, or the whole zone, when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
 //! timer or for a [`Wake`].
 //!
-//! Invariants: tasks share nothing but the road to the keeper and the queues in front of primaries, so a bad primary costs
-//! only its own zones; the zone is
+//! Invariants: tasks share nothing but the road to the keeper, the queues in front of primaries, and what is assumed of a
+//! primary's silence, so a bad primary costs only its own zones; the zone is
 //! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
 //! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary, `wire` the connection of a transfer, `message` and `reader`
-//! what is said on it, `ixfr` whom to ask for differences, `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial, `setback` serials that are older than ours, `version` what a transfer comes to, `guard` versions that look
+//! what is said on it, `ixfr` whom to ask for differences, `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial, `setback` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer comes to, `guard` versions that look
 //! wrong, `refresh` the steps in order, `account`, `progress` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
@@ -33,6 +33,7 @@ mod recourse;
 mod refresh;
 mod setback;
 mod settle;
+pub mod silence;
 pub mod status;
 pub mod timers;
 mod twin;
@@ -48,9 +49,11 @@ pub use status::{PrimaryStatus, SetbackStatus, Status, TransferNote};
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
-use crate::source::{Update, Wake};
+use crate::source::{Update, Wake, WakeKind};
 use progress::Tally;
 use refresh::Task;
+use silence::{Silence, Silences, Times};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -63,7 +66,25 @@ const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 pub struct Source {
     plan: ZonePlan,
     shared: Arc<Shared>,
+    /// What is assumed of the primaries, by their addresses.
+    silent: Vec<(IpAddr, Arc<Silence>)>,
     task: AbortHandle,
+}
+
+/// What all zones that come from primaries share.
+#[derive(Clone)]
+pub struct Common {
+    /// Whose turn it is at each primary.
+    pub queues: Arc<Queues>,
+    /// What is assumed of primaries that announce nothing.
+    pub silences: Silences,
+}
+
+impl Common {
+    /// Nothing is known of any primary yet. Must be called within a tokio runtime.
+    pub fn start(times: Times) -> Common {
+        Common { queues: Arc::default(), silences: Silences::start(times) }
+    }
 }
 
 /// Begins to keep a zone up to date. Must be called within a tokio runtime.
@@ -72,19 +93,20 @@ pub fn start(
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
-    queues: Arc<Queues>,
+    common: Common,
 ) -> Source {
+    let silent = plan.primaries.iter().map(|primary| (primary.address.ip(), common.silences.of(primary))).collect();
     let shared =
         Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)), tally: Tally::default() });
     let again = {
         let (plan, shared) = (plan.clone(), shared.clone());
         move || {
             let (updates, publisher, metrics) = (updates.clone(), publisher.clone(), metrics.clone());
-            Task::new(plan.clone(), updates, publisher, metrics, queues.clone(), shared.clone())
+            Task::new(plan.clone(), updates, publisher, metrics, &common, shared.clone())
         }
     };
     let task = tokio::spawn(keep_running(again)).abort_handle();
-    Source { plan, shared, task }
+    Source { plan, shared, silent, task }
 }
 
 /// Runs the task, and once more if it panics: a zone must not silently stay as it is for ever. Who waits for an answer
@@ -108,6 +130,13 @@ impl Source {
     /// Asks the task to act; requests that wait together are answered together.
     pub fn wake(&self, wake: Wake) {
         self.shared.inbox.push(wake);
+    }
+
+    /// Takes an announcement of a change (NOTIFY) from an address.
+    pub fn announce(&self, peer: IpAddr) {
+        let peer = peer.to_canonical();
+        self.silent.iter().filter(|(address, _)| *address == peer).for_each(|(_, silence)| silence.hear());
+        self.wake(Wake { kind: WakeKind::Announced, done: None });
     }
 
     /// What is known of the zone's way in.

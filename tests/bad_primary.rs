@@ -9,12 +9,15 @@ mod differences;
 mod primary;
 #[path = "bad_primary/setback.rs"]
 mod setback;
+#[path = "bad_primary/silence.rs"]
+mod silence;
 
 use aggregator::metrics::Metrics;
 use aggregator::name::Name;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::source::{Change, Update, Wake, WakeKind};
-use aggregator::transfer::{self, Limits, PrimaryPlan, Source, Status, TimerBounds, ZonePlan};
+use aggregator::transfer::silence::Times;
+use aggregator::transfer::{self, Common, Limits, PrimaryPlan, Source, Status, TimerBounds, ZonePlan};
 use aggregator::tsig::{Algorithm, Key};
 use aggregator::zone::Zone;
 use primary::{Poll, Primary, Script, Transfer};
@@ -81,11 +84,15 @@ async fn keep(mut updates: mpsc::Receiver<Update>, publisher: Arc<Publisher>, ch
 
 impl Secondary {
     fn start(plan: ZonePlan) -> Secondary {
+        Secondary::start_with(plan, Common::start(Times::default()))
+    }
+
+    fn start_with(plan: ZonePlan, common: Common) -> Secondary {
         let (updates, receiver) = mpsc::channel(4);
         let (publisher, metrics) = (Arc::new(Publisher::default()), Arc::new(Metrics::new()));
         let changes = Arc::default();
         let keeper = tokio::spawn(keep(receiver, publisher.clone(), Arc::clone(&changes)));
-        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone(), Arc::default());
+        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone(), common);
         Secondary { source, publisher, metrics, changes, keeper }
     }
 
@@ -510,8 +517,8 @@ async fn the_task_ends_with_the_keeper() {
     let primary = Primary::start("127.0.0.1", Script::new(1)).await;
     let (updates, receiver) = mpsc::channel(1);
     drop(receiver);
-    let source =
-        transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default(), Arc::default());
+    let common = Common::start(Times::default());
+    let source = transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default(), common);
     let ended = |answer: Result<Result<String, String>, oneshot::error::RecvError>| !matches!(answer, Ok(Ok(_)));
     for _ in 0..3 {
         let (done, answer) = oneshot::channel();

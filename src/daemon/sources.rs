@@ -14,11 +14,13 @@ use crate::services::ServicesPlan;
 use crate::source::services::{self, ServicesStatus};
 use crate::source::zookeeper::roots::Roots;
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
-use crate::source::{Update, Wake, WakeKind};
+use crate::source::{Update, Wake};
 use crate::state::Restored;
-use crate::transfer::{self, Queues, ZonePlan};
+use crate::transfer::silence::Times;
+use crate::transfer::{self, Common, ZonePlan};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
@@ -38,6 +40,15 @@ impl Source {
             Source::Primaries(source) => source.wake(wake),
             Source::Tree(source) => source.wake(wake),
             Source::Services(source) => source.wake(wake),
+        }
+    }
+
+    /// Takes an announcement of a change (NOTIFY) from an address.
+    pub fn announce(&self, peer: IpAddr) {
+        match self {
+            Source::Primaries(source) => source.announce(peer),
+            // Nobody may announce the others.
+            Source::Tree(_) | Source::Services(_) => {}
         }
     }
 
@@ -103,14 +114,19 @@ pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: 
 }
 
 /// The sources by zone, which the audit reaches from its own task.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Sources {
     by_zone: Arc<Mutex<HashMap<Name, Source>>>,
-    /// In front of the primaries, which zones share.
-    queues: Arc<Queues>,
+    /// What all that come from primaries share.
+    common: Common,
 }
 
 impl Sources {
+    /// No sources yet. Must be called within a tokio runtime.
+    pub fn start() -> Sources {
+        Sources { by_zone: Arc::default(), common: Common::start(Times::default()) }
+    }
+
     /// The sources, for a moment.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<Name, Source>> {
         self.by_zone.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,10 +138,10 @@ impl Sources {
     }
 
     /// Wakes the sources of zones that a primary has announced a change of, for as long as there may be more of them.
-    pub async fn obey(self, mut announced: mpsc::Receiver<Name>) {
-        while let Some(zone) = announced.recv().await {
+    pub async fn obey(self, mut announced: mpsc::Receiver<(Name, IpAddr)>) {
+        while let Some((zone, peer)) = announced.recv().await {
             if let Some(source) = self.lock().get(&zone) {
-                source.wake(Wake { kind: WakeKind::Announced, done: None });
+                source.announce(peer);
             }
         }
     }
@@ -169,8 +185,8 @@ impl Sources {
                     metrics.forget_tree(&plan.zone.to_string());
                 }
                 let updates = keeper.updates.clone();
-                let source =
-                    transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), self.queues.clone());
+                let common = self.common.clone();
+                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), common);
                 Source::Primaries(Box::new(source))
             });
             sources.insert(plan.zone.clone(), source);
@@ -198,6 +214,7 @@ impl Sources {
             // Until now it could still count attempts for a zone that the keeper had forgotten already.
             metrics.forget(&zone.to_string());
         }
+        self.common.silences.forget_unused();
         for plan in &config.trees {
             let tree = kept_trees.remove(plan.zone()).unwrap_or_else(|| {
                 let updates = keeper.updates.clone();

@@ -12,14 +12,14 @@
 use super::answer::{Kind, Scan, Zones, answer_datagram, answer_stream, find_zone};
 use super::commit::Commit;
 use super::message::{Query, Rcode, Response, Unanswered};
+use super::peers::{Errand, Peers, Times, announcement, ask_serial};
 use super::store::Stored;
 use super::zone::Zone;
 use crate::name::Name;
-use crate::rr::rtype;
 use crate::serial::Serial;
 use arc_swap::ArcSwap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,6 +49,7 @@ struct Shared {
     zones: ArcSwap<Zones>,
     away: watch::Sender<bool>,
     tally: Mutex<Tally>,
+    peers: Peers,
     manner: Mutex<Manner>,
 }
 
@@ -66,6 +67,8 @@ struct Manner {
 pub struct Tally {
     /// Whole zones sent.
     pub whole: u64,
+    /// Those of them that were sent for a question for differences at the present serial.
+    pub again: u64,
     /// Differences sent.
     pub steps: u64,
     /// Messages that CNS drops because it cannot read them.
@@ -129,7 +132,7 @@ impl Shared {
     }
 
     /// Answers a question that came over TCP, and counts it; what was to go wrong with a transfer has now gone wrong.
-    fn answer(&self, query: &Query) -> Option<Reply> {
+    fn answer(&self, query: &Query, client: IpAddr) -> Option<Reply> {
         let zones = self.zones.load();
         if let Some(refusal) = self.refuse(query) {
             return Some(Reply::Messages(vec![refusal]));
@@ -140,6 +143,9 @@ impl Shared {
         };
         if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
             let origin = stored.zone().origin();
+            // Whether the client reads to the end does not matter.
+            self.peers.note_transfer(client, origin, stored.zone().serial());
+            self.tally().again += u64::from(kind == Kind::Whole && query.serial == Some(stored.zone().serial()));
             if kind == Kind::Whole {
                 self.change(origin, Stored::note_whole);
             } else {
@@ -170,12 +176,13 @@ impl Primary {
         let (listener, socket) = bind(address).await?;
         let address = listener.local_addr()?;
         let away = watch::Sender::new(false);
-        let (tally, manner) = (Mutex::default(), Mutex::default());
-        let shared = Arc::new(Shared { zones: ArcSwap::default(), away, tally, manner });
+        let (tally, manner, peers) = (Mutex::default(), Mutex::default(), Peers::default());
+        let shared = Arc::new(Shared { zones: ArcSwap::default(), away, tally, peers, manner });
         let socket = Arc::new(socket);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_datagrams(Arc::clone(&socket), Arc::clone(&shared)));
         tasks.spawn(accept_connections(listener, Arc::clone(&shared)));
+        tasks.spawn(run_errands(Arc::clone(&socket), Arc::clone(&shared)));
         Ok(Primary { address, shared, socket, _tasks: tasks })
     }
 
@@ -241,6 +248,16 @@ impl Primary {
         self.shared.zones.load().get(origin).map(|stored| stored.zone().serial())
     }
 
+    /// Tells a secondary of changes from now on, as CNS does.
+    pub fn follow(&self, secondary: SocketAddr, times: Times) {
+        self.shared.peers.follow(secondary, times);
+    }
+
+    /// Whether it has given up on a secondary.
+    pub fn is_silent(&self, secondary: SocketAddr) -> bool {
+        self.shared.peers.is_silent(secondary.ip())
+    }
+
     /// What it was asked so far.
     pub fn tally(&self) -> Tally {
         *self.shared.tally()
@@ -264,10 +281,7 @@ impl Primary {
             return Ok(());
         }
         let id = self.serial(origin).map_or(0, |serial| serial.0 as u16);
-        // Opcode 4 is NOTIFY.
-        let mut message = [id, 4 << 11, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
-        message.extend_from_slice(origin.as_wire());
-        message.extend([rtype::SOA, 1].map(u16::to_be_bytes).concat());
+        let message = announcement(id, origin);
         self.socket.send_to(&message, secondary).await.map(|_| ())
     }
 }
@@ -301,6 +315,9 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
             Ok(query) => query,
             Err(unanswered) => {
                 shared.tally().unreadable += u64::from(unanswered == Unanswered::Unreadable);
+                if unanswered == Unanswered::Response {
+                    shared.peers.note_reply(client, &buffer[..length]);
+                }
                 continue;
             }
         };
@@ -313,6 +330,32 @@ async fn serve_datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
             None => {
                 shared.tally().fatal += 1;
                 tracing::warn!(%client, name = %query.name, "question that would stop CNS");
+            }
+        }
+    }
+}
+
+/// Does what is to be done for the secondaries that are followed, for as long as the primary exists.
+async fn run_errands(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
+    let mut checks = JoinSet::new();
+    loop {
+        sleep(PAUSE).await;
+        while checks.try_join_next().is_some() {}
+        if *shared.away.borrow() {
+            continue;
+        }
+        let serials = shared.zones.load().iter().map(|(zone, stored)| (zone.clone(), stored.zone().serial())).collect();
+        for errand in shared.peers.errands(&serials) {
+            match errand {
+                Errand::Announce(secondary, message) => _ = socket.send_to(&message, secondary).await,
+                Errand::Check(secondary, zone, sent) => {
+                    let shared = Arc::clone(&shared);
+                    checks.spawn(async move {
+                        if let Some(shown) = ask_serial(secondary, &zone).await {
+                            shared.peers.note_serial(secondary.ip(), zone, sent, shown);
+                        }
+                    });
+                }
             }
         }
     }
@@ -362,7 +405,7 @@ async fn serve_connection(stream: &mut TcpStream, client: SocketAddr, shared: &S
                 return Err(io::Error::new(io::ErrorKind::InvalidData, unreadable));
             }
         };
-        match shared.answer(&query) {
+        match shared.answer(&query, client.ip()) {
             None => {
                 tracing::warn!(%client, name = %query.name, "question that would stop CNS");
                 return Ok(());

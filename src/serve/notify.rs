@@ -49,13 +49,13 @@ impl Announcers {
 /// Receives NOTIFY for all transports.
 pub struct Reception {
     announcers: ArcSwap<Announcers>,
-    changed: mpsc::Sender<Name>,
+    changed: mpsc::Sender<(Name, IpAddr)>,
     metrics: Arc<Metrics>,
 }
 
 impl Reception {
-    /// Receives for nobody yet; the zones that have changed come out of the channel.
-    pub fn new(metrics: Arc<Metrics>) -> (Arc<Reception>, mpsc::Receiver<Name>) {
+    /// Receives for nobody yet; the zones that have changed come out of the channel, with the address that says so.
+    pub fn new(metrics: Arc<Metrics>) -> (Arc<Reception>, mpsc::Receiver<(Name, IpAddr)>) {
         // Enough for every zone of a large site at once. What does not fit is not lost: the primary repeats it, or the
         // zone's timer comes.
         let (changed, zones) = mpsc::channel(4096);
@@ -82,7 +82,7 @@ impl Reception {
             self.metrics.notify_received.with_label_values(&[&zone.to_string(), result]).inc();
             if code == rcode::NOERROR {
                 // A full channel means that the daemon has enough to do; see `new`.
-                let _ = self.changed.try_send(zone);
+                let _ = self.changed.try_send((zone, peer));
             }
         }
         let mut writer = Writer::new(out, request, limit, &[]);
@@ -163,10 +163,10 @@ mod tests {
         // QR, opcode NOTIFY and AA; the rest as it came.
         assert_eq!(out[..4], [0xab, 0xcd, 0xa4, 0]);
         assert_eq!(out[4..response.length], message[4..]);
-        assert_eq!(zones.try_recv().unwrap(), zone);
+        assert_eq!(zones.try_recv().unwrap(), (zone.clone(), address));
         let v6 = "::ffff:192.0.2.1".parse().unwrap();
         assert_eq!(receive(&reception, &message, v6, &mut out).rcode, rcode::NOERROR);
-        assert_eq!(zones.try_recv().unwrap(), zone);
+        assert_eq!(zones.try_recv().unwrap(), (zone, v6));
     }
 
     #[test]

@@ -58,6 +58,13 @@ impl Pace {
         Pace { asked, announced, timer }
     }
 
+    /// Has the timer call earlier.
+    pub fn hasten(&mut self, delay: impl FnOnce(Duration) -> Duration, now: Instant) {
+        if let Some(left) = self.timer.checked_duration_since(now) {
+            self.timer = now + delay(left).min(left);
+        }
+    }
+
     /// When the next refresh begins, if this request is the strongest that waits.
     pub fn begin(&self, waiting: Option<WakeKind>) -> Instant {
         match waiting {

@@ -20,8 +20,9 @@
 //!
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
+mod back;
+
 use crate::metrics::Metrics;
-use crate::moment::format_moment;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
 use crate::source::requests::Answer;
@@ -35,16 +36,17 @@ use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::{Queues, Turn};
 use crate::transfer::reader::Received;
 use crate::transfer::recourse::Recourse;
-use crate::transfer::setback::{Answers, Older, Setback};
+use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::settle::{self, Settled};
-use crate::transfer::status::{Activity, HeldStatus, SetbackStatus, unix_after, unix_before};
+use crate::transfer::silence::Ears;
+use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
 use crate::transfer::wire::{self, Traffic};
-use crate::transfer::{Shared, poll, timers};
+use crate::transfer::{Common, Shared, poll, timers};
 use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
@@ -69,6 +71,7 @@ pub(super) struct Task {
     /// Refreshes in a row that failed at every primary.
     failures: u32,
     setback: Setback,
+    ears: Ears,
     recourse: Recourse,
     twin: Twin,
     /// Whether somebody asked for the refresh.
@@ -131,16 +134,17 @@ impl Task {
         updates: mpsc::Sender<Update>,
         publisher: Arc<Publisher>,
         metrics: Arc<Metrics>,
-        queues: Arc<Queues>,
+        common: &Common,
         shared: Arc<Shared>,
     ) -> Task {
         Task {
+            ears: Ears::new(&plan.primaries, plan.timers.refresh_min, &common.silences),
             accounts: Accounts::new(&plan, metrics, shared.clone()),
             manners: vec![Manner::default(); plan.primaries.len()],
             plan,
             updates,
             publisher,
-            queues,
+            queues: common.queues.clone(),
             shared,
             guard: Guard::default(),
             good: 0,
@@ -158,10 +162,13 @@ impl Task {
     /// Refreshes until the keeper goes.
     pub(super) async fn run(mut self) {
         let mut pace = Pace::start(Instant::now());
-        while let Some(Call { kind, answers, asked }) = self.wait(&pace).await {
+        while let Some(Call { kind, answers, asked }) = self.wait(&mut pace).await {
             self.asked = asked;
             let result = self.refresh(kind).await;
             let soa = self.ours().base.map(|zone| zone.soa);
+            if matches!(result, Ok(Outcome::Adopted(_))) {
+                self.ears.note_transfer(self.good, soa.as_ref(), asked);
+            }
             let (zone, timers) = (&self.plan.zone, &self.plan.timers);
             let delay = match &result {
                 Ok(Outcome::Ended) => break,
@@ -177,28 +184,32 @@ impl Task {
                 }
             };
             let now = Instant::now();
-            // After a failure the back-off counts, also for the transfer that is to confirm a held version.
-            let due = [self.guard.due(&self.plan.limits), self.recourse.due()].into_iter().flatten().min();
-            let due = due.filter(|_| result.is_ok()).map(|due| due.saturating_duration_since(now));
-            let delay = due.map_or(delay, |due| delay.min(due).max(timers::LEAST_PAUSE));
-            let back =
-                self.setback.older().map(|older| older.since + self.wait_before(older)).filter(|back| *back > now);
-            let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
             let end = match &result {
                 Err(_) => End::Failed,
                 Ok(Outcome::Repeated(_)) => End::Open,
                 Ok(_) if self.guard.held().is_some() => End::Open,
                 Ok(_) => End::Well,
             };
+            // After a failure the back-off counts, also for the transfer that is to confirm a held version.
+            let due = [self.guard.due(&self.plan.limits), self.recourse.due()].into_iter().flatten().min();
+            let due = due.filter(|_| result.is_ok()).map(|due| due.saturating_duration_since(now));
+            let delay = due.map_or(delay, |due| delay.min(due).max(timers::LEAST_PAUSE));
+            let back = self.back_at().filter(|back| *back > now);
+            let delay = back.map_or(delay, |back| delay.min(back - now).max(timers::LEAST_PAUSE));
+            let delay = if end == End::Well { self.ears.hasten(self.good, soa.as_ref(), delay, now) } else { delay };
             pace = Pace::after(asked, end, delay, now);
             self.note_end_of_refresh(delay);
+            let is_current = matches!(result, Ok(Outcome::Current(_)));
             tell(answers, &result);
+            if is_current {
+                self.ask_for_nothing().await;
+            }
         }
         self.shared.inbox.end();
     }
 
     /// Waits for the timer or a request. `None` when the keeper has gone.
-    async fn wait(&self, pace: &Pace) -> Option<Call> {
+    async fn wait(&mut self, pace: &mut Pace) -> Option<Call> {
         loop {
             let begin = {
                 let mut requests = self.shared.inbox.lock();
@@ -219,7 +230,22 @@ impl Task {
                 () = self.shared.inbox.rung() => {}
                 () = self.updates.closed() => return None,
                 () = sleep_until(begin) => {}
+                () = self.ears.rung(self.good), if self.failures == 0 && self.guard.held().is_none() => {
+                    let (now, soa) = (Instant::now(), self.ours().base.map(|zone| zone.soa));
+                    pace.hasten(|delay| self.ears.hasten(self.good, soa.as_ref(), delay, now), now);
+                }
             }
+        }
+    }
+
+    /// Has a primary that may have forgotten us see a transfer, where that is to be done and differences may be asked for.
+    async fn ask_for_nothing(&self) {
+        let (primary, limits) = (&self.plan.primaries[self.good], &self.plan.limits);
+        if let Some(base) = self.ours().base
+            && self.plan.ixfr
+            && self.manners[self.good].may_ask(Instant::now())
+        {
+            self.ears.ask_for_nothing(self.good, base, primary, limits).await;
         }
     }
 
@@ -257,46 +283,6 @@ impl Task {
         Err(problems.join("; "))
     }
 
-    /// Transfers the newest of the older versions, if it is time for that or somebody says so.
-    async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Outcome, TransferError>> {
-        let (zone, primary, serial) = (self.accounts.zone(), self.accounts.primary(older.primary), older.serial);
-        if kind == (WakeKind::Retransfer { accept: true }) {
-            warn!(%zone, %primary, %serial, "every primary that answers has an older serial; the zone goes back as ordered");
-        } else if self.ours().base.is_some_and(|zone| zone.owners <= 1) {
-            info!(%zone, %primary, %serial, "the primary has an older serial, and ours has nothing beside the apex");
-        } else if older.has_lasted(self.wait_before(older), Instant::now()) {
-            warn!(%zone, %primary, %serial, "every primary that answers has had an older serial on {} refreshes in a row, \
-                  for {:?}; the zone goes back to it", older.rounds, older.since.elapsed());
-        } else {
-            if older.rounds == 1 {
-                let wait = self.describe_wait(older);
-                warn!(%zone, %primary, %serial, "every primary that answers has an older serial; ours is kept {wait}");
-            }
-            return None;
-        }
-        let result = self.transfer_zone(older.primary, Aim { any_serial: true, ..Aim::of(kind) }).await;
-        if result.is_ok() {
-            self.good = older.primary;
-        }
-        // What is held back is older still, and is to be confirmed.
-        if matches!(result, Ok(Outcome::Adopted(_))) {
-            self.setback.clear();
-        }
-        Some(result)
-    }
-
-    /// How long older answers must last before the zone goes back.
-    fn wait_before(&self, older: &Older) -> Duration {
-        let soa = self.ours().base.map(|zone| zone.soa);
-        timers::before_setback(soa.as_ref(), older.is_partial, &self.plan.timers)
-    }
-
-    /// The same in words.
-    fn describe_wait(&self, older: &Older) -> String {
-        let left = self.wait_before(older).saturating_sub(older.since.elapsed());
-        format!("until {} or an accepted retransfer", format_moment(SystemTime::now() + left))
-    }
-
     /// Polls a primary, when the request is about serials, and transfers the zone when it should be.
     async fn try_primary(
         &mut self,
@@ -316,6 +302,7 @@ impl Task {
         let heard = Instant::now();
         self.accounts.note_poll(index);
         let announced = self.poll(index, answers).await;
+        self.ears.note_poll(index, &announced);
         self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
         if ours.serial != Some(theirs) {
@@ -409,8 +396,11 @@ impl Task {
         drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
-            // Nothing else happened under our serial.
-            Ok((Received::NotNewer(soa), _)) if polled == ours && soa.serial == ours => return Ok(None),
+            // Nothing else happened under our serial, and CNS has seen a transfer.
+            Ok((Received::NotNewer(soa), _)) if polled == ours && soa.serial == ours => {
+                self.ears.note_transfer(index, Some(&soa), true);
+                return Ok(None);
+            }
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
@@ -595,11 +585,7 @@ impl Task {
     /// Brings the status up to date between refreshes.
     fn note_end_of_refresh(&self, delay: Duration) {
         let held = self.guard.held().map(HeldStatus::from);
-        let setback = self.setback.older().map(|older| {
-            let (age, wait) = (older.since.elapsed(), self.wait_before(older));
-            let until = unix_after(wait.saturating_sub(age));
-            SetbackStatus { serial: older.serial, since: unix_before(age), until, partial: older.is_partial }
-        });
+        let setback = self.setback_status();
         self.accounts.note_held(held.is_some());
         self.accounts.note_setback(setback.is_some());
         let mut status = self.shared.status();

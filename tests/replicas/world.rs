@@ -275,6 +275,7 @@ fn settings(plan: &Plan, sites: &[Site], replica: usize) -> Settings {
     let mut text = format!(
         "[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [{}]\n\
          [transfer]\nrefresh_min = \"{refresh}\"\nrefresh_max = \"{refresh}\"\nretry_min = \"100ms\"\nretry_max = \"100ms\"\n\
+         regress_after = \"1s\"\n\
          [aggregations.\"{REGION}\"]\nmembers = [{}]\nns = [\"{}\", \"{}\"]\nserial_offset = {}\n\
          soa_refresh = \"1s\"\nsoa_retry = \"1s\"\n{}\n[zones]\n",
         targets.join(", "),

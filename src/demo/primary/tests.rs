@@ -3,6 +3,7 @@
 use super::super::instances::Datacenter;
 use super::super::oracle::{ask, read, rows, with_soa, zone_of};
 use super::*;
+use crate::rr::rtype;
 use std::time::{Instant, UNIX_EPOCH};
 
 const ZONE: &str = "us-west-1.cns.example.com";

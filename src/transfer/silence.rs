@@ -1,0 +1,339 @@
+//! Primaries that may have stopped announcing changes to us (contract `cns.md` section 8).
+//!
+//! CNS sends no more NOTIFY to an address that failed to reply five times in a row, whatever the zone, until five minutes after
+//! the next transfer that it saw arrive. It does not say so. So its silence is assumed, for each address of a primary and the
+//! address that we have for it,
+//!
+//! - when we begin, and when this process, its machine or the way to the primary stood still for [`Times::outage`]: we could
+//!   not reply;
+//! - when a timer's poll finds a serial that CNS made [`Times::age`] ago, and no NOTIFY has come.
+//!
+//! Then some transfer must start CNS' five minutes: one that is due, or else one question for differences at our own serial, for
+//! one zone of the address, of whose answer only the beginning is read. Until CNS is heard again, or [`Times::window`] after that
+//! transfer, all zones of the address are polled every [`Times::interval`].
+//!
+//! None of this concerns others than CNS: a zone is taken for one of CNS' by the timers of its SOA, which CNS has as constants,
+//! and a serial that its clock can have made. Servers that forget nobody are polled as their zones ask. Nor does it concern
+//! IPv6: CNS sends no NOTIFY there at all, and its zones are polled by their timers as ever.
+//!
+//! Invariants: polls are only ever hastened, to [`Times::gap`] apart for one address at most; what is heard of one zone counts for
+//! all of its address.
+//!
+//! Cost: O(1) for each poll and NOTIFY; a task that looks at the clock once a second; O(zones of the address) when silence begins.
+
+use crate::moment;
+use crate::serial::Serial;
+use crate::transfer::error::TransferError;
+use crate::transfer::plan::{Limits, PrimaryPlan};
+use crate::transfer::progress::Tally;
+use crate::transfer::wire;
+use crate::zone::{Soa, Zone};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+/// How often the clock is looked at for a time in which we stood still.
+const LOOK: Duration = Duration::from_secs(1);
+/// Pause before the next question at our own serial after one that failed.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How far a clock may be wrong for its serials to be taken for those of CNS.
+const CLOCK_ERROR: Duration = Duration::from_secs(86_400);
+/// REFRESH, RETRY, EXPIRE and MINIMUM of every zone of CNS.
+const CNS_TIMERS: (u32, u32, u32, u32) = (30, 60, 2_592_000, 30);
+/// The serial of the first CNS, of October 2015.
+const FIRST_SERIAL: Serial = Serial(372_030_984);
+
+/// The serial that CNS' clock shows at a moment, but for the one that it adds: ticks of ten seconds on a calendar whose months
+/// all have 31 days. Moments before 1970 count as 1970.
+pub fn tick(moment: SystemTime) -> Serial {
+    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (year, month, day) = moment::date(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    let days = ((year - 1900) * 12 + (month - 1)) * 31 + (day - 1);
+    // Serial space is 32 bits wide; the cut is reached centuries from now.
+    Serial((((days * 24 + hour) * 60 + minute) * 6 + second / 10) as u32)
+}
+
+/// Whether a zone can be one that CNS serves.
+fn is_cns(soa: &Soa, now: SystemTime) -> bool {
+    (soa.refresh, soa.retry, soa.expire, soa.minimum) == CNS_TIMERS
+        && !FIRST_SERIAL.newer_than(soa.serial)
+        && !soa.serial.newer_than(tick(now + CLOCK_ERROR))
+}
+
+/// What is done when.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Longest time without replies after which CNS still announces: less than five NOTIFY, one every five seconds.
+    pub outage: Duration,
+    /// How old a serial is that should have been announced: it appears within ten seconds of its tick, NOTIFY five later.
+    pub age: Duration,
+    /// Between two polls of a zone while silence is assumed.
+    pub interval: Duration,
+    /// How long silence is assumed after the transfer that ends it: CNS takes five minutes.
+    pub window: Duration,
+    /// Between two such polls of one address.
+    pub gap: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times {
+            outage: Duration::from_secs(20),
+            age: Duration::from_secs(10),
+            interval: Duration::from_secs(10),
+            window: Duration::from_secs(360),
+            gap: Duration::from_millis(10),
+        }
+    }
+}
+
+/// By whom a primary knows us: its address, and ours if that is configured.
+type Pair = (SocketAddr, Option<IpAddr>);
+
+/// What is assumed of all addresses.
+#[derive(Clone)]
+pub struct Silences(Arc<Known>);
+
+/// The addresses.
+struct Known {
+    times: Times,
+    pairs: Mutex<HashMap<Pair, Arc<Silence>>>,
+}
+
+impl Silences {
+    /// Knows no address yet, and begins to look at the clock. Must be called within a tokio runtime.
+    pub fn start(times: Times) -> Silences {
+        let known = Arc::new(Known { times, pairs: Mutex::default() });
+        tokio::spawn(watch_clock(Arc::downgrade(&known)));
+        Silences(known)
+    }
+
+    /// What is assumed of a primary; silence, if it was not known before.
+    pub fn of(&self, primary: &PrimaryPlan) -> Arc<Silence> {
+        let new = || Arc::new(Silence::assumed(self.0.times, Instant::now()));
+        self.0.pairs().entry((primary.address, primary.source)).or_insert_with(new).clone()
+    }
+
+    /// Forgets the addresses that no zone has any more.
+    pub fn forget_unused(&self) {
+        self.0.pairs().retain(|_, silence| Arc::strong_count(silence) > 1);
+    }
+}
+
+impl Known {
+    /// The addresses, for a moment.
+    fn pairs(&self) -> MutexGuard<'_, HashMap<Pair, Arc<Silence>>> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notices when nothing ran for a while, by both clocks: that of the process stops with the machine, the other one does not.
+async fn watch_clock(known: Weak<Known>) {
+    loop {
+        let (begun, wall) = (Instant::now(), SystemTime::now());
+        tokio::time::sleep(LOOK).await;
+        let Some(known) = known.upgrade() else { return };
+        let gap = wall.elapsed().unwrap_or_default().max(begun.elapsed());
+        if gap > known.times.outage {
+            info!(seconds = gap.as_secs(), "nothing ran for a while; CNS may have stopped announcing changes");
+            let now = Instant::now();
+            known.pairs().values().for_each(|silence| silence.assume(now));
+        }
+    }
+}
+
+/// What is assumed of one address.
+pub struct Silence {
+    times: Times,
+    state: Mutex<State>,
+    /// Rings whenever silence is assumed anew.
+    bell: watch::Sender<()>,
+}
+
+/// The assumption.
+struct State {
+    /// When a transfer that must still start CNS' time may be asked for.
+    owed: Option<Instant>,
+    /// Until when the zones are polled more often.
+    until: Option<Instant>,
+    /// The first moment that no such poll has taken.
+    free: Instant,
+    /// Since when the primary has not answered.
+    lost: Option<Instant>,
+}
+
+impl Silence {
+    /// Assumes silence from the beginning.
+    fn assumed(times: Times, now: Instant) -> Silence {
+        let state = State { owed: Some(now), until: Some(now + times.window), free: now, lost: None };
+        Silence { times, state: Mutex::new(state), bell: watch::Sender::new(()) }
+    }
+
+    /// The assumption, for a moment.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Assumes silence from now on.
+    pub fn assume(&self, now: Instant) {
+        let mut state = self.state();
+        (state.owed, state.until) = (Some(now), Some(now + self.times.window));
+        drop(state);
+        self.bell.send_replace(());
+    }
+
+    /// Takes a NOTIFY: there is no silence.
+    pub fn hear(&self) {
+        let mut state = self.state();
+        (state.owed, state.until) = (None, None);
+    }
+
+    /// Takes a transfer that the primary saw arrive, and that may have been overdue.
+    fn note_transfer(&self, overdue: bool, now: Instant) {
+        let is_assumed = {
+            let state = self.state();
+            state.owed.is_some() || state.until.is_some_and(|until| now < until)
+        };
+        if overdue && !is_assumed {
+            self.assume(now);
+        }
+        let mut state = self.state();
+        if state.owed.take().is_some() {
+            state.until = Some(now + self.times.window);
+        }
+    }
+
+    /// Takes whether the primary could be asked.
+    fn note_way(&self, is_open: bool, now: Instant) {
+        let mut state = self.state();
+        if !is_open {
+            state.lost.get_or_insert(now);
+            return;
+        }
+        let lost = state.lost.take();
+        drop(state);
+        if lost.is_some_and(|lost| now.duration_since(lost) > self.times.outage) {
+            self.assume(now);
+        }
+    }
+
+    /// Whether the caller is to start CNS' time; nobody else is asked to for a while.
+    fn claim(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let is_due = state.owed.is_some_and(|due| due <= now);
+        if is_due {
+            state.owed = Some(now + AGAIN);
+        }
+        is_due
+    }
+
+    /// When a zone is polled next that must not be before `earliest` and will be at `regular`.
+    fn hasten(&self, earliest: Instant, regular: Instant, now: Instant) -> Instant {
+        let mut state = self.state();
+        if state.until.is_none_or(|until| until <= earliest.max(now)) {
+            return regular;
+        }
+        let at = earliest.max(now).max(state.free);
+        if at >= regular {
+            return regular;
+        }
+        state.free = at + self.times.gap;
+        at
+    }
+}
+
+/// What one zone's task knows of the silence of its primaries.
+pub(super) struct Ears {
+    /// In the order of the plan; none for those that never announce.
+    primaries: Vec<Option<Ear>>,
+    refresh_min: Duration,
+    /// When the zone was polled last.
+    polled: Instant,
+}
+
+/// One of them.
+struct Ear {
+    silence: Arc<Silence>,
+    bell: watch::Receiver<()>,
+}
+
+impl Ears {
+    /// Listens for primaries.
+    pub fn new(primaries: &[PrimaryPlan], refresh_min: Duration, silences: &Silences) -> Ears {
+        let ear = |primary: &PrimaryPlan| {
+            primary.address.is_ipv4().then(|| {
+                let silence = silences.of(primary);
+                let bell = silence.bell.subscribe();
+                Ear { silence, bell }
+            })
+        };
+        Ears { primaries: primaries.iter().map(ear).collect(), refresh_min, polled: Instant::now() }
+    }
+
+    /// What is assumed of a primary, if the zone is one of CNS'.
+    fn silence(&self, primary: usize, soa: Option<&Soa>) -> Option<&Arc<Silence>> {
+        let ear = self.primaries[primary].as_ref()?;
+        soa.is_some_and(|soa| is_cns(soa, SystemTime::now())).then_some(&ear.silence)
+    }
+
+    /// Takes what came of a poll.
+    pub fn note_poll<T>(&mut self, primary: usize, result: &Result<T, TransferError>) {
+        use TransferError::{Closed, Connect, Io, Source, Timeout};
+        self.polled = Instant::now();
+        if let Some(ear) = &self.primaries[primary] {
+            let is_open = !matches!(result, Err(Connect(_) | Source(..) | Timeout(_) | Closed | Io(_)));
+            ear.silence.note_way(is_open, self.polled);
+        }
+    }
+
+    /// Takes that a version was published as the primary sent it, and whether somebody had called for that.
+    pub fn note_transfer(&self, primary: usize, soa: Option<&Soa>, asked: bool) {
+        let (Some(silence), Some(soa)) = (self.silence(primary, soa), soa) else { return };
+        let ripe = SystemTime::now().checked_sub(silence.times.age).unwrap_or(UNIX_EPOCH);
+        let overdue = !asked && !soa.serial.newer_than(tick(ripe));
+        silence.note_transfer(overdue, Instant::now());
+    }
+
+    /// How long to wait for the next poll of a zone that is well, instead of `delay`.
+    pub fn hasten(&self, primary: usize, soa: Option<&Soa>, delay: Duration, now: Instant) -> Duration {
+        let Some(silence) = self.silence(primary, soa) else { return delay };
+        let earliest = self.polled + silence.times.interval.max(self.refresh_min);
+        silence.hasten(earliest, now + delay, now) - now
+    }
+
+    /// Ready when silence is assumed anew of a primary.
+    pub async fn rung(&mut self, primary: usize) {
+        match &mut self.primaries[primary] {
+            // It cannot end: the ear has the bell.
+            Some(ear) => drop(ear.bell.changed().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Asks for differences at our own serial, if that is still to be done for the address: to CNS that is a transfer.
+    pub async fn ask_for_nothing(&self, index: usize, base: Arc<Zone>, primary: &PrimaryPlan, limits: &Limits) {
+        let Some(silence) = self.silence(index, Some(&base.soa)) else { return };
+        if !silence.claim(Instant::now()) {
+            return;
+        }
+        let (zone, serial, address) = (base.origin.clone(), base.soa.serial, primary.address);
+        match wire::fetch_changes(base, serial, primary, limits, &Tally::default()).await {
+            // Anything newer is found by the next poll, and is a transfer then.
+            Ok((received, _)) if received.soa().serial == serial => {
+                silence.note_transfer(false, Instant::now());
+                info!(%zone, primary = %address, %serial, "CNS was asked at our own serial, so that it announces changes again");
+            }
+            Ok(_) => {}
+            Err(error) => debug!(%zone, primary = %address, %serial, "the question at our own serial failed: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

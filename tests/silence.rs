@@ -1,0 +1,122 @@
+//! CNS that has given up announcing changes to us (contract `cns.md` section 8): the daemon has it take that up again, although
+//! there is nothing to transfer.
+
+mod harness;
+
+use aggregator::demo::instances::Datacenter;
+use aggregator::demo::peers::Times;
+use aggregator::demo::primary::Primary;
+use aggregator::name::Name;
+use harness::{Aggregator, Client, Dname, Folder, Settings, wait_until};
+use std::time::{Duration, Instant, SystemTime};
+
+const ZONES: [&str; 2] = ["us-west-1.cns.example.com", "100.51.198.in-addr.arpa"];
+/// For anything that should happen at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// CNS a little faster than in life; the daemon's own times are the real ones.
+const TIMES: Times =
+    Times { check: Duration::from_millis(200), interval: Duration::from_millis(200), clear: Duration::from_secs(3) };
+
+/// A CNS with two zones, and the daemon that has them.
+struct World {
+    primary: Primary,
+    sites: Vec<Datacenter>,
+    daemon: Aggregator,
+    _folder: Folder,
+}
+
+impl World {
+    /// Starts both, and waits until CNS announces changes to the daemon.
+    async fn start() -> World {
+        let primary = Primary::start("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let site = |(number, zone): (usize, &&str)| {
+            let site = Datacenter::new(Name::parse(zone).unwrap(), number as u8, 7, SystemTime::now()).unwrap();
+            primary.publish(site.zone());
+            site
+        };
+        let sites: Vec<Datacenter> = ZONES.iter().enumerate().map(site).collect();
+        let zones = ZONES.map(|zone| format!("\"{zone}\" = \"{}\"\n", primary.address())).concat();
+        let folder = Folder::new();
+        let mut settings = Settings::new(&format!("[zones]\n{zones}"));
+        settings.state = Some("state".into());
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
+        let mut world = World { primary, sites, daemon, _folder: folder };
+        world.primary.follow(world.daemon.address(), TIMES);
+        for (zone, name) in ZONES.iter().enumerate() {
+            world.wait_served(zone);
+            // By its transfers CNS gets to know us.
+            assert_eq!(world.daemon.verb(&["retransfer", name]).code, 0);
+        }
+        for zone in 0..ZONES.len() {
+            world.expect_announced(zone);
+        }
+        world
+    }
+
+    /// Waits until the daemon has what CNS has.
+    fn wait_served(&self, zone: usize) {
+        let (serial, origin) = (self.sites[zone].serial().0, Dname::parse(ZONES[zone]));
+        let mut client = Client::new(self.daemon.address());
+        wait_until("the daemon has the zone", PATIENCE, || (client.serial(&origin) == Some(serial)).then_some(()));
+    }
+
+    /// NOTIFY that the daemon took for a zone.
+    fn announced(&self, zone: usize) -> u64 {
+        let family = format!("aggregator_notify_received_total{{result=\"accepted\",zone=\"{}.\"}} ", ZONES[zone]);
+        let page = self.daemon.metrics();
+        page.lines().find_map(|line| line.strip_prefix(&family)?.parse().ok()).unwrap_or(0)
+    }
+
+    /// Changes a zone, and waits until that was announced and is served.
+    fn expect_announced(&mut self, zone: usize) {
+        let before = self.announced(zone);
+        self.sites[zone].scale_up("web", 1, SystemTime::now());
+        self.primary.publish(self.sites[zone].zone());
+        wait_until("CNS announces a change", PATIENCE, || (self.announced(zone) > before).then_some(()));
+        self.wait_served(zone);
+    }
+
+    /// While the daemon does not answer: CNS gives up on it, and in the end has nothing that the daemon lacks.
+    fn make_silent(primary: &Primary, site: &Datacenter, daemon: std::net::SocketAddr) {
+        let mut changed = site.clone();
+        changed.scale_up("web", 1, SystemTime::now());
+        primary.publish(changed.zone());
+        wait_until("CNS gives up", PATIENCE, || primary.is_silent(daemon).then_some(()));
+        primary.replace(site.zone());
+    }
+
+    /// CNS is asked once at our own serial, for one of its zones, and announces changes of all again.
+    fn expect_cured(&mut self, again: u64) {
+        let secondary = self.daemon.address();
+        wait_until("CNS was asked at our own serial", PATIENCE, || (self.primary.tally().again > again).then_some(()));
+        wait_until("CNS announces again", PATIENCE, || (!self.primary.is_silent(secondary)).then_some(()));
+        for zone in 0..ZONES.len() {
+            self.expect_announced(zone);
+        }
+        assert_eq!(self.primary.tally().again, again + 1, "one question for the address");
+        assert_eq!(self.primary.tally().fatal, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_start_has_cns_announce_again() {
+    let mut world = World::start().await;
+    let (again, secondary) = (world.primary.tally().again, world.daemon.address());
+    let World { primary, sites, daemon, .. } = &mut world;
+    daemon.kill_and_restart(|| World::make_silent(primary, &sites[0], secondary));
+    world.expect_cured(again);
+}
+
+/// A machine that was suspended, or a process that was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_process_that_stood_still_has_cns_announce_again() {
+    let mut world = World::start().await;
+    let (again, stopped) = (world.primary.tally().again, Instant::now());
+    world.daemon.signal(libc::SIGSTOP);
+    World::make_silent(&world.primary, &world.sites[0], world.daemon.address());
+    // What counts is how long it lasts, by the daemon's clock.
+    let outage = Duration::from_secs(22);
+    tokio::time::sleep(outage.saturating_sub(stopped.elapsed())).await;
+    world.daemon.signal(libc::SIGCONT);
+    world.expect_cured(again);
+}
