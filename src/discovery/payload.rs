@@ -85,19 +85,35 @@ pub enum HostKind {
 }
 
 impl HostKind {
+    /// All kinds.
+    const ALL: [HostKind; 8] = [
+        HostKind::Database,
+        HostKind::DbHost,
+        HostKind::Host,
+        HostKind::LoadBalancer,
+        HostKind::MorayHost,
+        HostKind::OpsHost,
+        HostKind::RedisHost,
+        HostKind::RrHost,
+    ];
+
     /// The kind that a record's `type` names.
     pub fn from_type(text: &str) -> Option<HostKind> {
-        Some(match text {
-            "database" => HostKind::Database,
-            "db_host" => HostKind::DbHost,
-            "host" => HostKind::Host,
-            "load_balancer" => HostKind::LoadBalancer,
-            "moray_host" => HostKind::MorayHost,
-            "ops_host" => HostKind::OpsHost,
-            "redis_host" => HostKind::RedisHost,
-            "rr_host" => HostKind::RrHost,
-            _ => return None,
-        })
+        HostKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// The `type` of such a record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HostKind::Database => "database",
+            HostKind::DbHost => "db_host",
+            HostKind::Host => "host",
+            HostKind::LoadBalancer => "load_balancer",
+            HostKind::MorayHost => "moray_host",
+            HostKind::OpsHost => "ops_host",
+            HostKind::RedisHost => "redis_host",
+            HostKind::RrHost => "rr_host",
+        }
     }
 
     /// Whether such a host below a service's node is a member of the service.

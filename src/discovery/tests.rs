@@ -349,6 +349,13 @@ fn a_name_is_explained_by_its_nodes() {
         ("web/a", &member("172.27.10.1")),
         ("web/bad", "{"),
         ("alias", &member("172.27.10.1")),
+        ("web/dir", "{}"),
+        ("web/one", r#"{"type":"host","host":{"address":"172.27.10.6"}}"#),
+        ("web/two", r#"{"type":"db_host","db_host":{"address":"172.27.10.7"}}"#),
+        ("web/url", r#"{"type":"database","database":{"primary":"tcp://172.27.10.8:1/x"}}"#),
+        ("web/own", SERVICE),
+        ("web/Z", &member("172.27.10.9")),
+        ("web/z", &member("172.27.10.10")),
     ]);
     let explain = |text: &str| {
         let told = site.tree.explain(&name(text));
@@ -358,13 +365,23 @@ fn a_name_is_explained_by_its_nodes() {
         explain("web.emy-10.example.com"),
         [
             "web: service with TTL 60",
+            "web/Z: member with address 172.27.10.9, TTL at most 60",
             "web/a: member with address 172.27.10.1, TTL at most 60",
-            "web/bad: no member: the data is no JSON"
+            "web/bad: no member: the data is no JSON",
+            "web/one: no member: hosts of type \"host\" are answered by name only",
+            "web/own: no member: a service of its own",
+            "web/two: no member: hosts of type \"db_host\" are answered by name only",
+            "web/url: no member: hosts of type \"database\" are answered by name only",
+            "web/z: no member: another node has the same name in DNS",
         ]
     );
     assert_eq!(
         explain("_http._tcp.web.emy-10.example.com"),
-        ["web: service with SRV records of TTL 60", "web/a: target a, port 80 of the service"]
+        [
+            "web: service with SRV records of TTL 60",
+            "web/Z: target Z, port 80 of the service",
+            "web/a: target a, port 80 of the service"
+        ]
     );
     assert_eq!(
         explain("1.10.27.172.in-addr.arpa"),
