@@ -178,6 +178,30 @@ fn names_without_records_exist_and_broken_records_say_why() {
 }
 
 #[test]
+fn odd_payloads_are_read_as_binder_reads_them() {
+    let site = Site::with(&[
+        ("blank", " \n\t"),
+        ("list", r#"{"type":"service","service":[{"srvce":"_http"}]}"#),
+        ("list/a", &member("172.27.10.1")),
+        ("inner", r#"{"type":"service","ttl":9,"service":{"service":[],"srvce":"_http","proto":"_tcp","port":80}}"#),
+        ("inner/a", &member("172.27.10.2")),
+        ("host", r#"{"type":"host","host":["172.27.10.3"]}"#),
+        ("_dir/host", &member("172.27.10.4")),
+    ]);
+    assert!(site.at("blank").starts_with("30 TYPE65440 [\\# 19 "), "{}", site.at("blank"));
+    assert_eq!((site.at("list"), site.at("_http._tcp.list")), ("30 A [172.27.10.1]".into(), "-".into()));
+    assert_eq!((site.at("inner"), site.at("_http._tcp.inner")), ("9 A [172.27.10.2]".into(), "-".into()));
+    assert!(site.at("host").starts_with("30 TYPE65440 [\\# 25 "), "{}", site.at("host"));
+    assert_eq!(site.at("_dir"), "30 TYPE65440 [\\# 0]");
+    let mut site = Site::new();
+    let zxid = site.zxid + 1;
+    let data = b"{\"type\":\"host\",\"note\":\"\xff\xc3(\",\"host\":{\"address\":\"172.27.10.5\"}}";
+    assert_eq!(site.tree.set("octets", data, zxid), None);
+    site.publish();
+    assert_eq!(site.at("octets"), "30 A [172.27.10.5]");
+}
+
+#[test]
 fn data_that_is_no_json_leaves_the_value_before_it() {
     let mut site = Site::with(&[("web", SERVICE), ("web/a", &member("172.27.10.1"))]);
     for (data, fault) in [("{\"type", Some(PayloadError::NotJson)), ("", None), ("7", Some(PayloadError::NotObject))] {
