@@ -82,8 +82,16 @@ pub async fn discover(
 struct OwnRecords<'d> {
     kind: &'d ServiceType,
     domain: &'d Name,
-    /// By domain: the hosts and ports that it offers, and how it describes them.
-    known: HashMap<Name, Option<(Vec<(Name, u16)>, Vec<u8>)>>,
+    /// By domain; none of one that offers nothing.
+    known: HashMap<Name, Option<Own>>,
+}
+
+/// What a domain says of a service.
+struct Own {
+    /// Hosts and ports.
+    offered: Vec<(Name, u16)>,
+    /// The TXT record's RDATA.
+    described: Vec<u8>,
 }
 
 impl OwnRecords<'_> {
@@ -96,7 +104,7 @@ impl OwnRecords<'_> {
                 let found = self.ask(resolver, &domain).await;
                 self.known.insert(domain.clone(), found);
             }
-            if let Some(Some((offered, described))) = self.known.get(&domain)
+            if let Some(Some(Own { offered, described })) = self.known.get(&domain)
                 && offered.iter().any(|(target, at)| target == host && *at == port)
             {
                 return Some(described.clone());
@@ -107,7 +115,7 @@ impl OwnRecords<'_> {
     }
 
     /// What a domain offers, and its description.
-    async fn ask(&self, resolver: &Resolver<'_>, domain: &Name) -> Option<(Vec<(Name, u16)>, Vec<u8>)> {
+    async fn ask(&self, resolver: &Resolver<'_>, domain: &Name) -> Option<Own> {
         let instance = dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).ok()?;
         let services = resolver.ask(&instance, RecordType::SRV).await.ok()?;
         let offered: Vec<(Name, u16)> = services
@@ -121,7 +129,7 @@ impl OwnRecords<'_> {
             return None;
         }
         let described = resolver.description(&instance).await.ok()?;
-        Some((offered, described.unwrap_or_else(|| text::write([]))))
+        Some(Own { offered, described: described.unwrap_or_else(|| text::write([])) })
     }
 }
 

@@ -132,7 +132,7 @@ impl Forest {
         let service = br#"{"type":"service","service":{"srvce":"_moray","proto":"_tcp","port":2020}}"#;
         self.put(random, ROOT, "large", service.to_vec());
         for number in 0..members {
-            let ports = field("ports", *random.pick(&["", "[80,81]"]));
+            let ports = field("ports", random.pick::<&str>(&["", "[80,81]"]));
             let address = format!("10.{}.{}.1", number / 250, number % 250);
             let data = format!(r#"{{"type":"moray_host","moray_host":{{"address":"{address}"{ports}}}}}"#);
             self.nodes.insert(format!("{ROOT}/large/m{number}"), data.into_bytes());
@@ -180,8 +180,8 @@ impl Forest {
 
     /// A service record in any nesting.
     fn service(&mut self, random: &mut Random) -> Vec<u8> {
-        let ttls: Vec<String> = (0..3).map(|_| field("ttl", *random.pick(&TTLS))).collect();
-        let port = field("port", *random.pick(&["80", "80", "2020", "", "\"80\""]));
+        let ttls: Vec<String> = (0..3).map(|_| field("ttl", random.pick::<&str>(&TTLS))).collect();
+        let port = field("port", random.pick::<&str>(&["80", "80", "2020", "", "\"80\""]));
         let labels = random.pick(&[
             r#""srvce":"_http","proto":"_tcp""#,
             r#""srvce":"_http","proto":"_tcp""#,
