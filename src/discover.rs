@@ -79,9 +79,12 @@ struct Record {
 }
 
 /// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782 draws
-/// lots there, which whoever reads a list can do).
+/// lots there, which whoever reads a list can do), then by name, since servers turn their records around.
 fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, DiscoverError> {
-    records.sort_by_key(|record| (record.priority, u16::MAX - record.weight));
+    records.sort_by_cached_key(|record| {
+        let host = record.hosts.first().map(Host::to_string);
+        (record.priority, u16::MAX - record.weight, host, record.port)
+    });
     let mut found = Vec::new();
     for record in &records {
         for host in &record.hosts {
