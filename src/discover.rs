@@ -74,16 +74,21 @@ struct Record {
     priority: u16,
     weight: u16,
     port: u16,
+    /// The TXT record's RDATA.
+    text: Vec<u8>,
 }
 
 /// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782 draws
-/// lots there, which whoever reads a list can do).
-fn arrange(instance: &Name, mut records: Vec<Record>, text: &[u8]) -> Result<Vec<Found>, DiscoverError> {
-    records.sort_by_key(|record| (record.priority, u16::MAX - record.weight));
+/// lots there, which whoever reads a list can do), then by name, since servers turn their records around.
+fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, DiscoverError> {
+    records.sort_by_cached_key(|record| {
+        let host = record.hosts.first().map(Host::to_string);
+        (record.priority, u16::MAX - record.weight, host, record.port)
+    });
     let mut found = Vec::new();
     for record in &records {
         for host in &record.hosts {
-            let endpoints = Endpoint::read(host, record.port, text);
+            let endpoints = Endpoint::read(host, record.port, &record.text);
             let endpoints = endpoints.map_err(|error| DiscoverError::Text(instance.clone(), error))?;
             let one = |endpoint| Found { endpoint, priority: record.priority, weight: record.weight };
             found.extend(endpoints.into_iter().map(one));
@@ -117,9 +122,9 @@ mod tests {
     #[test]
     fn endpoints_come_by_priority_and_weight() {
         let host = |text: &str| vec![Host::Name(Name::parse(text).unwrap())];
-        let record = |name, priority, weight, port| Record { hosts: host(name), priority, weight, port };
+        let record = |name, priority, weight, port| Record { hosts: host(name), priority, weight, port, text: vec![0] };
         let records = vec![record("c", 1, 9, 443), record("b", 0, 1, 80), record("a", 0, 7, 8774)];
-        let found = arrange(&Name::root(), records, &[0]).unwrap();
+        let found = arrange(&Name::root(), records).unwrap();
         let urls: Vec<String> = found.iter().map(|found| found.endpoint.to_string()).collect();
         assert_eq!(urls, ["https://a:8774/", "http://a:8774/", "http://b/", "https://c/"]);
     }

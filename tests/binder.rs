@@ -15,6 +15,12 @@ mod differences;
 mod live;
 #[path = "binder/memory.rs"]
 mod memory;
+#[path = "binder/oracle.rs"]
+mod oracle;
+#[path = "binder/oracle_answers.rs"]
+mod oracle_answers;
+#[path = "binder/random.rs"]
+mod random;
 #[path = "binder/stand.rs"]
 mod stand;
 #[path = "binder/world.rs"]
@@ -23,9 +29,10 @@ mod world;
 use aggregator::publish::Unknown;
 use cases::{Case, Nodes, Outcome, Step, outcome_of, read_cases, read_fixture, read_sequences, read_tree};
 use differences::{DIFFERENCES, Rule};
-use harness::{Folder, ZooKeeper};
+use harness::{Aggregator, Client, Dname, Folder, Query, Settings, Znodes, ZooKeeper, rtype, wait_until};
 use live::Live;
 use memory::Memory;
+use oracle::{Oracle, Switch, Told, Way};
 use stand::Stand;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -80,6 +87,7 @@ impl Tally {
                         change(world, case, reply);
                     }
                 }
+                Rule::Random | Rule::Shown(_) => {}
             }
             if outcome != before {
                 self.used.insert((index, part));
@@ -213,11 +221,188 @@ fn every_entry_of_the_table_is_needed() {
         let parts: Vec<&str> = match &difference.rule {
             Rule::Cases(cases) => cases.iter().map(|(pattern, _)| *pattern).collect(),
             Rule::All(_) => vec!["all"],
+            Rule::Random => vec![],
+            Rule::Shown(test) => {
+                let text = format!("#[test]\nfn {test}() {{");
+                assert!(include_str!("binder.rs").contains(&text), "{}: there is no {test}", difference.what);
+                vec![]
+            }
         };
         for (part, pattern) in parts.iter().enumerate() {
             assert!(used.contains(&(index, part)), "{}: {pattern} changes nothing", difference.what);
         }
     }
+}
+
+/// What the oracle says to everything that was captured, Binder's flags of the question and records beside SERVFAIL apart, which
+/// it makes nothing of.
+#[test]
+fn the_oracle_is_binder() {
+    let captures = Captures::read();
+    let mut faults = Vec::new();
+    let mut asked = 0;
+    let mut check = |oracle: &Oracle, case: &Case| {
+        // What is in the message itself is another matter: the oracle takes a question.
+        let is_plain =
+            ["raw-", "opcode-", "class-", "flags-AA", "flags-TC"].iter().all(|front| !case.id.starts_with(front));
+        if !is_plain || case.id.starts_with("edns-0-") || case.id.contains("edns-v1") {
+            return;
+        }
+        asked += 1;
+        let (name, edns) = question_of(&case.request);
+        let Told { outcome: mut told, .. } = oracle.ask(&name, &case.rtype, Way { tcp: case.tcp, edns });
+        let mut captured = case.outcome.clone();
+        if let (Outcome::Reply(captured), Outcome::Reply(told)) = (&mut captured, &mut told) {
+            ["rd", "ad", "cd", "z", "ra"].into_iter().for_each(|flag| _ = captured.flags.remove(flag));
+            if captured.rcode == "SERVFAIL" {
+                (captured.answer, captured.additional) = Default::default();
+            }
+            if let Some(count) = case.listed_of
+                && told.answer.len() == count
+            {
+                told.answer.retain(|line| captured.answer.contains(line));
+            }
+            (captured.options, told.options) = (false, false);
+            // A refusal of a name with capitals, as all else, has the owner's spelling, which is not compared.
+        }
+        if captured != told {
+            faults.push(format!("{} {name} {}\n  Binder: {captured:?}\n  oracle: {told:?}", case.id, case.rtype));
+        }
+    };
+    let start = |domain: &str, nodes: &Nodes| {
+        let mut oracle = Oracle::new(domain, [], true);
+        nodes.iter().for_each(|(path, data)| oracle.set(path, data));
+        oracle
+    };
+    let (domain, nodes) = (&captures.domain, &captures.nodes);
+    captures.answers.iter().for_each(|case| check(&start(domain, nodes), case));
+    captures.fatal.iter().for_each(|case| check(&start(domain, &captures.fatal_nodes), case));
+    captures.fixture.2.iter().for_each(|case| check(&start(&captures.fixture.0, &captures.fixture.1), case));
+    for (_, steps) in &captures.sequences {
+        let mut oracle = start(domain, nodes);
+        for step in steps {
+            match step {
+                Step::Ask(case) => check(&oracle, case),
+                Step::Set { path, data } => oracle.set(path, data),
+                Step::Delete { path } => oracle.remove(path),
+                Step::Replace { path, data } => {
+                    oracle.remove(path);
+                    oracle.set(path, data);
+                }
+                // Away it stays as it is; born anew it has nothing until ZooKeeper is there.
+                Step::StopServer => oracle.ready = false,
+                Step::StartZooKeeper => oracle.ready = true,
+                Step::StopZooKeeper | Step::StartServer | Step::Wait => {}
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} of {asked}:\n{}", faults.len(), faults.join("\n"));
+    assert!(asked > 350, "only {asked} questions");
+}
+
+/// Name and EDNS size of a captured question.
+fn question_of(request: &[u8]) -> (String, Option<u16>) {
+    let mut labels = Vec::new();
+    let mut at = 12;
+    while request[at] != 0 {
+        let end = at + 1 + usize::from(request[at]);
+        labels.push(String::from_utf8_lossy(&request[at + 1..end]).into_owned());
+        at = end;
+    }
+    // The OPT record, if there is one, stands right behind the question: root, type, size.
+    let edns = request.get(at + 5..at + 10).filter(|opt| opt[..3] == [0, 0, 41]);
+    (labels.join("."), edns.map(|opt| u16::from_be_bytes([opt[3], opt[4]])))
+}
+
+#[test]
+fn random_trees_are_answered_as_binder_does_but_for_the_table() {
+    let seed = std::env::var("AGGREGATOR_BINDER_SEED").map_or(16, |seed| seed.parse().expect("a number"));
+    let findings = random::compare(seed, 60);
+    let every = findings.faults.len().div_ceil(12).max(1);
+    let shown: Vec<&str> = findings.faults.iter().step_by(every).map(String::as_str).collect();
+    assert!(shown.is_empty(), "{} of {}:\n{}", findings.faults.len(), findings.questions, shown.join("\n"));
+    assert!(findings.questions > 20_000, "only {} questions", findings.questions);
+    // The table has nothing that no tree needs, and nothing is switched that it does not have.
+    for (switch, what) in Switch::ALL {
+        assert!(findings.needed.contains(&switch), "no tree shows {what:?}");
+        assert!(DIFFERENCES.iter().any(|difference| difference.what == what), "the table has no {what:?}");
+    }
+    for difference in DIFFERENCES.iter().filter(|difference| matches!(difference.rule, Rule::Random)) {
+        assert!(Switch::ALL.iter().any(|(_, what)| *what == difference.what), "nobody shows {:?}", difference.what);
+    }
+}
+
+/// In Triton a Binder has the domain of the whole site, finds its own datacenter's names in its tree, and asks the others' Binders.
+#[test]
+fn names_of_other_datacenters_are_answered_from_their_zones() {
+    let host =
+        |address: &str| format!(r#"{{"type":"moray_host","moray_host":{{"address":"{address}"}}}}"#).into_bytes();
+    let service = br#"{"type":"service","service":{"srvce":"_moray","proto":"_tcp","port":2020}}"#.to_vec();
+    let nodes = |dc: &str, address: &str| {
+        let path = |below: &str| format!("/us/joyent/{dc}{below}");
+        Nodes::from([(path(""), b"{}".to_vec()), (path("/moray"), service.clone()), (path("/moray/m0"), host(address))])
+    };
+    let (mut here, there) = (nodes("emy-10", "172.27.0.1"), nodes("emy-11", "172.28.0.1"));
+    here.insert("/us/joyent".into(), b"{}".to_vec());
+    let mut ours = Memory::start("joyent.us", &here, Unknown::Refused);
+    ours.add_sibling(&Memory::start("emy-11.joyent.us", &there, Unknown::Refused));
+    let mut sibling = Oracle::new("emy-11.joyent.us", [], true);
+    there.iter().for_each(|(path, data)| sibling.set(path, data));
+    let mut ask = |name: &str, rtype: u16| {
+        let mut query = Query::new(&Dname::parse(&format!("{name}.joyent.us.")), rtype);
+        query.recursion_desired = true;
+        let Outcome::Reply(reply) = outcome_of(ours.ask(&query.encode(7), true, true).as_deref()) else {
+            panic!("no answer for {name}")
+        };
+        reply
+    };
+    let way = Way { tcp: true, edns: None };
+    let mut addresses = 0;
+    for (name, rtype) in [("moray.emy-11", "A"), ("m0.moray.emy-11", "A"), ("_moray._tcp.moray.emy-11", "SRV")] {
+        let Outcome::Reply(theirs) = sibling.ask(&format!("{name}.joyent.us"), rtype, way).outcome else {
+            panic!("no answer for {name}")
+        };
+        let number = if rtype == "A" { rtype::A } else { rtype::SRV };
+        let reply = ask(name, number);
+        assert_eq!((&reply.rcode[..], &reply.answer), ("NOERROR", &theirs.answer), "{name}");
+        assert!(reply.flags.contains("aa") && !reply.flags.contains("ra"), "{name}");
+        addresses += reply.additional.len();
+    }
+    assert_eq!(addresses, 1, "which Binder leaves out");
+    assert_eq!(ask("moray.emy-10", rtype::A).answer.len(), 1, "and our own");
+    for name in ["gone.emy-11", "moray.emy-12", "emy-12"] {
+        assert_eq!(ask(name, rtype::A).rcode, "REFUSED", "{name}");
+    }
+}
+
+#[test]
+fn a_tree_that_has_shrunk_over_a_restart_is_held_back() {
+    let folder = Folder::new();
+    let zookeeper = ZooKeeper::start(&folder);
+    let znodes = Znodes::connect(&[zookeeper.address()]);
+    let path = |number: u32| format!("/us/joyent/emy-10/h{number}");
+    for number in 0..40 {
+        let data = format!(r#"{{"type":"host","host":{{"address":"172.27.0.{number}"}}}}"#);
+        znodes.create(&path(number), data.as_bytes());
+    }
+    let plan = format!(
+        "[transfer]\nconfirm_after = \"1h\"\n\
+         [zones.\"emy-10.joyent.us\"]\nzookeeper = \"{}\"\nbinder_compat = true\nreverse = [\"172.27.0.0/16\"]\n",
+        zookeeper.address()
+    );
+    let settings = Settings { state: Some("state".to_owned()), ..Settings::new(&plan) };
+    let mut daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
+    let ask = |daemon: &Aggregator, number: u32| {
+        let name = Dname::parse(&format!("h{number}.emy-10.joyent.us."));
+        Client::new(daemon.address()).ask(&Query::new(&name, rtype::A)).ok().map(|answer| answer.answer.len())
+    };
+    let patience = Duration::from_secs(60);
+    wait_until("the tree is served", patience, || (ask(&daemon, 39) == Some(1)).then_some(()));
+    daemon.kill_and_restart(|| (5..40).for_each(|number| znodes.delete(&path(number))));
+    let held = "aggregator_transfer_held{zone=\"emy-10.joyent.us.\"} 1";
+    wait_until("the tree is held back", patience, || daemon.metrics().contains(held).then_some(()));
+    // Binder would refuse the latter.
+    assert_eq!([ask(&daemon, 0), ask(&daemon, 39)], [Some(1), Some(1)]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ const LAYERS: [&[&str]; 12] = [
         "notify",
         "serve/ahead",
         "serve/answer",
+        "serve/answer/*",
         "serve/message",
         "serve/notify",
         "serve/refusals",

@@ -279,6 +279,9 @@ fn a_region_offers_what_its_datacenters_offer() {
     assert_eq!(told.matches("service-text").count(), 1, "the same text twice is no conflict: {told}");
     let hosts = ["https://os.us-west-1.example:8774/v2.1", "https://os.us-west-2.example:8774/v2.1"];
     assert_eq!(urls(&daemon, "compute", zone), hosts);
+    // The one description fits one of them; that of the other is its own datacenter's.
+    let hosts = ["https://os.us-west-1.example/", "https://os.us-west-2.example/v3"];
+    assert_eq!(urls(&daemon, "identity", zone), hosts);
     assert_eq!(dig(&daemon, &format!("_openstack._tcp.{zone} PTR"), "+additional").len(), 4 + 2 + 2, "SRV, TXT, A");
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -220,6 +221,30 @@ fn a_dry_run_prints_paths_and_data() {
             .iter()
             .map(|(path, ends, data)| serde_json::json!({ "mode": mode(*ends), "path": path, "data": data }));
         assert_eq!(printed, described.collect::<Value>());
+    }
+}
+
+/// Registrar's command line is `-f FILE -v`, and whoever moves keeps it.
+#[test]
+fn the_file_is_named_as_registrar_names_it() {
+    let folder = Folder::new();
+    let zookeeper = Registrar::zookeeper(&["127.0.0.1:1".parse().unwrap()], LONG);
+    let file = Registrar::write(&folder, "named", &format!("{},{zookeeper}}}", cases()[0].configuration));
+    let register = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aggregator"));
+        command.args(["register", "--dry-run", "-v", "--hostname", "n1"]).args(options);
+        let output = command.output().expect("run aggregator");
+        let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), out, err)
+    };
+    let path = file.to_str().unwrap();
+    let named = register(&["-f", path]);
+    assert_eq!((named.0, named.2.as_str()), (Some(0), ""));
+    assert!(named.1.contains("ephemeral"), "{}", named.1);
+    assert_eq!(register(&["-c", path]), named);
+    assert_eq!(register(&["--file", path]), named);
+    for wrong in [&["-f", path, "-c", path][..], &[]] {
+        assert_eq!(register(wrong).0, Some(2), "{wrong:?}");
     }
 }
 

@@ -5,12 +5,15 @@ use crate::log;
 use crate::registrar::{self, Nodes, Plan};
 use clap::Args;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Options of the verb.
 #[derive(Debug, Args)]
 pub struct RegisterOptions {
+    /// The configuration file, named as Registrar's command line names it: the same as --config
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Check once, register or remove accordingly, and leave the records to the session timeout
     #[arg(long, conflicts_with_all = ["dry_run", "unregister"])]
     once: bool,
@@ -30,8 +33,10 @@ pub struct RegisterOptions {
 
 /// Does what the options say.
 pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> ExitCode {
-    let Some(path) = config else {
-        return misuse("register needs the configuration of the instance; write -c FILE.json");
+    let path = match (config, options.file.as_deref()) {
+        (Some(path), None) | (None, Some(path)) => path,
+        (Some(_), Some(_)) => return misuse("-f and -c name the same thing; write one of them"),
+        (None, None) => return misuse("register needs the configuration of the instance; write -f FILE.json"),
     };
     let plan = match Plan::load(path, options.hostname) {
         Ok(plan) => plan,

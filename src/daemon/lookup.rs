@@ -193,20 +193,20 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
                 Some(if zone.get(&wire).is_some() { step.name.clone() } else { wildcard_of(zone, &step.name) });
             look_at_node(node, wanted, step);
         }
-        // Binder's way with names that it does not know, as the answer has it.
-        Found::Nothing if refuses => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
+        // As the answer has it: a broken host may have the service, and some zones refuse names that they do not hold.
+        Found::Nothing => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
             Some(host) if answer::is_unreadable(host) => {
                 (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(host) }, "SERVFAIL");
             }
-            Some(_) => step.outcome = Outcome::NoSuchService,
-            None => {
-                (step.outcome, step.rcode) =
-                    (Outcome::RefusedName { encloser: encloser_of(zone, &step.name) }, "REFUSED")
+            Some(_) if refuses => step.outcome = Outcome::NoSuchService,
+            _ => {
+                let encloser = encloser_of(zone, &step.name);
+                (step.outcome, step.rcode) = match refuses {
+                    true => (Outcome::RefusedName { encloser }, "REFUSED"),
+                    false => (Outcome::NoSuchName { encloser }, "NXDOMAIN"),
+                };
             }
         },
-        Found::Nothing => {
-            (step.outcome, step.rcode) = (Outcome::NoSuchName { encloser: encloser_of(zone, &step.name) }, "NXDOMAIN");
-        }
     }
 }
 

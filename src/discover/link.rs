@@ -121,5 +121,5 @@ pub fn addresses_of(service: &ResolvedService) -> impl Iterator<Item = IpAddr> {
 fn read(instance: &Name, service: &ResolvedService) -> Result<Vec<Found>, DiscoverError> {
     let hosts = address_hosts(addresses_of(service).collect());
     // The library tells neither priority nor weight; one instance is one host here.
-    arrange(instance, vec![Record { hosts, priority: 0, weight: 0, port: service.port }], &text_of(service))
+    arrange(instance, vec![Record { hosts, priority: 0, weight: 0, port: service.port, text: text_of(service) }])
 }

@@ -3,7 +3,12 @@
 //! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is missing
 //! is an empty one (RFC 6763 section 6.1).
 //!
-//! Cost: a round trip for each question, over TCP once more where an answer is cut off.
+//! A region has one TXT record for the endpoints of all its datacenters, and they may be at other paths. So where several are
+//! offered, an endpoint whose host belongs to another domain is described by that domain's own record, if it offers the very
+//! same host and port there.
+//!
+//! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another domain one
+//! for each label of its host's name at most, and each domain is asked once.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
 use crate::dnssd::{self, Host, OPENSTACK, ServiceType, text};
@@ -11,6 +16,7 @@ use crate::exchange::{self, Role, from_library};
 use crate::name::Name;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{RData, RecordType};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -40,14 +46,9 @@ pub async fn discover(
     if services.is_empty() {
         return Err(DiscoverError::Missing(instance));
     }
-    let described = resolver.ask(&instance, RecordType::TXT).await?.into_iter().filter_map(|data| match data {
-        RData::TXT(txt) => Some(text::write(txt.txt_data.iter().map(|string| &**string))),
-        _ => None,
-    });
-    // RFC 6763 section 6.8: there may be other formats beside ours, which says what it is.
-    let described: Vec<Vec<u8>> = described.collect();
-    let ours = described.iter().find(|rdata| text::get(rdata, "txtvers") == Some(Some(b"1")));
-    let described = ours.or(described.first()).cloned().unwrap_or_else(|| text::write([]));
+    let described = resolver.description(&instance).await?.unwrap_or_else(|| text::write([]));
+    let mut own = OwnRecords { kind, domain, known: HashMap::new() };
+    let several = services.len() > 1;
     let (mut records, mut lost) = (Vec::new(), Vec::new());
     for service in services {
         let target = from_library(&service.target);
@@ -55,6 +56,10 @@ pub async fn discover(
         if target == Name::root() {
             continue;
         }
+        let described = match several {
+            true => own.description(&resolver, &target, service.port).await.unwrap_or_else(|| described.clone()),
+            false => described.clone(),
+        };
         let hosts = if is_host_name(&target) { Ok(vec![Host::Name(target)]) } else { resolver.hosts(&target).await };
         let hosts = match hosts {
             Ok(hosts) => hosts,
@@ -65,12 +70,67 @@ pub async fn discover(
             }
         };
         let (priority, weight, port) = (service.priority, service.weight, service.port);
-        records.push(Record { hosts, priority, weight, port });
+        records.push(Record { hosts, priority, weight, port, text: described });
     }
     if records.is_empty() {
         return Err(lost.into_iter().next().unwrap_or(DiscoverError::NotOffered(instance)));
     }
-    Ok((arrange(&instance, records, &described)?, lost))
+    Ok((arrange(&instance, records)?, lost))
+}
+
+/// What other domains than the one that was asked for say of a service themselves.
+struct OwnRecords<'d> {
+    kind: &'d ServiceType,
+    domain: &'d Name,
+    /// By domain; none of one that offers nothing.
+    known: HashMap<Name, Option<Own>>,
+}
+
+/// What a domain says of a service.
+struct Own {
+    /// Hosts and ports.
+    offered: Vec<(Name, u16)>,
+    /// The TXT record's RDATA.
+    described: Vec<u8>,
+}
+
+impl OwnRecords<'_> {
+    /// The description of an endpoint by the nearest domain above its host that offers it; none where that is the domain that
+    /// was asked for or nobody, and none of a domain that does not answer, for the endpoint is known without it.
+    async fn description(&mut self, resolver: &Resolver<'_>, host: &Name, port: u16) -> Option<Vec<u8>> {
+        let mut above = host.parent();
+        while let Some(domain) = above.filter(|domain| !self.domain.is_within(domain)) {
+            if !self.known.contains_key(&domain) {
+                let found = self.ask(resolver, &domain).await;
+                self.known.insert(domain.clone(), found);
+            }
+            if let Some(Some(Own { offered, described })) = self.known.get(&domain)
+                && offered.iter().any(|(target, at)| target == host && *at == port)
+            {
+                return Some(described.clone());
+            }
+            above = domain.parent();
+        }
+        None
+    }
+
+    /// What a domain offers, and its description.
+    async fn ask(&self, resolver: &Resolver<'_>, domain: &Name) -> Option<Own> {
+        let instance = dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).ok()?;
+        let services = resolver.ask(&instance, RecordType::SRV).await.ok()?;
+        let offered: Vec<(Name, u16)> = services
+            .into_iter()
+            .filter_map(|data| match data {
+                RData::SRV(srv) => Some((from_library(&srv.target), srv.port)),
+                _ => None,
+            })
+            .collect();
+        if offered.is_empty() {
+            return None;
+        }
+        let described = resolver.description(&instance).await.ok()?;
+        Some(Own { offered, described: described.unwrap_or_else(|| text::write([])) })
+    }
 }
 
 /// The resolvers of the system.
@@ -117,6 +177,18 @@ impl Resolver<'_> {
             }
         }
         Err(last)
+    }
+
+    /// The TXT record that describes an instance; none if there is none.
+    async fn description(&self, instance: &Name) -> Result<Option<Vec<u8>>, DiscoverError> {
+        let described = self.ask(instance, RecordType::TXT).await?.into_iter().filter_map(|data| match data {
+            RData::TXT(txt) => Some(text::write(txt.txt_data.iter().map(|string| &**string))),
+            _ => None,
+        });
+        // RFC 6763 section 6.8: there may be other formats beside ours, which says what it is.
+        let described: Vec<Vec<u8>> = described.collect();
+        let ours = described.iter().find(|rdata| text::get(rdata, "txtvers") == Some(Some(b"1")));
+        Ok(ours.or(described.first()).cloned())
     }
 
     /// The addresses of a host.

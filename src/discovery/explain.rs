@@ -72,13 +72,25 @@ impl Tree {
                 let ttl = host.ttl.map_or(service.ttl, |ttl| ttl.min(service.ttl));
                 told.push(self.tell(id, format!("member with address {}, TTL at most {ttl}", host.address)));
             }
-            for child in node.children.values() {
-                let child_node = self.node(*child);
-                if matches!(child_node.payload, Payload::Broken) {
-                    let reason = child_node.fault.map_or_else(String::new, |fault| fault.to_string());
-                    told.push(self.tell(*child, format!("no member: {reason}")));
-                }
+            let members: Vec<Id> = self.members(node).map(|(id, ..)| id).collect();
+            for child in node.children.values().filter(|child| !members.contains(child)) {
+                told.extend(self.outsider(*child).map(|reason| self.tell(*child, format!("no member: {reason}"))));
             }
+        }
+    }
+
+    /// Why a child of a service that is no member is none; nothing of parts of a path, which nobody takes for one.
+    fn outsider(&self, child: Id) -> Option<String> {
+        let node = self.node(child);
+        match &node.payload {
+            Payload::Nothing => None,
+            Payload::Broken => Some(node.fault.map_or_else(String::new, |fault| fault.to_string())),
+            Payload::Host(host) if !host.kind.is_member() => {
+                Some(format!("hosts of type \"{}\" are answered by name only", host.kind.as_str()))
+            }
+            Payload::Host(_) if node.owner.is_none() => Some("its name is none that DNS can have".into()),
+            Payload::Host(_) => Some("another node has the same name in DNS".into()),
+            Payload::Service(_) => Some("a service of its own".into()),
         }
     }
 

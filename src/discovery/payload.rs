@@ -12,6 +12,7 @@ use crate::rr;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 /// The TTL of a record that names none, in seconds.
 pub const DEFAULT_TTL: u32 = 30;
@@ -85,19 +86,35 @@ pub enum HostKind {
 }
 
 impl HostKind {
+    /// All kinds.
+    const ALL: [HostKind; 8] = [
+        HostKind::Database,
+        HostKind::DbHost,
+        HostKind::Host,
+        HostKind::LoadBalancer,
+        HostKind::MorayHost,
+        HostKind::OpsHost,
+        HostKind::RedisHost,
+        HostKind::RrHost,
+    ];
+
     /// The kind that a record's `type` names.
     pub fn from_type(text: &str) -> Option<HostKind> {
-        Some(match text {
-            "database" => HostKind::Database,
-            "db_host" => HostKind::DbHost,
-            "host" => HostKind::Host,
-            "load_balancer" => HostKind::LoadBalancer,
-            "moray_host" => HostKind::MorayHost,
-            "ops_host" => HostKind::OpsHost,
-            "redis_host" => HostKind::RedisHost,
-            "rr_host" => HostKind::RrHost,
-            _ => return None,
-        })
+        HostKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// The `type` of such a record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HostKind::Database => "database",
+            HostKind::DbHost => "db_host",
+            HostKind::Host => "host",
+            HostKind::LoadBalancer => "load_balancer",
+            HostKind::MorayHost => "moray_host",
+            HostKind::OpsHost => "ops_host",
+            HostKind::RedisHost => "redis_host",
+            HostKind::RrHost => "rr_host",
+        }
     }
 
     /// Whether such a host below a service's node is a member of the service.
@@ -157,10 +174,11 @@ pub struct Reading {
 
 /// Reads a node's data.
 pub fn read(data: &[u8]) -> Reading {
-    if data.iter().all(u8::is_ascii_whitespace) {
+    if data.is_empty() {
         return Reading { payload: None, fault: None };
     }
-    let (payload, fault) = match serde_json::from_slice(data) {
+    // Binder reads text with replacement characters, so octets that are no UTF-8 cost the string that they stand in.
+    let (payload, fault) = match serde_json::from_str(&String::from_utf8_lossy(data)) {
         Ok(Value::Object(record)) if record.is_empty() => (Some(Payload::Nothing), None),
         Ok(Value::Object(record)) => {
             let mut flaw = None;
@@ -180,7 +198,7 @@ pub fn read(data: &[u8]) -> Reading {
 /// Reads a record that is an object; what is passed over is noted as a flaw.
 fn read_record(record: &Map<String, Value>, flaw: &mut Option<PayloadError>) -> Result<Payload, PayloadError> {
     let kind = record.get("type").and_then(Value::as_str).ok_or(PayloadError::NoType)?;
-    let inner = record.get(kind).and_then(Value::as_object).ok_or(PayloadError::NoInner)?;
+    let inner = record.get(kind).and_then(as_fields).ok_or(PayloadError::NoInner)?;
     if kind == "service" {
         return Ok(Payload::Service(Box::new(read_service(record, inner, flaw))));
     }
@@ -199,9 +217,15 @@ fn read_record(record: &Map<String, Value>, flaw: &mut Option<PayloadError>) -> 
     }))
 }
 
+/// An object, or an array, which is one without any of the fields that matter, as Binder takes it.
+fn as_fields(value: &Value) -> Option<&Map<String, Value>> {
+    static NO_FIELDS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+    value.as_object().or(value.is_array().then(|| &*NO_FIELDS))
+}
+
 /// Reads a service in either of its two nestings.
 fn read_service(record: &Map<String, Value>, outer: &Map<String, Value>, flaw: &mut Option<PayloadError>) -> Service {
-    let inner = outer.get("service").and_then(Value::as_object);
+    let inner = outer.get("service").and_then(as_fields);
     let service = inner.unwrap_or(outer);
     let label = |key| service.get(key).and_then(Value::as_str).filter(|label| is_service_label(label)).map(Box::from);
     let ttl = match inner {

@@ -38,8 +38,10 @@ impl Tree {
                 Payload::Host(host) => add_addresses(&mut rrsets, self.host_ttl(id, host), [host.address].into_iter()),
                 Payload::Service(service) => self.add_members(&mut rrsets, node, service),
             }
-            // Below a service without usable children there may still be names, which are enough to make it one.
-            if rrsets.is_empty() && !self.has_names_below(node) {
+            // Below a service without usable children there may still be names, which are enough to make it one. What begins
+            // with an underscore must say that it is a node and not part of a service's name.
+            let says_so = owner.as_wire().get(1) == Some(&b'_') || !self.has_names_below(node);
+            if rrsets.is_empty() && says_so {
                 placeholder.get_or_insert_default();
             }
         }

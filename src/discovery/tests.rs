@@ -178,6 +178,30 @@ fn names_without_records_exist_and_broken_records_say_why() {
 }
 
 #[test]
+fn odd_payloads_are_read_as_binder_reads_them() {
+    let site = Site::with(&[
+        ("blank", " \n\t"),
+        ("list", r#"{"type":"service","service":[{"srvce":"_http"}]}"#),
+        ("list/a", &member("172.27.10.1")),
+        ("inner", r#"{"type":"service","ttl":9,"service":{"service":[],"srvce":"_http","proto":"_tcp","port":80}}"#),
+        ("inner/a", &member("172.27.10.2")),
+        ("host", r#"{"type":"host","host":["172.27.10.3"]}"#),
+        ("_dir/host", &member("172.27.10.4")),
+    ]);
+    assert!(site.at("blank").starts_with("30 TYPE65440 [\\# 19 "), "{}", site.at("blank"));
+    assert_eq!((site.at("list"), site.at("_http._tcp.list")), ("30 A [172.27.10.1]".into(), "-".into()));
+    assert_eq!((site.at("inner"), site.at("_http._tcp.inner")), ("9 A [172.27.10.2]".into(), "-".into()));
+    assert!(site.at("host").starts_with("30 TYPE65440 [\\# 25 "), "{}", site.at("host"));
+    assert_eq!(site.at("_dir"), "30 TYPE65440 [\\# 0]");
+    let mut site = Site::new();
+    let zxid = site.zxid + 1;
+    let data = b"{\"type\":\"host\",\"note\":\"\xff\xc3(\",\"host\":{\"address\":\"172.27.10.5\"}}";
+    assert_eq!(site.tree.set("octets", data, zxid), None);
+    site.publish();
+    assert_eq!(site.at("octets"), "30 A [172.27.10.5]");
+}
+
+#[test]
 fn data_that_is_no_json_leaves_the_value_before_it() {
     let mut site = Site::with(&[("web", SERVICE), ("web/a", &member("172.27.10.1"))]);
     for (data, fault) in [("{\"type", Some(PayloadError::NotJson)), ("", None), ("7", Some(PayloadError::NotObject))] {
@@ -349,6 +373,13 @@ fn a_name_is_explained_by_its_nodes() {
         ("web/a", &member("172.27.10.1")),
         ("web/bad", "{"),
         ("alias", &member("172.27.10.1")),
+        ("web/dir", "{}"),
+        ("web/one", r#"{"type":"host","host":{"address":"172.27.10.6"}}"#),
+        ("web/two", r#"{"type":"db_host","db_host":{"address":"172.27.10.7"}}"#),
+        ("web/url", r#"{"type":"database","database":{"primary":"tcp://172.27.10.8:1/x"}}"#),
+        ("web/own", SERVICE),
+        ("web/Z", &member("172.27.10.9")),
+        ("web/z", &member("172.27.10.10")),
     ]);
     let explain = |text: &str| {
         let told = site.tree.explain(&name(text));
@@ -358,13 +389,23 @@ fn a_name_is_explained_by_its_nodes() {
         explain("web.emy-10.example.com"),
         [
             "web: service with TTL 60",
+            "web/Z: member with address 172.27.10.9, TTL at most 60",
             "web/a: member with address 172.27.10.1, TTL at most 60",
-            "web/bad: no member: the data is no JSON"
+            "web/bad: no member: the data is no JSON",
+            "web/one: no member: hosts of type \"host\" are answered by name only",
+            "web/own: no member: a service of its own",
+            "web/two: no member: hosts of type \"db_host\" are answered by name only",
+            "web/url: no member: hosts of type \"database\" are answered by name only",
+            "web/z: no member: another node has the same name in DNS",
         ]
     );
     assert_eq!(
         explain("_http._tcp.web.emy-10.example.com"),
-        ["web: service with SRV records of TTL 60", "web/a: target a, port 80 of the service"]
+        [
+            "web: service with SRV records of TTL 60",
+            "web/Z: target Z, port 80 of the service",
+            "web/a: target a, port 80 of the service"
+        ]
     );
     assert_eq!(
         explain("1.10.27.172.in-addr.arpa"),

@@ -187,12 +187,24 @@ impl<'a> Set<'a> {
         (self.count == 1).then(|| take_sized(&mut body))
     }
 
-    /// Iterates over the RDATA from one record on, around the end. Other than the first only where all have one size, as
-    /// addresses do.
+    /// Iterates over the RDATA from one record on, around the end. Other than the first only for addresses and services, which
+    /// clients take as they come.
     pub fn rdatas_from(self, first: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let around = |first: u32| self.body.len() / self.count as usize * (first % self.count) as usize;
-        let (before, after) = self.body.split_at(if self.has_one_size() { around(first) } else { 0 });
+        let (before, after) = self.body.split_at(self.start_of(first));
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
+    }
+
+    /// Where a record begins, by its number, which may go beyond the end and around.
+    fn start_of(self, number: u32) -> usize {
+        if self.has_one_size() {
+            return self.body.len() / self.count as usize * (number % self.count) as usize;
+        }
+        if self.rtype != rtype::SRV {
+            return 0;
+        }
+        let mut rest = self.body;
+        (0..number % self.count).for_each(|_| _ = take_sized(&mut rest));
+        self.body.len() - rest.len()
     }
 
     /// Whether all records have one size.
@@ -341,12 +353,16 @@ mod tests {
     }
 
     #[test]
-    fn addresses_rotate_and_other_records_do_not() {
+    fn addresses_and_services_rotate_and_other_records_do_not() {
         let firsts = |set: &RRset| {
             [0, 1, 5].map(|first| set.as_set().rdatas_from(first).map(|rdata| rdata[0]).collect::<Vec<_>>())
         };
         let addresses = RRset::build(rtype::A, 30, vec![[1, 0, 2, 1], [2, 0, 2, 1], [3, 0, 2, 1]]).unwrap();
         assert_eq!(firsts(&addresses), [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
+        let services =
+            [&[1u8, 0, 0, 0, 0, 80, 1, b'a', 0][..], &[2, 0, 0, 0, 0, 80, 0], &[3, 0, 0, 0, 0, 80, 1, b'c', 0]];
+        let services = RRset::build(rtype::SRV, 30, services.to_vec()).unwrap();
+        assert_eq!(firsts(&services), [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
         let texts = RRset::build(rtype::TXT, 30, vec![&[0u8][..], &[1, 7]]).unwrap();
         assert_eq!(firsts(&texts), [[0, 1], [0, 1], [0, 1]]);
     }

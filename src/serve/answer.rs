@@ -6,8 +6,7 @@
 //! The order of RFC 1034 section 4.3.2 and RFC 6672 section 3.2: the zone with the longest origin; a delegation or DNAME
 //! on the way; the name itself; else the wildcard at the closest encloser (RFC 4592); else NXDOMAIN. An alias starts
 //! over with its target while that lies in a zone served here. Responses are minimal: NS records only where they are
-//! the answer or a referral, addresses only for the targets of NS, MX and SRV, and for a list of instances what describes them
-//! (RFC 6763 section 12).
+//! the answer or a referral, and beside the answer what `additional` adds.
 //!
 //! A name that has nothing but a placeholder ([`rtype::PLACEHOLDER`]) is answered like an empty non-terminal, or with
 //! SERVFAIL where the placeholder says why nothing is known. A zone may refuse names that it does not hold
@@ -18,19 +17,20 @@
 //!
 //! Cost: O(name) lookups for each alias, one for the closest encloser's ancestors, and O(bytes) written.
 
+mod additional;
+
 use crate::dnssd;
 use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State, Unknown};
 use crate::rr::{self, Set, rtype};
 use crate::serve::message::{
-    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Placed, Question, Request, Section, Writer, rcode,
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, Writer, rcode,
 };
 use crate::zone::{Node, Zone};
+use additional::Targets;
 
 /// Aliases followed in one answer; as many as other servers follow, and more than any sane zone has.
 pub const MAX_ALIASES: usize = 16;
-/// Names of one answer whose records are looked up: a courtesy must not cost more than the answer.
-const MAX_TARGETS: usize = 64;
 
 /// A response in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,30 +216,27 @@ impl<'p> Reply<'p, '_> {
                 Step::Done(rcode::NOERROR)
             }
             Found::Dname(start, dname) => self.follow_dname(zone, current, start, dname, qtype),
-            Found::Node(node) => self.answer_node(zone, current, node, qtype),
-            Found::Nothing if source.unknown == Unknown::Refused && self.aliases == 0 => {
-                self.refuse(zone, current, qtype)
-            }
-            Found::Nothing => self.deny(zone, current, rcode::NXDOMAIN),
+            Found::Node(node) => self.answer_node(source, current, node, qtype),
+            Found::Nothing => self.answer_nothing(source, current, qtype),
         }
     }
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
-    fn answer_node(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Step {
+    fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Step {
         if qtype == rtype::ANY && !node.is_empty() && placeholder(node).is_none() {
             for rrset in any_subset(current.wire, node) {
-                if !self.add_answer(zone, current, rrset) {
+                if !self.add_answer(source, current, rrset) {
                     break;
                 }
             }
             return Step::Done(rcode::NOERROR);
         }
         if let Some(rrset) = node.get(qtype) {
-            self.add_answer(zone, current, rrset);
+            self.add_answer(source, current, rrset);
             return Step::Done(rcode::NOERROR);
         }
         let Some(cname) = node.get(rtype::CNAME) else {
-            return self.deny_data(zone, current, node);
+            return self.deny_data(source.zone, current, node);
         };
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
@@ -254,18 +251,22 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
-    fn add_answer(&mut self, zone: &Zone, owner: Owner<'_>, rrset: Set<'_>) -> bool {
+    fn add_answer(&mut self, source: Source<'p>, owner: Owner<'_>, rrset: Set<'_>) -> bool {
         // A DNAME can lead to its own owner name.
-        if rrset.rtype == rtype::DNAME && self.has_dname(zone, rrset) {
+        if rrset.rtype == rtype::DNAME && self.has_dname(source.zone, rrset) {
             return true;
         }
         let start = self.writer.position();
-        let added = self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ());
+        let compressed = rrset.rtype == rtype::SRV && source.unknown == Unknown::Refused;
+        let added = match compressed {
+            false => self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ()),
+            true => self.writer.add_services(Section::Answer, owner, rrset, self.rotation, |_| ()),
+        };
         let is_list = rrset.rtype == rtype::PTR;
         if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype))
             && (!is_list || dnssd::lists_instances(owner.wire))
         {
-            self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list });
+            self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list, compressed });
         }
         self.writer.truncated |= added.is_err();
         added.is_ok()
@@ -322,16 +323,22 @@ impl<'p> Reply<'p, '_> {
         self.deny(zone, current, rcode::NOERROR)
     }
 
-    /// Answers for a name that a zone does not hold and therefore refuses.
+    /// Answers for a name that a zone does not hold.
     ///
-    /// A question for a service of a host that is there is no question for an unknown name: whoever gets REFUSED asks
-    /// elsewhere, whoever gets no data goes on with the host's addresses (contract `binder.md` section 8).
-    fn refuse(&mut self, zone: &Zone, current: Owner<'_>, qtype: u16) -> Step {
-        if let Some(node) = service_host(zone, current.wire, qtype) {
-            return self.deny_data(zone, current, node);
+    /// Whether a host that cannot be read has a service cannot be known either, so that is not denied. Where unknown names are
+    /// refused, a question for a service of a host that is there is no question for an unknown name: whoever gets REFUSED
+    /// asks elsewhere, whoever gets no data goes on with the host's addresses (contract `binder.md` section 8).
+    fn answer_nothing(&mut self, source: Source<'p>, current: Owner<'_>, qtype: u16) -> Step {
+        let zone = source.zone;
+        let refuses = source.unknown == Unknown::Refused && self.aliases == 0;
+        match service_host(zone, current.wire, qtype) {
+            Some(node) if refuses || is_unreadable(node) => self.deny_data(zone, current, node),
+            _ if refuses => {
+                self.writer.authoritative = false;
+                Step::Done(rcode::REFUSED)
+            }
+            _ => self.deny(zone, current, rcode::NXDOMAIN),
         }
-        self.writer.authoritative = false;
-        Step::Done(rcode::REFUSED)
     }
 
     /// Writes a negative answer's SOA (RFC 2308 section 2).
@@ -351,7 +358,7 @@ impl<'p> Reply<'p, '_> {
             self.writer.truncated = true;
             return;
         }
-        let names = Targets { position, end: self.writer.position(), offset: 0, is_list: false };
+        let names = Targets { position, end: self.writer.position(), offset: 0, is_list: false, compressed: false };
         for required in [true, false] {
             let mut names = names;
             while let Some(target) = names.next(&self.writer) {
@@ -369,59 +376,6 @@ impl<'p> Reply<'p, '_> {
                 }
             }
         }
-    }
-
-    /// Adds the addresses of noted host names out of all zones here, each once, as far as they fit.
-    fn add_targets(&mut self) {
-        let Some(mut targets) = self.targets.take() else { return };
-        if targets.is_list {
-            targets = self.add_instances(targets);
-        }
-        let mut seen = [0; MAX_TARGETS];
-        let mut count = 0;
-        while let Some(target) = targets.next(&self.writer) {
-            // One host can stand in several records, with different ports or preferences.
-            if seen[..count].iter().any(|before| self.writer.has_name(*before, &target)) {
-                continue;
-            }
-            if count == MAX_TARGETS {
-                return;
-            }
-            seen[count] = target.offset;
-            count += 1;
-            let wire = target.lower.as_wire();
-            let zone = self.published.find(wire).and_then(Served::answerable);
-            let Some(Found::Node(node)) = zone.map(|zone| find(zone, wire, rtype::A)) else { continue };
-            for rtype in [rtype::A, rtype::AAAA] {
-                if let Some(rrset) = node.get(rtype) {
-                    // What does not fit is left out: additional addresses never set TC (RFC 2181 section 9).
-                    let _ = self.writer.add_rrset(Section::Additional, target.owner(), rrset, self.rotation, |_| ());
-                }
-            }
-        }
-    }
-
-    /// Adds SRV and then TXT records of listed instances, as far as they fit; returns the SRV records (RFC 6763 section 12.1).
-    fn add_instances(&mut self, instances: Targets) -> Targets {
-        let start = self.writer.position();
-        let mut end = start;
-        for kind in [rtype::SRV, rtype::TXT] {
-            let mut instances = instances;
-            for _ in 0..MAX_TARGETS {
-                let Some(instance) = instances.next(&self.writer) else { break };
-                let wire = instance.lower.as_wire();
-                let zone = self.published.find(wire).and_then(Served::answerable);
-                let Some(Found::Node(node)) = zone.map(|zone| find(zone, wire, kind)) else { continue };
-                if let Some(rrset) = node.get(kind) {
-                    // A client asks for what is left out; TC is for answers (RFC 2181 section 9).
-                    let _ = self.writer.add_rrset(Section::Additional, instance.owner(), rrset, self.rotation, |_| ());
-                }
-            }
-            if kind == rtype::SRV {
-                end = self.writer.position();
-            }
-        }
-        Targets { position: start, end, offset: rr::SRV_TARGET, is_list: false }
     }
 
     /// Answers a question of class CH about the server itself (RFC 4892).
@@ -447,31 +401,6 @@ impl<'p> Reply<'p, '_> {
     }
 }
 
-/// Records of the response that name hosts or instances, to be gone through one by one.
-#[derive(Clone, Copy)]
-struct Targets {
-    /// Where the next record stands in the message.
-    position: usize,
-    end: usize,
-    /// Where the name begins in the RDATA.
-    offset: usize,
-    /// Whether the names are instances of a service, not hosts.
-    is_list: bool,
-}
-
-impl Targets {
-    /// The name in the next record.
-    fn next(&mut self, writer: &Writer<'_>) -> Option<Placed> {
-        if self.position >= self.end {
-            return None;
-        }
-        let message = writer.written();
-        let (.., start, length) = rr::read_fixed(message, name::skip(message, self.position)?)?;
-        self.position = start + length;
-        writer.placed(start + self.offset).ok()
-    }
-}
-
 /// The zone that answers for a name (lowercase wire form).
 pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option<&'p Served> {
     let served = published.find(wire)?;
@@ -493,15 +422,25 @@ pub fn is_unreadable(node: Node<'_>) -> bool {
     placeholder(node).is_some_and(|reasons| reasons.rdatas().all(|reason| !reason.is_empty()))
 }
 
-/// The host that a question for a service means, where the service is not known and the host is.
+/// The host that a question for a service means, where the service is not known and the host is. A name that begins with an
+/// underscore may be part of the name of a service; then it has no records but those, and nothing is said of it by itself.
 pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<'z>> {
+    if qtype != rtype::SRV {
+        return None;
+    }
     let mut labels = name::labels(wire);
     let is_service_label = |label: &[u8]| label.first() == Some(&b'_') && !label[1..].contains(&b'_');
     let (first, second) = (labels.next()?, labels.next()?);
     let host = wire.get(2 + first.len() + second.len()..)?;
-    let meant = qtype == rtype::SRV && is_service_label(first) && is_service_label(second);
-    let below = host.len() > zone.origin.as_wire().len() && host.get(1) != Some(&b'_');
-    zone.get(host).filter(|_| meant && below)
+    let meant = is_service_label(first) && is_service_label(second) && host.len() > zone.origin.as_wire().len();
+    let node = zone.get(host).filter(|_| meant)?;
+    let mut above = name::labels(host).map(|label| label.first() == Some(&b'_'));
+    let is_host = match [above.next(), above.next()] {
+        [Some(true), Some(true)] => node.rrsets().any(|rrset| !matches!(rrset.rtype, rtype::SRV | rtype::PLACEHOLDER)),
+        [Some(true), _] => !node.is_empty(),
+        _ => true,
+    };
+    is_host.then_some(node)
 }
 
 /// The placeholder of a node that has nothing else.

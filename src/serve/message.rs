@@ -2,7 +2,8 @@
 //!
 //! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server needs it.
 //! [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as pointers to
-//! names that stand uncompressed in the message already.
+//! names that stand uncompressed in the message already. Names in RDATA are not compressed, but for the targets of SRV records
+//! where a zone answers as Binder does ([`Writer::add_services`]).
 //!
 //! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always fits.
 //! Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
@@ -18,6 +19,9 @@ pub const MAX_UDP_BYTES: usize = 1232;
 pub const MIN_UDP_BYTES: usize = 512;
 /// Positions beyond this cannot be pointed to (RFC 1035 section 4.1.4).
 pub const POINTER_LIMIT: usize = 0x4000;
+
+/// Targets of SRV records that later ones are compared with: more than fit into a datagram.
+const MAX_EARLIER: usize = 64;
 
 /// Response codes (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6891 section 9).
 pub mod rcode {
@@ -353,7 +357,7 @@ impl<'a> Writer<'a> {
         self.counts[section as usize] == 0
     }
 
-    /// Adds a whole RRset under the owner name at `owner`, starting at record `first` where all have one size.
+    /// Adds a whole RRset under the owner name at `owner`, starting at record `first` where the type rotates.
     ///
     /// Calls `place` with the position of each record's RDATA.
     pub fn add_rrset(
@@ -384,6 +388,71 @@ impl<'a> Writer<'a> {
             place(self.position - rdata.len());
         }
         Ok(())
+    }
+
+    /// As [`Writer::add_rrset`] for SRV records, with the last labels of targets as pointers into the owner name, and whole targets
+    /// as pointers to one of the first that are the same. RFC 2782 forbids that, RFC 3597 section 4 has receivers take it, and
+    /// Binder's clients do.
+    pub fn add_services(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rrset: Set<'_>,
+        first: u32,
+        mut place: impl FnMut(usize),
+    ) -> Result<(), Full> {
+        let begun = (self.position, self.counts);
+        let mut name = NameBuf::root();
+        if owner.offset >= POINTER_LIMIT || name.fill_plain(self.written(), owner.offset).is_err() {
+            return self.add_rrset(section, owner, rrset, first, place);
+        }
+        let mut compressed = [0; rr::SRV_TARGET + name::MAX_NAME_BYTES];
+        // Where targets stand, and their octets.
+        let mut earlier = [(0, 0); MAX_EARLIER];
+        let mut count = 0;
+        for rdata in rrset.rdatas_from(first) {
+            let target = &rdata[rr::SRV_TARGET..];
+            // The spelling counts: what stands in the question is not always that of the zone.
+            let shared = name::label_starts(target).iter().find_map(|start| {
+                let start = usize::from(*start);
+                let at = owner.offset + name::suffix_offset(name.as_wire(), &target[start..])?;
+                (at < POINTER_LIMIT).then_some((rr::SRV_TARGET + start, at))
+            });
+            let mut kept = rdata.len();
+            compressed[..kept].copy_from_slice(rdata);
+            if let Some((start, at)) = shared {
+                compressed[start..start + 2].copy_from_slice(&(0xc000 | at as u16).to_be_bytes());
+                kept = start + 2;
+            }
+            let target = &compressed[rr::SRV_TARGET..kept];
+            let same = earlier[..count].iter().find(|(at, length)| self.out[*at..*at + *length] == *target);
+            let is_new = same.is_none();
+            if let Some((at, _)) = same {
+                compressed[rr::SRV_TARGET..rr::SRV_TARGET + 2].copy_from_slice(&(0xc000 | *at as u16).to_be_bytes());
+                kept = rr::SRV_TARGET + 2;
+            }
+            let rdata = &compressed[..kept];
+            match self.add_record(section, owner, (rrset.rtype, rr::CLASS_IN, rrset.ttl), rdata) {
+                Ok(at) => {
+                    let begin = at + rr::SRV_TARGET;
+                    if is_new && count < MAX_EARLIER && begin < POINTER_LIMIT {
+                        earlier[count] = (begin, self.position - begin);
+                        count += 1;
+                    }
+                    place(at);
+                }
+                Err(full) => {
+                    (self.position, self.counts) = begun;
+                    return Err(full);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Octets that there is room for.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.position)
     }
 
     /// Appends a record of a set, which has been found to fit.
@@ -439,6 +508,13 @@ impl<'a> Writer<'a> {
         placed.lower.fill_plain(self.written(), offset)?;
         placed.lower.make_lowercase();
         Ok(placed)
+    }
+
+    /// Reads a name that was written at a position, with pointers or without.
+    pub fn placed_with_pointers(&self, offset: usize) -> Result<Placed, NameError> {
+        let (mut lower, _) = NameBuf::read(self.written(), offset)?;
+        lower.make_lowercase();
+        Ok(Placed { offset, lower })
     }
 
     /// Whether the name that stands uncompressed at a position is this one.

@@ -91,7 +91,7 @@ async fn ask_all(mut doubts: Doubts, zone: &Name, to: Serial, primary: &PrimaryP
 /// The serial of a primary, asked behind the last message of a whole copy: a commit up to the next one may be in that.
 pub async fn ask_end(plan: &ZonePlan, index: usize) -> Option<Serial> {
     let patience = plan.limits.connect_timeout.min(PATIENCE);
-    let asked = poll::poll(&plan.zone, &plan.primaries[index], patience);
+    let asked = poll::poll(&plan.origin, &plan.primaries[index], patience);
     timeout(patience, asked).await.ok()?.ok()
 }
 

@@ -51,6 +51,13 @@ impl Memory {
         memory
     }
 
+    /// Serves another tree's domain, too.
+    pub fn add_sibling(&mut self, sibling: &Memory) {
+        let origin = sibling.tree.plan().origin.clone();
+        self.zones.insert(origin.clone(), sibling.zones[&origin].clone());
+        self.serve(State::Ok);
+    }
+
     /// Takes a node's data, if the node is one of the domain's.
     fn set(&mut self, path: &str, data: &[u8]) {
         self.zxid += 1;

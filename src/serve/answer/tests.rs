@@ -227,13 +227,13 @@ fn what_describes_instances_is_left_out_before_the_list_is() {
     assert!(!response.truncated && bytes.len() <= 512);
     assert_eq!(message.answers.len(), 12);
     assert!((1..12).contains(&message.additionals.len()), "{}", message.additionals.len());
-    // More instances than are looked up, over TCP.
+    // All that fits, over TCP.
     let many: String =
         (0..100).map(|i| format!("_os._tcp 30 PTR i{i}._os._tcp\ni{i}._os._tcp 30 SRV 80 os\n")).collect();
     let published = super::tests::published(&[("z.", &format!("@ 30 SOA 1\n{many}os 30 A 192.0.2.80"))]);
     let (bytes, _) = raw(&published, &question("_os._tcp.z", rtype::PTR), false).unwrap();
     let message = Message::from_vec(&bytes).unwrap();
-    assert_eq!((message.answers.len(), message.additionals.len()), (100, MAX_TARGETS + 1));
+    assert_eq!((message.answers.len(), message.additionals.len()), (100, 101));
 }
 
 #[test]
@@ -339,6 +339,71 @@ fn addresses_rotate_also_when_two_types_are_asked_in_turn() {
     for step in [1, 2, 3] {
         let led = (0..100).filter(|turn| first(turn * step) == "192.0.2.1").count();
         assert!((30..=70).contains(&led), "step {step}: 192.0.2.1 came first {led} times of 100");
+    }
+}
+
+#[test]
+fn services_rotate_so_that_clients_spread() {
+    let published = published(&[("z.", "@ 30 SOA 1\ns 30 SRV 80 a\ns 30 SRV 80 bcd\ns 30 SRV 80 ef")]);
+    let mut led = [0; 3];
+    for rotation in 0..300 {
+        let mut out = [0; 512];
+        let response = answer(&published, &question("s.z", rtype::SRV), true, rotation, &mut out).unwrap();
+        let message = Message::from_vec(&out[..response.length]).unwrap();
+        assert_eq!(message.answers.len(), 3);
+        let first = message.answers[0].data.to_string();
+        let names = ["a.z.", "bcd.z.", "ef.z."];
+        led[names.iter().position(|name| first.ends_with(&format!(" {name}"))).unwrap()] += 1;
+    }
+    assert!(led.iter().all(|times| (70..=130).contains(times)), "{led:?}");
+}
+
+#[test]
+fn addresses_of_services_end_where_the_message_does() {
+    let zone_of = |count: usize| {
+        let host = |i| format!("s 30 SRV {i} n{i}\ns 30 SRV {} n{i}\nn{i} 30 A 192.0.2.1\n", 10_000 + i);
+        format!("@ 30 SOA 1\n{}", (0..count).map(host).collect::<String>())
+    };
+    for hosts in [20, 90, 700, 1100, 1200] {
+        let published = published(&[("z.", &zone_of(hosts))]);
+        let (bytes, response) = raw(&published, &question("s.z", rtype::SRV), false).unwrap();
+        let message = Message::from_vec(&bytes).unwrap();
+        let owners: std::collections::HashSet<_> = message.additionals.iter().map(|added| added.name.clone()).collect();
+        assert_eq!((message.answers.len(), owners.len()), (2 * hosts, message.additionals.len()), "each once");
+        // Beyond the reach of pointers an owner is written out: five octets and more in place of two.
+        let is_full = bytes.len() + 14 + "n1199.z.".len() + 1 > 65_535;
+        assert!(!response.truncated && (owners.len() == hosts || is_full), "{hosts}: {}", owners.len());
+    }
+}
+
+#[test]
+fn services_are_compressed_where_binder_is_followed_and_nowhere_else() {
+    let hosts: String =
+        (0..29).map(|i| format!("_h._tcp.web 30 SRV 80 m{i:03}.web\nm{i:03}.web 30 A 192.0.2.{i}\n")).collect();
+    let ports = (82..86).map(|port| format!("_h._tcp.web 30 SRV {port} m007.web\n")).collect::<String>();
+    let text = format!("@ 30 SOA 1\n{hosts}{ports}_h._tcp.web 30 SRV 81 other.example.\n_i._tcp 30 CNAME _h._tcp.web");
+    let zone = Some(Arc::new(zone("emy-10.example.com.", &text)));
+    let serve = |unknown| {
+        let origin = Name::parse("emy-10.example.com").unwrap();
+        Published::new(identity(), [Arc::new(Served { unknown, ..Served::new(origin, State::Ok, zone.clone()) })], 1)
+    };
+    let (binder, other) = (serve(Unknown::Refused), serve(Unknown::NxDomain));
+    for name in ["_h._tcp.web.emy-10.example.com", "_H._TCP.WEB.Emy-10.example.com", "_i._tcp.emy-10.example.com"] {
+        let request = with_opt(question(name, rtype::SRV), 1232, 0, &[]);
+        let (bytes, response) = raw(&binder, &request, true).unwrap();
+        let message = Message::from_vec(&bytes).unwrap();
+        assert!(!response.truncated, "{name}: {} octets", bytes.len());
+        let (whole, _) = raw(&other, &request, false).unwrap();
+        let expected = Message::from_vec(&whole).unwrap();
+        let sorted = |records: &[hickory_proto::rr::Record]| {
+            let mut lines: Vec<String> = records.iter().map(|record| record.to_string().to_lowercase()).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&message.answers), sorted(&expected.answers), "{name}");
+        let (added, all) = (sorted(&message.additionals), sorted(&expected.additionals));
+        assert!(added.iter().all(|line| all.contains(line)) && !added.is_empty(), "{name}: {added:?}");
+        assert!(raw(&other, &request, true).unwrap().1.truncated, "{name}");
     }
 }
 

@@ -1,0 +1,363 @@
+//! Random trees of every kind of node, asked for everything: ours against the oracle with all differences, and against the oracle
+//! without one of them, which must then be wrong somewhere.
+
+use super::cases::{Case, Nodes, Outcome, outcome_of};
+use super::differences::{DIFFERENCES, Rule};
+use super::harness::{Dname, Query, Random, rtype};
+use super::memory::Memory;
+use super::oracle::{Oracle, Switch, Way};
+use super::stand::Stand;
+use super::world::World;
+use aggregator::publish::Unknown;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+const DOMAIN: &str = "emy-10.joyent.us";
+const ROOT: &str = "/us/joyent/emy-10";
+const KINDS: [&str; 8] =
+    ["db_host", "host", "load_balancer", "moray_host", "ops_host", "redis_host", "rr_host", "database"];
+const TTLS: [&str; 12] = ["", "", "", "", "10", "45", "60", "0", "null", "4294967295", "\"60\"", "-5"];
+const PORTS: [&str; 10] = ["", "", "[]", "[80]", "[80,81]", "[8080,8081,8082]", "[\"80\"]", "[70000]", "8080", "null"];
+const TYPES: [&str; 7] = ["A", "SRV", "PTR", "AAAA", "SOA", "ANY", "TXT"];
+
+/// One tree with the names to be asked for.
+struct Forest {
+    nodes: Nodes,
+    names: BTreeSet<String>,
+}
+
+impl Forest {
+    /// Makes a tree out of chance.
+    fn grow(random: &mut Random, index: u64) -> Forest {
+        let mut forest = Forest { nodes: Nodes::new(), names: BTreeSet::new() };
+        for path in ["/us", "/us/joyent", ROOT] {
+            forest.nodes.insert(path.to_string(), b"{}".to_vec());
+        }
+        // What a pointer saves depends on the spelling; these are asked for as they are.
+        if index == 0 {
+            forest.plant_members(random, 3000);
+            return forest;
+        }
+        if index % 3 == 1 {
+            let members = random.between(15, 70);
+            forest.plant_members(random, members);
+        }
+        if random.chance(10) {
+            forest.plant(random, ROOT, "elsewhere/deep");
+        }
+        for number in 0..random.between(3, 12) {
+            let name = name_of(random, number);
+            if random.chance(45) {
+                forest.plant_service(random, ROOT, &name);
+            } else if random.chance(20) {
+                let data = hollow(random);
+                forest.put(random, ROOT, &name, data);
+                for number in 0..random.between(0, 3) {
+                    let child = name_of(random, number);
+                    forest.plant(random, &format!("{ROOT}/{name}"), &child);
+                }
+            } else {
+                forest.plant(random, ROOT, &name);
+            }
+        }
+        let more = [
+            DOMAIN,
+            "joyent.us",
+            "nonesuch.emy-10.joyent.us",
+            "_http._tcp.emy-10.joyent.us",
+            "no_such+one.emy-10.joyent.us",
+        ];
+        forest.names.extend(more.map(str::to_string));
+        forest.names.extend(["in-addr.arpa", "27.172.in-addr.arpa", "9.9.9.10.in-addr.arpa"].map(str::to_string));
+        forest
+    }
+
+    /// Puts a node somewhere, and its names among those to be asked for.
+    fn put(&mut self, random: &mut Random, above: &str, name: &str, data: Vec<u8>) {
+        let path = format!("{above}/{name}");
+        let mut labels: Vec<&str> = path.split('/').filter(|label| !label.is_empty()).collect();
+        labels.reverse();
+        let full = labels.join(".");
+        self.nodes.insert(path, data);
+        let service =
+            random.pick(&["_http._tcp", "_HTTP._tcp", "_http._udp", "_moray._tcp", "_a_b._tcp", "http._tcp", "_tcp"]);
+        for front in
+            ["_http._tcp.", "_moray._tcp.", "_tcp.", &format!("{service}."), "_x._http._tcp.", "_x._y._http._tcp.", ""]
+        {
+            self.names.insert(format!("{front}{full}"));
+        }
+        if random.chance(10) {
+            self.names.insert(full.to_uppercase());
+            self.names.insert(full.replace("joyent", "Joyent"));
+        }
+        for dotted in 1..name.split('.').count() {
+            let parts: Vec<&str> = full.split('.').skip(dotted).collect();
+            self.names.insert(parts.join("."));
+            self.names.insert(format!("_http._tcp.{}", parts.join(".")));
+        }
+    }
+
+    /// Puts a host or something broken.
+    fn plant(&mut self, random: &mut Random, above: &str, name: &str) {
+        let data = match random.below(100) {
+            0..=74 => {
+                let kind = *random.pick(&KINDS);
+                self.host(random, kind)
+            }
+            75..=79 => self.service(random),
+            80..=87 => hollow(random),
+            _ => broken(random),
+        };
+        if name.contains('/') {
+            let (first, last) = name.split_once('/').expect("a slash");
+            let empty = hollow(random);
+            self.put(random, above, first, empty);
+            return self.put(random, &format!("{above}/{first}"), last, data);
+        }
+        self.put(random, above, name, data);
+    }
+
+    /// Puts a service and its children.
+    fn plant_service(&mut self, random: &mut Random, above: &str, name: &str) {
+        let data = self.service(random);
+        self.put(random, above, name, data);
+        for number in 0..random.between(0, 6) {
+            let child = name_of(random, number);
+            self.plant(random, &format!("{above}/{name}"), &child);
+        }
+    }
+
+    /// Puts a sound service with so many members.
+    fn plant_members(&mut self, random: &mut Random, members: usize) {
+        let service = br#"{"type":"service","service":{"srvce":"_moray","proto":"_tcp","port":2020}}"#;
+        self.put(random, ROOT, "large", service.to_vec());
+        for number in 0..members {
+            let ports = field("ports", random.pick::<&str>(&["", "[80,81]"]));
+            let address = format!("10.{}.{}.1", number / 250, number % 250);
+            let data = format!(r#"{{"type":"moray_host","moray_host":{{"address":"{address}"{ports}}}}}"#);
+            self.nodes.insert(format!("{ROOT}/large/m{number}"), data.into_bytes());
+        }
+    }
+
+    /// A host record.
+    fn host(&mut self, random: &mut Random, kind: &str) -> Vec<u8> {
+        let (outer, inner) = (random.pick(&TTLS), random.pick(&TTLS));
+        let ports = random.pick(&PORTS);
+        if kind == "database" {
+            let host = random.pick(&["172.27.1.1", "172.27.1.2", "db0.emy-10.joyent.us"]);
+            let text = format!(
+                r#"{{"type":"database","database":{{"primary":"tcp://pg@{host}:5432/x"{}}}{}}}"#,
+                field("ttl", inner),
+                field("ttl", outer)
+            );
+            return text.into_bytes();
+        }
+        let address = match random.below(100) {
+            0..=69 => format!("\"172.27.{}.{}\"", random.below(3), random.between(1, 40)),
+            70..=79 => format!("\"fd00::{:x}\"", random.between(1, 40)),
+            80..=85 => format!("\"172.27.9.{}/24\"", random.between(1, 9)),
+            86..=88 => "null".to_string(),
+            89..=91 => String::new(),
+            92..=94 => "7".to_string(),
+            _ => "\"db0.emy-10.joyent.us\"".to_string(),
+        };
+        if let Ok(address) = address.trim_matches('"').parse::<std::net::Ipv6Addr>() {
+            let digits = format!("{:032x}", address.to_bits());
+            self.names.insert(digits.chars().rev().map(|digit| format!("{digit}.")).collect::<String>() + "ip6.arpa");
+        } else if let Some(four) = address.trim_matches('"').split('/').next().filter(|text| text.starts_with("172")) {
+            let mut labels: Vec<&str> = four.split('.').collect();
+            labels.reverse();
+            self.names.insert(format!("{}.in-addr.arpa", labels.join(".")));
+            self.names.insert(format!("{}.IN-ADDR.arpa", labels.join(".")));
+        }
+        let extra = random.pick(&["", "", "", "", "", "", r#","note":"\ud800""#, r#","note":1e999"#]);
+        let address = field("address", &address);
+        let (ports, inner) = (field("ports", ports), field("ttl", inner));
+        let fields = format!("{address}{ports}{inner}");
+        let fields = fields.trim_start_matches(',');
+        format!(r#"{{"type":"{kind}","{kind}":{{{fields}}}{}{extra}}}"#, field("ttl", outer)).into_bytes()
+    }
+
+    /// A service record in any nesting.
+    fn service(&mut self, random: &mut Random) -> Vec<u8> {
+        let ttls: Vec<String> = (0..3).map(|_| field("ttl", random.pick::<&str>(&TTLS))).collect();
+        let port = field("port", random.pick::<&str>(&["80", "80", "2020", "", "\"80\""]));
+        let labels = random.pick(&[
+            r#""srvce":"_http","proto":"_tcp""#,
+            r#""srvce":"_http","proto":"_tcp""#,
+            r#""srvce":"_moray","proto":"_tcp""#,
+            r#""srvce":"_Http","proto":"_TCP""#,
+            r#""srvce":"_a_b","proto":"_tcp""#,
+            r#""srvce":"http","proto":"tcp""#,
+            r#""srvce":7"#,
+        ]);
+        let text = match random.below(20) {
+            0 => r#"{"type":"service","service":[]}"#.to_string(),
+            1 => r#"{"type":"service","service":{"service":[1],"srvce":"_http","proto":"_tcp","port":80}}"#.to_string(),
+            2 => format!(r#"{{"type":"service","service":{{"service":null,{labels}{port}}}}}"#),
+            3..=9 => format!(r#"{{"type":"service","service":{{{labels}{port}{}}}{}}}"#, ttls[0], ttls[1]),
+            _ => format!(
+                r#"{{"type":"service","service":{{"type":"service","service":{{{labels}{port}{}}}{}}}{}}}"#,
+                ttls[0], ttls[1], ttls[2]
+            ),
+        };
+        text.into_bytes()
+    }
+}
+
+/// A member of an object, or nothing.
+fn field(key: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(r#","{key}":{value}"#) }
+}
+
+/// The name of a node.
+fn name_of(random: &mut Random, number: usize) -> String {
+    match random.below(100) {
+        0..=3 => format!("_u{number}"),
+        4..=7 => format!("host{number}.with.dots"),
+        8..=10 => "Kid".to_string(),
+        11..=13 => "kid".to_string(),
+        14..=17 => format!("Big{number}"),
+        18..=20 => format!("sp ace{number}"),
+        21..=22 => format!("{}{number}", "x".repeat(63)),
+        23..=25 => format!("under_score{number}"),
+        _ => format!("n{number}"),
+    }
+}
+
+/// The data of a part of a path.
+fn hollow(random: &mut Random) -> Vec<u8> {
+    random.pick(&["{}", "{}", "", "null"]).as_bytes().to_vec()
+}
+
+/// Data that is no record.
+fn broken(random: &mut Random) -> Vec<u8> {
+    let texts: [&[u8]; 16] = [
+        b"{\"type\":\"host\"",
+        b" \n\t ",
+        b"\"host\"",
+        b"42",
+        b"true",
+        b"[]",
+        b"[{}]",
+        b"{\"type\":\"load_balancer\"}",
+        b"{\"type\":\"moray_host\",\"moray_host\":null}",
+        b"{\"type\":\"host\",\"host\":\"172.27.0.1\"}",
+        b"{\"type\":1,\"1\":{\"address\":\"172.27.0.1\"}}",
+        b"{\"type\":\"zone\",\"zone\":{\"address\":\"172.27.0.1\"}}",
+        b"{\"type\":\"rr_host\",\"rr_host\":[]}",
+        b"{\"type\":\"host\",\"note\":\"\xff\xfe\",\"host\":{\"address\":\"172.27.8.1\"}}",
+        b"{\"type\":\"host\",\"host\":{\"address\":\"172.27.8.2\"}}\xff",
+        b"\xef\xbb\xbf{\"type\":\"host\",\"host\":{\"address\":\"172.27.8.3\"}}",
+    ];
+    random.pick(&texts).to_vec()
+}
+
+/// What the table makes of the oracle's answer beside what its switches have done.
+fn expected(world: &World, case: &Case, outcome: Outcome) -> Outcome {
+    let Outcome::Reply(mut reply) = outcome else { return outcome };
+    let by_switch = |what: &str| Switch::ALL.iter().any(|(_, other)| *other == what);
+    for difference in DIFFERENCES.iter().filter(|difference| !by_switch(difference.what)) {
+        if let Rule::All(change) = &difference.rule {
+            change(world, case, &mut reply);
+        }
+    }
+    Outcome::Reply(reply)
+}
+
+/// Whether an answer is as due; where not all fits, what is beside it may be a part.
+fn agrees(ours: &Outcome, due: &Outcome, loose: bool) -> bool {
+    match (ours, due) {
+        (Outcome::Reply(ours), Outcome::Reply(due)) if loose => {
+            let whole = super::cases::Reply { additional: ours.additional.clone(), ..due.clone() };
+            *ours == whole && ours.additional.is_subset(&due.additional)
+        }
+        _ => ours == due,
+    }
+}
+
+/// What came of comparing.
+#[derive(Default)]
+pub struct Findings {
+    pub faults: Vec<String>,
+    /// Switches without which some answer would be wrong.
+    pub needed: BTreeSet<Switch>,
+    pub questions: usize,
+}
+
+/// Compares over trees out of a seed.
+pub fn compare(seed: u64, trees: u64) -> Findings {
+    let mut findings = Findings::default();
+    for number in 0..trees {
+        let mut random = Random::new(seed, number);
+        let forest = Forest::grow(&mut random, number);
+        for refuses in [true, false] {
+            forest.compare(&mut random, refuses, &mut findings);
+        }
+    }
+    findings
+}
+
+impl Forest {
+    /// Asks everything and compares.
+    fn compare(&self, random: &mut Random, refuses: bool, findings: &mut Findings) {
+        let unknown = if refuses { Unknown::Refused } else { Unknown::NxDomain };
+        let mut ours = Memory::start(DOMAIN, &self.nodes, unknown);
+        let world = World::new(DOMAIN, &self.nodes, &Rc::new(HashMap::new()), refuses);
+        let oracle = |without: Option<Switch>| {
+            let on = Switch::ALL.map(|(switch, _)| switch).into_iter().filter(|switch| Some(*switch) != without);
+            let mut oracle = Oracle::new(DOMAIN, on, refuses);
+            self.nodes.iter().for_each(|(path, data)| oracle.set(path, data));
+            oracle
+        };
+        let all = oracle(None);
+        let open = Switch::ALL.into_iter().filter(|(switch, _)| !findings.needed.contains(switch));
+        let others: Vec<(Switch, Oracle)> = open.map(|(switch, _)| (switch, oracle(Some(switch)))).collect();
+        for name in self.names.iter().filter(|name| name.split('.').all(|label| (1..64).contains(&label.len()))) {
+            for kind in TYPES {
+                let way = Way { tcp: random.chance(30), edns: *random.pick(&[None, Some(1232), Some(4096)]) };
+                let number = rtype::NAMES.iter().find(|(_, text)| *text == kind).expect("a type").0;
+                let mut query = Query::new(&Dname::parse(&format!("{}.", name.replace(' ', "\\032"))), number);
+                query.edns = way.edns;
+                let case = Case {
+                    id: "random".to_string(),
+                    request: query.encode(7),
+                    tcp: way.tcp,
+                    edns: way.edns.is_some(),
+                    name: format!("{}.", name.to_lowercase()),
+                    rtype: kind.to_string(),
+                    outcome: Outcome::NoReply,
+                    listed_of: None,
+                };
+                let said = outcome_of(ours.ask(&case.request, case.tcp, true).as_deref());
+                let told = all.ask(name, kind, way);
+                let due = expected(&world, &case, told.outcome);
+                findings.questions += 1;
+                if !agrees(&said, &due, told.loose) {
+                    findings.faults.push(format!(
+                        "{name} {kind} tcp {} edns {:?} compat {refuses}\n  due: {due:?}\n  ours: {said:?}\n  of {}",
+                        way.tcp,
+                        way.edns,
+                        self.beside(name)
+                    ));
+                }
+                for (switch, oracle) in
+                    others.iter().filter(|(switch, _)| !findings.needed.contains(switch)).collect::<Vec<_>>()
+                {
+                    let told = oracle.ask(name, kind, way);
+                    if !agrees(&said, &expected(&world, &case, told.outcome), told.loose) {
+                        findings.needed.insert(*switch);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The nodes that a name may have to do with.
+    fn beside(&self, name: &str) -> String {
+        let label =
+            name.split('.').find(|label| !label.starts_with('_') || label.starts_with("_u")).unwrap_or_default();
+        let nodes = self.nodes.iter().filter(|(path, _)| path.to_lowercase().contains(&label.to_lowercase()));
+        nodes.take(8).map(|(path, data)| format!("\n    {path} {}", String::from_utf8_lossy(data))).collect()
+    }
+}
