@@ -58,7 +58,7 @@ pub struct Loader {
     anomalies: Anomalies,
     records: u64,
     repeated: Repeated,
-    left: Left,
+    left: Box<Left>,
 }
 
 /// A record without its owner: type, TTL, RDATA.
@@ -100,7 +100,7 @@ impl Loader {
             anomalies: Anomalies::default(),
             records: 0,
             repeated: Repeated::default(),
-            left: Left::default(),
+            left: Box::default(),
         }
     }
 
@@ -200,7 +200,7 @@ impl Loader {
             _ => builder.into_editor(base, &[]),
         };
         editor.set_repeated(repeated);
-        editor.set_left(left);
+        editor.set_left(*left);
         Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }
 }
