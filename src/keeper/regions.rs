@@ -7,8 +7,9 @@
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
+use super::fingerprint::{NO_PLAN, fingerprint};
 use super::pins::Pinned;
-use super::{Keeper, NO_PLAN, SMALL_CHANGE, SourceZone, fingerprint};
+use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Scope, Touched};
 use crate::name::Name;
 use crate::publish::State;
@@ -187,7 +188,7 @@ impl Keeper {
         let mut held = self.damp(kept, &raws, &scopes, touched, now);
         kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
         if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
-            kept.plan_fingerprint = fingerprint(&kept.region.plan, &scopes);
+            kept.plan_fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &scopes);
             kept.is_steered = true;
             kept.note(Cause::Drain);
             if scopes.iter().all(|scope| scope.whole) {
@@ -227,7 +228,7 @@ impl Keeper {
     /// Takes in all that the members of a region have, for a merge of everything.
     fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
-        kept.plan_fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        kept.plan_fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         self.set_damper(kept);
         self.take_in(kept, &HashMap::new(), now);
         // Everything has come.
@@ -243,7 +244,7 @@ impl Keeper {
     /// Merges all of a region, as soon as that is due.
     pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes.clear();
-        kept.fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        kept.fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         if self.is_due(kept, now) {
             self.fill(kept, now);
             self.merge_region(kept, None);
