@@ -15,6 +15,7 @@ mod changes;
 mod diff;
 mod disk;
 mod drain;
+mod heard;
 mod history;
 mod listeners;
 mod loading;
@@ -200,7 +201,8 @@ impl Daemon {
             let remains = restore(store.as_deref(), &plan, &Published::default(), shown.as_deref());
             Ok((store, remains))
         };
-        let (store, remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        let (store, mut remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        remains.heard = heard::ask(&config, store.as_deref(), &Published::default()).await;
         // All that may be taken comes before anything is published, and so before anything is written.
         let plan = config.clone();
         let open = move || {

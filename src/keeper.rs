@@ -443,6 +443,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     new.past = plan.past.remove(&origin).unwrap_or_default();
+                    new.heard = plan.heard.remove(&origin).unwrap_or_default();
                     self.restore_pin(&mut new, &mut plan.restored);
                     changes.added.push(origin.clone());
                     self.merge_anew(&mut new, now);

@@ -13,6 +13,7 @@ use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Scope, Touched};
 use crate::name::Name;
 use crate::publish::State;
+use crate::serial::{Serial, region_sum};
 use crate::state::RegionState;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How long a serial stays half way to its sum, at most.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
+/// How far the serial that another server has may be ahead of the sum.
+const MOST_AHEAD: u32 = 1 << 16;
 /// Conflicts logged one by one after an update; the rest is a number.
 const LOGGED_CONFLICTS: usize = 20;
 
@@ -45,6 +48,8 @@ pub(super) struct KeptRegion {
     pub saved_step: Option<Arc<Delta>>,
     /// The way to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
+    /// Serials under which other servers have it, if nothing is remembered of it here.
+    pub heard: Vec<Serial>,
     /// What has happened since the present version was made.
     pub causes: Vec<Cause>,
     /// What clients see instead of what is merged.
@@ -75,6 +80,7 @@ impl KeptRegion {
             history: History::default(),
             saved_step: None,
             past: History::default(),
+            heard: Vec::new(),
             causes: Vec::new(),
             pinned: None,
             goes_on: None,
@@ -251,9 +257,26 @@ impl Keeper {
         }
     }
 
+    /// Has a region that nobody has seen, and of which nothing is remembered, go on from the newest serial that other servers
+    /// have of it. One that is further from the sum than any drift is not believed. The sum itself stands for the same
+    /// contents everywhere.
+    fn follow_others(&self, kept: &mut KeptRegion) {
+        let plan = &kept.region.plan;
+        if kept.was_served || kept.pinned.is_some() || self.seen_serials.contains_key(&plan.origin) {
+            return;
+        }
+        let members = kept.intakes.iter().filter_map(|intake| Some(intake.zone()?.soa.serial));
+        let sum = region_sum(plan.serial_offset, members);
+        let ahead = kept.heard.iter().map(|heard| heard.0.wrapping_sub(sum.0)).filter(|ahead| *ahead <= MOST_AHEAD);
+        if let Some(ahead) = ahead.max() {
+            kept.region.set_last_serial(Some(sum.advance(ahead)), (ahead == 0).then_some(0));
+        }
+    }
+
     /// Makes a region's next version out of the names that changed, or of all.
     pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
+        self.follow_others(kept);
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
         let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
