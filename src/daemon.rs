@@ -16,6 +16,7 @@ mod descriptors;
 mod diff;
 mod disk;
 mod drain;
+mod heard;
 mod history;
 mod listeners;
 mod loading;
@@ -204,8 +205,9 @@ impl Daemon {
             let remains = restore(store.as_deref(), &plan, &Published::default(), shown.as_deref());
             Ok((store, remains))
         };
-        let (store, remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
+        let (store, mut remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
         let roots = Arc::new(Roots::new(store.clone()));
+        remains.heard = heard::ask(&config, store.as_deref(), &Published::default()).await;
         // All that may be taken comes before anything is published, and so before anything is written.
         let plan = config.clone();
         let open = move || {

@@ -12,7 +12,8 @@
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
-//! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `pins` which of them stay as they were, `gauges` what is shown to
+//! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one plan from
+//! another, `pins` which of them stay as they were, `gauges` what is shown to
 //! Prometheus, `status` and `view` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
@@ -21,6 +22,7 @@
 mod conflicts;
 mod damping;
 mod drains;
+mod fingerprint;
 mod gauges;
 mod pins;
 mod plan;
@@ -36,7 +38,7 @@ pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Snapshot, Z
 pub use view::{MemberView, RegionView, View};
 
 use crate::catalog::{self, CatalogPlan};
-use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Scope, Touched};
+use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Touched};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
@@ -46,6 +48,7 @@ use crate::state::{RegionState, Restored, Store};
 use crate::tsig::Keyring;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
 use drains::Drains;
+use fingerprint::{NO_PLAN, fingerprint};
 use pins::Pins;
 use regions::KeptRegion;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -189,20 +192,6 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
 /// Whether a difference that touches so many names is smaller than the zone, and so of use to anybody.
 fn has_room(touched: usize, zone: &Zone) -> bool {
     touched <= SMALL_CHANGE || touched <= zone.names() / 2
-}
-
-/// The fingerprint of no plan: the members may hold other contents under the serials that made up the region.
-const NO_PLAN: u32 = 0;
-
-/// A number that tells one region's plan, and what is taken of its members, from another as far as its contents go.
-fn fingerprint(plan: &RegionPlan, scopes: &[Scope]) -> u32 {
-    // What the drift makes up for, and how long things last, changes no record.
-    let plan = RegionPlan { serial_offset: 0, partial_after: Duration::ZERO, expire_after: None, ..plan.clone() };
-    let plan = format!("{plan:?}");
-    // As it was written before there was damping, so that an upgrade changes no serial.
-    let plan = plan.replace(", damping: None", "").replace(", is_united: false", "");
-    let drained = if scopes.iter().all(Scope::is_empty) { String::new() } else { format!(" {scopes:?}") };
-    crc32fast::hash(format!("{MERGE_VERSION} {plan}{drained}").as_bytes()).max(1)
 }
 
 /// The wall clock's time of a moment.
@@ -465,6 +454,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     new.past = plan.past.remove(&origin).unwrap_or_default();
+                    new.heard = plan.heard.remove(&origin).unwrap_or_default();
                     self.restore_pin(&mut new, &mut plan.restored);
                     changes.added.push(origin.clone());
                     self.merge_anew(&mut new, now);
@@ -527,7 +517,7 @@ impl Keeper {
     /// got other contents.
     fn last_seen(&self, plan: &RegionPlan) -> (Option<Serial>, Option<u32>) {
         let Some(seen) = self.seen_serials.get(&plan.origin) else { return (None, None) };
-        let same = self.generation == 0 && seen.fingerprint == fingerprint(plan, &self.scopes(plan));
+        let same = self.generation == 0 && seen.fingerprint == fingerprint(MERGE_VERSION, plan, &self.scopes(plan));
         (Some(seen.last), same.then_some(seen.drift))
     }
 

@@ -20,7 +20,7 @@
 //! the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
 //! written as a whole is not waited for: a process that is killed meanwhile comes back with the version before. What is
 //! read was once current. No error of the disk ends or delays anything but what is written here; it is told once when it
-//! begins and once when it ends.
+//! begins and once when it ends. A folder that is removed is written whole again.
 //!
 //! Cost: O(change) for each version; once in a while, in the background, O(zone). Loading is O(zone).
 

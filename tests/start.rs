@@ -1,5 +1,5 @@
 //! A start that cannot be: with too few threads or without its ports it ends soon, says why in words, and leaves what an
-//! earlier run has written as it was.
+//! earlier run has written as it was. And one that has lost its state: no serial falls.
 
 mod harness;
 
@@ -188,4 +188,26 @@ fn a_start_without_its_ports_changes_nothing() {
         status.contains("pinned to version 1").then_some(())
     });
     assert!(daemon.stop().success());
+}
+
+/// A serial of a region never falls for those who have a newer one, although the server has lost what it knew.
+#[test]
+fn a_region_without_its_state_goes_on_from_its_secondary() {
+    let folder = Folder::new();
+    let region = |serial: u32| zone_text(serial).replace("dc.test", REGION);
+    let primary = Knotd::start(&folder, &[(Dname::parse("dc.test"), zone_text(3))]);
+    // Ahead by a drift; ahead by more than any drift; behind.
+    for (theirs, expected) in [(7, 8), (3 + 65_536, 3 + 65_537), (3 + 65_537, 3), (3, 3), (2, 3)] {
+        let secondary =
+            Knotd::start(&folder, &[(Dname::parse(REGION), region(theirs).replace("192.0.2.", "192.0.2.1 ;"))]);
+        let plan = format!(
+            "[zones]\n\"dc.test\" = \"{}\"\n[aggregations.\"{REGION}\"]\nmembers = [\"dc.test\"]\nnotify = [\"{}\"]\n",
+            primary.address(),
+            secondary.address()
+        );
+        let daemon = Aggregator::start_in(&folder.subfolder(&format!("aggregator-{theirs}")), &plan);
+        let mut client = Client::new(daemon.address());
+        let serial = wait_until("the region is served", PATIENCE, || client.serial(&Dname::parse(REGION)));
+        assert_eq!(serial, expected, "beside {theirs}");
+    }
 }

@@ -74,6 +74,7 @@ pub async fn publish_plan(
         updates: own_news(config, &remains.zones, published),
         restored: remains.zones,
         past: remains.past,
+        heard: remains.heard,
     };
     keeper.commands.send(keeper::Command::Plan(Box::new(plan), done)).await.ok()?;
     changes.await.ok()

@@ -22,7 +22,7 @@ use super::loading::Loading;
 use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
 use super::sources::Sources;
-use super::{Daemon, RunError, audit};
+use super::{Daemon, RunError, audit, heard};
 use crate::config::Config;
 use crate::control::{self, Command, ControlListener, ControlServer, Reply};
 use crate::discover::unicast::system_servers;
@@ -251,7 +251,8 @@ impl Reload {
         let loading = self.loading.clone();
         let read = move || restore(store.as_deref(), &plan, &published, loading.as_deref());
         let remains = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
-        let remains = remains.map_err(|error| error.to_string())?;
+        let mut remains = remains.map_err(|error| error.to_string())?;
+        remains.heard = heard::ask(&config, self.store.as_deref(), &self.publisher.load()).await;
         let turn = self.orders.clone().lock_owned().await;
         check_drains(&self.keeper.commands, &config).await?;
         Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::publish::Published;
+use crate::serial::Serial;
 use crate::state::{self, Restored, StateError, Store};
 use crate::zone::History;
 use std::collections::HashMap;
@@ -37,6 +38,8 @@ pub struct Remains {
     pub zones: HashMap<Name, Restored>,
     /// How regions came to what they were.
     pub past: HashMap<Name, History>,
+    /// What other servers have of regions of which nothing is left.
+    pub heard: HashMap<Name, Vec<Serial>>,
 }
 
 /// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time, which
@@ -51,12 +54,12 @@ pub fn restore(store: Option<&Store>, config: &Config, published: &Published, lo
     let zones = config.source_zones().filter(|zone| published.get(zone).is_none());
     if published.generation > 0 {
         // A region that comes while the program runs begins anew.
-        return Remains { zones: in_threads(zones.collect(), load), past: HashMap::new() };
+        return Remains { zones: in_threads(zones.collect(), load), ..Remains::default() };
     }
     let (pins, regions) = (store.pins(), config.regions.iter().map(|plan| &plan.origin));
     let pinned = regions.clone().filter(|region| pins.iter().any(|pin| pin.region == **region));
     let zones = in_threads(zones.chain(pinned).collect(), load);
-    Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))) }
+    Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))), ..Remains::default() }
 }
 
 /// What is read for each name, several at a time.

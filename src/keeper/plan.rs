@@ -4,6 +4,7 @@ use crate::catalog::CatalogPlan;
 use crate::merge::{Drain, RegionPlan};
 use crate::name::Name;
 use crate::publish::{Identity, Outgoing};
+use crate::serial::Serial;
 use crate::source::Update;
 use crate::state::Restored;
 use crate::tsig::Keyring;
@@ -39,6 +40,8 @@ pub struct Plan {
     pub restored: HashMap<Name, Restored>,
     /// How regions came to what they were when an earlier run of the program ended.
     pub past: HashMap<Name, History>,
+    /// Serials under which other servers have regions of which nothing is remembered here.
+    pub heard: HashMap<Name, Vec<Serial>>,
     /// News of zones that are known already, published with the plan.
     pub updates: Vec<Update>,
 }

@@ -7,11 +7,13 @@
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
+use super::fingerprint::{NO_PLAN, fingerprint};
 use super::pins::Pinned;
-use super::{Keeper, NO_PLAN, SMALL_CHANGE, SourceZone, fingerprint};
+use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Scope, Touched};
 use crate::name::Name;
 use crate::publish::State;
+use crate::serial::{Serial, region_sum};
 use crate::state::RegionState;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
 use std::collections::HashMap;
@@ -20,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How long a serial stays half way to its sum, at most.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
+/// How far the serial that another server has may be ahead of the sum.
+const MOST_AHEAD: u32 = 1 << 16;
 /// Conflicts logged one by one after an update; the rest is a number.
 pub(super) const LOGGED_CONFLICTS: usize = 20;
 
@@ -44,6 +48,8 @@ pub(super) struct KeptRegion {
     pub saved_step: Option<Arc<Delta>>,
     /// The way to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
+    /// Serials under which other servers have it, if nothing is remembered of it here.
+    pub heard: Vec<Serial>,
     /// What has happened since the present version was made.
     pub causes: Vec<Cause>,
     /// What clients see instead of what is merged.
@@ -74,6 +80,7 @@ impl KeptRegion {
             history: History::default(),
             saved_step: None,
             past: History::default(),
+            heard: Vec::new(),
             causes: Vec::new(),
             pinned: None,
             goes_on: None,
@@ -187,7 +194,7 @@ impl Keeper {
         let mut held = self.damp(kept, &raws, &scopes, touched, now);
         kept.is_steered = kept.damper.as_ref().is_some_and(Damper::is_active);
         if kept.intakes.iter().zip(&scopes).any(|(intake, scope)| intake.scope() != scope) {
-            kept.plan_fingerprint = fingerprint(&kept.region.plan, &scopes);
+            kept.plan_fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &scopes);
             kept.is_steered = true;
             kept.note(Cause::Drain);
             if scopes.iter().all(|scope| scope.whole) {
@@ -227,7 +234,7 @@ impl Keeper {
     /// Takes in all that the members of a region have, for a merge of everything.
     fn fill(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes = vec![Intake::default(); kept.region.plan.members.len()];
-        kept.plan_fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        kept.plan_fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         self.set_damper(kept);
         self.take_in(kept, &HashMap::new(), now);
         // Everything has come.
@@ -243,16 +250,33 @@ impl Keeper {
     /// Merges all of a region, as soon as that is due.
     pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes.clear();
-        kept.fingerprint = fingerprint(&kept.region.plan, &self.scopes(&kept.region.plan));
+        kept.fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         if self.is_due(kept, now) {
             self.fill(kept, now);
             self.merge_region(kept, None);
         }
     }
 
+    /// Has a region that nobody has seen, and of which nothing is remembered, go on from the newest serial that other servers
+    /// have of it. One that is further from the sum than any drift is not believed. The sum itself stands for the same
+    /// contents everywhere.
+    fn follow_others(&self, kept: &mut KeptRegion) {
+        let plan = &kept.region.plan;
+        if kept.was_served || kept.pinned.is_some() || self.seen_serials.contains_key(&plan.origin) {
+            return;
+        }
+        let members = kept.intakes.iter().filter_map(|intake| Some(intake.zone()?.soa.serial));
+        let sum = region_sum(plan.serial_offset, members);
+        let ahead = kept.heard.iter().map(|heard| heard.0.wrapping_sub(sum.0)).filter(|ahead| *ahead <= MOST_AHEAD);
+        if let Some(ahead) = ahead.max() {
+            kept.region.set_last_serial(Some(sum.advance(ahead)), (ahead == 0).then_some(0));
+        }
+    }
+
     /// Makes a region's next version out of the names that changed, or of all.
     pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
+        self.follow_others(kept);
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
         let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);

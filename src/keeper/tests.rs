@@ -302,7 +302,7 @@ fn what_an_earlier_run_left_is_served_at_once() {
     };
     let publisher = Arc::new(Publisher::default());
     let mut keeper = Keeper::new(publisher.clone(), Arc::new(Metrics::new()), None);
-    let fingerprint = fingerprint(&region("w.x", &["w1.x", "w2.x"]), &[]);
+    let fingerprint = fingerprint(MERGE_VERSION, &region("w.x", &["w1.x", "w2.x"]), &[]);
     keeper.seen_serials.insert(name("w.x"), RegionState { drift: 693, last: Serial(700), fingerprint });
     let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
     let (done, _changes) = oneshot::channel();

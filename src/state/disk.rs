@@ -80,6 +80,18 @@ impl Disk {
         create(&self.root.join("zones"))
     }
 
+    /// Whether the folder that was claimed is where it was; somebody may have removed it, or put another in its place.
+    pub fn is_in_place(&self) -> bool {
+        let held = self.held();
+        let Some(ours) = held.as_ref().and_then(|file| file.metadata().ok()) else { return true };
+        let is_there = |path: &str| match fs::metadata(self.root.join(path)) {
+            Ok(found) => path != "lock" || (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
+            // A disk with other troubles tells them when it is written.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        is_there("lock") && is_there("zones")
+    }
+
     /// The lock.
     fn held(&self) -> MutexGuard<'_, Option<File>> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)

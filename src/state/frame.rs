@@ -224,6 +224,28 @@ pub fn from_millis(millis: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }
 
+/// Frames as bytes, and where each begins in them.
+#[derive(Default)]
+pub struct Encoded {
+    pub bytes: Vec<u8>,
+    pub places: Vec<(u64, Kind)>,
+}
+
+impl Encoded {
+    /// Adds a frame.
+    pub fn push(&mut self, kind: Kind, time: SystemTime, payload: impl FnOnce(&mut Vec<u8>)) {
+        self.places.push((self.bytes.len() as u64, kind));
+        push(&mut self.bytes, kind, time, payload);
+    }
+
+    /// Adds frames.
+    pub fn extend(&mut self, more: &Encoded) {
+        let before = self.bytes.len() as u64;
+        self.places.extend(more.places.iter().map(|(at, kind)| (before + at, *kind)));
+        self.bytes.extend_from_slice(&more.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,11 +35,21 @@ pub struct Past {
     end: u64,
     /// The step that was written last; none when nothing that is there counts.
     last: Option<Arc<Delta>>,
+    /// What should be written.
+    history: History,
 }
 
 impl Past {
+    /// Writes everything into a folder that has lost it.
+    pub fn rewrite(&mut self, disk: &Disk, folder: &Path) -> io::Result<()> {
+        self.last = None;
+        let history = self.history.clone();
+        if history.is_empty() { Ok(()) } else { self.save(disk, folder, &history) }
+    }
+
     /// Writes the steps that have come since the last time; all of them if that one is not among them any more.
     pub fn save(&mut self, disk: &Disk, folder: &Path, history: &History) -> io::Result<()> {
+        self.history = history.clone();
         // What follows counts only when it is written.
         let last = self.last.take();
         let is_last = |step: &&HistoryStep| last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &step.delta));
@@ -91,7 +101,7 @@ pub fn read(region: &Name, folder: &Path) -> (History, Past) {
                 (_, None) => is_sound = false,
             }
         }
-        past = Past { number, end: frames.end as u64, last: None };
+        past = Past { number, end: frames.end as u64, ..Past::default() };
         past.last = steps.last().map(|step| step.delta.clone()).filter(|_| is_sound && frames.is_whole());
     }
     let count = steps.last().map_or(0, |last| connected(&steps, &last.delta.to));
@@ -102,6 +112,7 @@ pub fn read(region: &Name, folder: &Path) -> (History, Past) {
     }
     let limits = HistoryLimits { versions: usize::MAX, bytes: usize::MAX, total: usize::MAX };
     steps.into_iter().skip(first).for_each(|step| history.push(step, &limits));
+    past.history = history.clone();
     (history, past)
 }
 

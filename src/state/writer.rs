@@ -12,7 +12,7 @@
 
 use super::builder::{Build, Done, Job, temporary_path};
 use super::disk;
-use super::frame::{self, Kind};
+use super::frame::{self, Encoded, Kind};
 use super::inbox::{Backlog, PastBacklog};
 use super::ledger::{Ledger, journal_path};
 use super::past::Past;
@@ -37,6 +37,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 /// How long the builder may be at one thing before the disk is held to hang.
 const MAX_SILENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+/// How often the writer looks whether its folder is still there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// Steps that wait in memory for the first snapshot of a zone, in bytes: beyond, another snapshot follows.
 const MAX_HELD_BYTES: usize = 4 << 20;
 
@@ -81,28 +83,6 @@ enum Building {
 struct Held {
     steps: Encoded,
     tip: Arc<RRset>,
-}
-
-/// Frames as bytes, and where each begins in them.
-#[derive(Default)]
-struct Encoded {
-    bytes: Vec<u8>,
-    places: Vec<(u64, Kind)>,
-}
-
-impl Encoded {
-    /// Adds a frame.
-    fn push(&mut self, kind: Kind, time: SystemTime, payload: impl FnOnce(&mut Vec<u8>)) {
-        self.places.push((self.bytes.len() as u64, kind));
-        frame::push(&mut self.bytes, kind, time, payload);
-    }
-
-    /// Adds frames.
-    fn extend(&mut self, more: &Encoded) {
-        let before = self.bytes.len() as u64;
-        self.places.extend(more.places.iter().map(|(at, kind)| (before + at, *kind)));
-        self.bytes.extend_from_slice(&more.bytes);
-    }
 }
 
 /// A version that must become a snapshot.
@@ -178,6 +158,9 @@ pub struct Writer {
     failing: VecDeque<Option<Name>>,
     next_retry: Option<Instant>,
     retry_delay: Duration,
+    /// When to look whether the folder is there, and whether it was gone and is not there again.
+    next_look: Instant,
+    is_lost: bool,
 }
 
 impl Writer {
@@ -200,6 +183,8 @@ impl Writer {
             failing: VecDeque::new(),
             next_retry: None,
             retry_delay: FIRST_RETRY,
+            next_look: Instant::now() + LOOK_INTERVAL,
+            is_lost: false,
         }
     }
 
@@ -213,7 +198,8 @@ impl Writer {
     pub fn run(mut self) {
         loop {
             let next_sync = self.next_sync.filter(|_| !self.syncing);
-            let deadline = [next_sync, self.next_retry, self.answer_due()].into_iter().flatten().min();
+            let deadline =
+                [next_sync, self.next_retry, self.answer_due(), Some(self.next_look)].into_iter().flatten().min();
             let work = self.shared.inbox.take(deadline, self.builds > 0);
             let quiet = work.regions.is_none() && work.pasts.is_empty();
             let idle = work.backlogs.is_empty() && work.done.is_empty() && quiet;
@@ -238,6 +224,7 @@ impl Writer {
             }
             self.sync();
             self.retry();
+            self.look();
             self.watch();
         }
         for path in self.unsynced.values() {
@@ -269,6 +256,42 @@ impl Writer {
             self.shared.inbox.set_stuck(is_stuck);
         }
         self.shared.check_silence();
+    }
+
+    /// Looks whether the folder is still there. All of one that somebody has removed is written anew, not only what
+    /// changes from now on.
+    fn look(&mut self) {
+        if self.next_look > Instant::now() {
+            return;
+        }
+        self.next_look = Instant::now() + LOOK_INTERVAL;
+        if !self.is_lost && self.shared.disk.is_in_place() {
+            return;
+        }
+        if let Err(error) = self.shared.disk.claim() {
+            self.is_lost = true;
+            self.refuse_folder(&error);
+            return;
+        }
+        self.is_lost = false;
+        tracing::warn!("{} was gone; everything is written into it anew", self.shared.disk.root().display());
+        let regions = self.regions.distrust();
+        self.save_regions(regions, 0);
+        let zones: Vec<Name> = self.zones.keys().cloned().collect();
+        for name in zones {
+            let entry = self.zones.get_mut(&name).expect("it was there a moment ago");
+            let (Some(version), Some(refreshed)) = (entry.newest.upgrade(), entry.refreshed) else { continue };
+            entry.wanted = Some(Wanted { version, refreshed, whole: true });
+            self.build(&name);
+            self.account(&name);
+        }
+        for (region, past) in &mut self.pasts {
+            let folder = self.shared.disk.zone_folder(region);
+            if let Err(error) = past.rewrite(&self.shared.disk, &folder) {
+                self.shared.count("history");
+                tracing::debug!("{}: the history cannot be kept: {error}", folder.display());
+            }
+        }
     }
 
     /// Takes what was handed over for a zone.

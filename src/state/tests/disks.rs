@@ -1,6 +1,7 @@
 //! Disks that refuse, hang, or come back: nothing waits for them, and what was missed is made up for.
 
 use super::*;
+use crate::zone::{Cause, HistoryLimits};
 use std::io::Read as _;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -60,6 +61,40 @@ fn a_folder_that_vanishes_is_made_again() {
     let (store, _) = open_in(&root);
     assert_eq!(store.load(&zone).unwrap().zone, two);
     assert_eq!(store.regions()[&name("w.x")], RegionState { drift: 1, last: Serial(2), fingerprint: 7 });
+}
+
+#[test]
+fn a_folder_that_vanishes_is_written_again_without_any_change() {
+    let folder = folder();
+    let root = folder.path().join("state");
+    let (store, _) = open_in(&root);
+    let zones = ["z", "y"].map(|zone| Arc::new(load(&format!("{zone}."), "@ 30 SOA 5\na 30 A 192.0.2.1", None).zone));
+    for zone in &zones {
+        store.replace(&zone.origin, zone.clone(), at(0));
+    }
+    let state = RegionState { drift: 3, last: Serial(8), fingerprint: 7 };
+    store.save_regions(HashMap::from([(name("w.x"), state)]));
+    let (delta, _) = step(&first("@ 30 SOA 1"), "@ 30 SOA 2");
+    let mut history = History::default();
+    let limits = HistoryLimits::default();
+    history.push(HistoryStep::new(delta, at(1), [Cause::Drain]), &limits);
+    store.save_past(&name("z"), history);
+    assert!(store.settle());
+    // Whole, and all but what looks whole: the lock stays with us.
+    for part in [root.clone(), root.join("zones")] {
+        fs::remove_dir_all(&part).unwrap();
+        let snapshot = |zone: &Arc<Zone>| store.shared.disk.zone_folder(&zone.origin).join("snapshot");
+        let is_there = || zones.iter().all(|zone| snapshot(zone).exists()) && root.join("regions").exists();
+        wait("not written again", || is_there() && store.settle());
+    }
+    assert!(store.status().healthy);
+    drop(store);
+    let (store, _) = open_in(&root);
+    for zone in &zones {
+        assert_eq!(store.load(&zone.origin).unwrap().zone, *zone);
+    }
+    assert_eq!(store.regions()[&name("w.x")], state);
+    assert_eq!(store.load_past(&name("z")).len(), 1);
 }
 
 #[test]
