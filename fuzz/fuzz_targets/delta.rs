@@ -8,7 +8,7 @@
 use aggregator::name::{Name, NameBuf};
 use aggregator::rr::rtype;
 use aggregator::serial::Serial;
-use aggregator::zone::{Delta, History, HistoryLimits, Loader, Patcher, Soa, Zone};
+use aggregator::zone::{Delta, History, HistoryLimits, Loader, Mixed, Patcher, Soa, Vetoes, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn check(old: &Arc<Zone>, new: &Zone, delta: &Delta) {
     delta.removed.iter().for_each(|record| patcher.remove(&owner(record.owner), record.rtype, record.ttl, record.rdata));
     delta.added.iter().for_each(|record| patcher.add(&owner(record.owner), record.rtype, record.ttl, record.rdata));
     let soa = delta.to.rdatas().next().expect("an SOA");
-    let patched = patcher.finish(delta.to.ttl, soa).expect("one SOA");
+    let patched = patcher.finish(delta.to.ttl, soa, Mixed::No, &Vetoes::default()).expect("one SOA");
     assert_eq!((patched.absent, patched.present), (0, 0));
     assert_eq!(&patched.loaded.zone, new);
 }
@@ -67,7 +67,8 @@ fuzz_target!(|input: &[u8]| {
             }
             let mut bytes = Vec::new();
             delta.write(&mut bytes);
-            assert_eq!(bytes, input);
+            // Marks of another build of the program mean nothing, and are written as such.
+            assert_eq!(Delta::read(&zone.origin, &bytes).as_ref(), Ok(&delta));
         }
         return;
     }

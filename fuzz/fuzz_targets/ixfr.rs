@@ -79,7 +79,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(Received::Changed(changed)) => {
             let soa = changed.soa;
             assert!(soa.serial.newer_than(base.soa.serial));
-            let patched = changed.finish().expect("differences keep the SOA");
+            let patched = changed.finish(&Default::default()).expect("differences keep the SOA");
             assert_eq!(patched.loaded.zone.soa, soa);
             let delta = Delta::between(&base, &patched.loaded.zone, patched.loaded.touched);
             assert_eq!(delta.apply(&base).expect("it is the way from the base"), patched.loaded.zone);

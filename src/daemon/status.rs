@@ -301,6 +301,9 @@ fn transfer_remarks(source: &transfer::Status) -> String {
             .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
     }
     remarks.extend(source.setback.as_ref().map(SetbackStatus::describe));
+    if source.doubts.records > 0 {
+        remarks.push(format!("{} removed records stay: no primary answers for them", source.doubts.records));
+    }
     if source.failures > 0 {
         let failed = source.primaries.iter().find(|primary| primary.failures > 0);
         let result = failed.map_or("", |primary| &primary.result);

@@ -15,7 +15,7 @@ use std::hash::Hasher;
 pub struct Repeated {
     pub(super) hashes: HashSet<u64>,
     pub(super) unknown: bool,
-    pub(super) growth: Option<Growth>,
+    pub(super) growth: Option<Box<Growth>>,
 }
 
 /// What was noted since a version.
@@ -40,7 +40,8 @@ impl Repeated {
 
     /// The same, which remembers what is noted from here on.
     pub fn growing(&self) -> Repeated {
-        Repeated { growth: Some(Growth { base: self.hashes.clone(), fresh: Vec::new() }), ..self.clone() }
+        let growth = Growth { base: self.hashes.clone(), fresh: Vec::new() };
+        Repeated { growth: Some(Box::new(growth)), ..self.clone() }
     }
 
     /// Whether it is known that no record is repeated.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
+const A: u16 = 1;
 const SOA: u16 = 6;
 const IXFR: u16 = 251;
 const AXFR: u16 = 252;
@@ -216,8 +217,10 @@ async fn serve_udp(socket: UdpSocket, script: Arc<Mutex<Script>>) {
                 continue;
             }
             let mut query = buffer[..length].to_vec();
-            question(&mut query);
-            answer_poll(&query, &mut script, true)
+            match question(&mut query) {
+                (A, _) => answer_question(&query, &script),
+                _ => answer_poll(&query, &mut script, true),
+            }
         };
         let _ = socket.send_to(&answer, client).await;
     }
@@ -433,9 +436,9 @@ fn question(query: &mut Vec<u8>) -> (u16, Option<u32>) {
     let question_type = u16::from_be_bytes([query[end + 1], query[end + 2]]);
     let rest = query.split_off(end + 5);
     let counts = std::mem::replace(&mut query[9], 0);
-    // A signature is not looked at, as CNS does.
-    let signed = std::mem::replace(&mut query[11], 0);
-    assert!(counts + signed < 2 && (counts + signed == 0) == rest.is_empty());
+    // EDNS is not answered, and a signature is not looked at, as CNS does.
+    let others = std::mem::replace(&mut query[11], 0);
+    assert!(counts + others < 3 && (counts + others == 0) == rest.is_empty());
     let number = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
     (question_type, (counts == 1).then(|| number(rest.len() - 20)))
 }
@@ -456,6 +459,21 @@ fn answer_poll(query: &[u8], script: &mut Script, udp: bool) -> Vec<u8> {
         _ => {}
     }
     message.record(question_name(query), SOA, 1, &soa(script.announced.unwrap_or(script.serial)));
+    message.0
+}
+
+/// The address of a name, or the SOA that says that there is none.
+fn answer_question(query: &[u8], script: &Script) -> Vec<u8> {
+    let (name, mut message) = (question_name(query), Message::answer(query));
+    message.0[2] |= 0x04;
+    let number = std::str::from_utf8(&name[2..5]).ok().and_then(|number| number.parse::<u32>().ok());
+    match number.filter(|number| *number < script.names) {
+        Some(number) => message.address(&name[5..], number, script.flavour),
+        None => {
+            message.record(&name[5..], SOA, 1, &soa(script.serial));
+            message.0.swap(7, 9);
+        }
+    }
     message.0
 }
 

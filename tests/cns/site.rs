@@ -107,6 +107,22 @@ impl Site {
         self.primary.publish(self.zone());
     }
 
+    /// Changes a little and commits that, in so many milliseconds.
+    pub async fn commit(&mut self, milliseconds: std::ops::Range<usize>) {
+        self.change_a_little();
+        self.take_serial(2);
+        self.note();
+        let duration = Duration::from_millis(self.random.between(milliseconds.start, milliseconds.end) as u64);
+        self.primary.commit(self.zone(), duration).await;
+    }
+
+    /// Commits what the datacenter is now under the serial that the version before has.
+    pub async fn commit_again(&mut self) {
+        self.versions.lock().unwrap().doubt();
+        self.note();
+        self.primary.commit(self.zone(), Duration::from_millis(20)).await;
+    }
+
     /// Writes what the datacenter is now, without its serial: whole transfers find old and new names, and differences go one
     /// step too far.
     pub fn prepare(&mut self, old: &Zone) {
@@ -201,10 +217,20 @@ impl Site {
     /// Something happens, and then some time passes.
     pub async fn live(&mut self) {
         let event = match self.choices.below(100) {
-            0..55 => {
+            0..35 => {
                 self.change_a_little();
                 self.publish();
                 "change"
+            }
+            35..52 => {
+                self.commit(30..120).await;
+                "a commit that takes time"
+            }
+            52..55 => {
+                self.commit(10..30).await;
+                self.change_a_little();
+                self.commit_again().await;
+                "two commits under one serial"
             }
             55..75 => {
                 let old = self.zone();

@@ -36,6 +36,11 @@ impl Versions {
         self.list.last().map_or(0, |(serial, _)| *serial)
     }
 
+    /// The serial of a version.
+    pub fn serial(&self, index: usize) -> u32 {
+        self.list[index].0
+    }
+
     /// Whether no version had this serial.
     pub fn is_new(&self, serial: u32) -> bool {
         self.list.iter().all(|(other, _)| *other != serial)

@@ -137,6 +137,12 @@ impl Aggregator {
         run_verb(arguments, &self.configuration)
     }
 
+    /// What runs client verbs against this daemon, for other threads.
+    pub fn teller(&self) -> impl Fn(&[&str]) -> Output + Send + Sync + 'static {
+        let configuration = self.configuration.clone();
+        move |arguments| run_verb(arguments, &configuration)
+    }
+
     /// The records of a zone as `dump` prints them, `None` while the daemon has none.
     pub fn dump(&self, zone: &Dname) -> Option<Vec<Record>> {
         let output = self.verb(&["dump", &zone.to_string()]);
