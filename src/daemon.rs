@@ -26,6 +26,7 @@ mod status;
 pub use status::{format_seconds, write_table};
 
 use crate::access::{Access, Prefix, Rule};
+use crate::budget;
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};
@@ -626,6 +627,7 @@ async fn publish_plan(
         outgoing: outgoing.collect(),
         refusing: refusing.cloned().collect(),
         history: config.history,
+        memory: Some(config.memory.unwrap_or_else(budget::host::default_budget)),
         hold_down: config.hold_down,
         updates: own_news(config, &remains.zones, published),
         restored: remains.zones,

@@ -13,7 +13,8 @@
 //! anything else here. [`log`] has the set-up of log lines, which go between those bars.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key. [`dnssd`] knows how
+//! serials (RFC 1982) and sums those of a region. [`access`] says who may have what, by address and key;
+//! [`budget`] how much memory zones may take. [`dnssd`] knows how
 //! services are named and described.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version, the
@@ -54,6 +55,7 @@
 //! process. [`cli`] is the command line.
 
 pub mod access;
+pub mod budget;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -37,6 +37,7 @@ pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
 pub use status::{PrimaryStatus, Status, TransferNote};
 
+use crate::budget::Budget;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
@@ -64,12 +65,15 @@ pub fn start(
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
+    budget: Arc<Budget>,
 ) -> Source {
     let shared =
         Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)), tally: Tally::default() });
     let again = {
         let (plan, shared) = (plan.clone(), shared.clone());
-        move || Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone())
+        move || {
+            Task::new(plan.clone(), updates.clone(), publisher.clone(), metrics.clone(), shared.clone(), budget.clone())
+        }
     };
     let task = tokio::spawn(keep_running(again)).abort_handle();
     Source { plan, shared, task }

@@ -83,7 +83,7 @@ impl Secondary {
         let (publisher, metrics) = (Arc::new(Publisher::default()), Arc::new(Metrics::new()));
         let changes = Arc::default();
         let keeper = tokio::spawn(keep(receiver, publisher.clone(), Arc::clone(&changes)));
-        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone());
+        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone(), Arc::default());
         Secondary { source, publisher, metrics, changes, keeper }
     }
 
@@ -561,7 +561,8 @@ async fn the_task_ends_with_the_keeper() {
     let primary = Primary::start("127.0.0.1", Script::new(1)).await;
     let (updates, receiver) = mpsc::channel(1);
     drop(receiver);
-    let source = transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default());
+    let source =
+        transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default(), Arc::default());
     let ended = |answer: Result<Result<String, String>, oneshot::error::RecvError>| !matches!(answer, Ok(Ok(_)));
     for _ in 0..3 {
         let (done, answer) = oneshot::channel();

@@ -153,7 +153,8 @@ impl Sources {
                     metrics.forget_tree(&plan.zone.to_string());
                 }
                 let updates = keeper.updates.clone();
-                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone());
+                let budget = keeper.budget.clone();
+                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), budget);
                 Source::Primaries(Box::new(source))
             });
             sources.insert(plan.zone.clone(), source);

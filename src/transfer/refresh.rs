@@ -20,6 +20,7 @@
 //!
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
+use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::metrics::Metrics;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
@@ -51,6 +52,7 @@ pub(super) struct Task {
     plan: ZonePlan,
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
+    budget: Arc<Budget>,
     accounts: Accounts,
     shared: Arc<Shared>,
     guard: Guard,
@@ -122,6 +124,7 @@ impl Task {
         publisher: Arc<Publisher>,
         metrics: Arc<Metrics>,
         shared: Arc<Shared>,
+        budget: Arc<Budget>,
     ) -> Task {
         Task {
             accounts: Accounts::new(&plan, metrics, shared.clone()),
@@ -129,6 +132,7 @@ impl Task {
             plan,
             updates,
             publisher,
+            budget,
             shared,
             guard: Guard::default(),
             good: 0,
@@ -321,7 +325,8 @@ impl Task {
         self.accounts.note_begin(index, Kind::Ixfr, None);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let fetched = wire::fetch_changes(base, primary, &self.plan.limits, &self.shared.tally).await;
+        let (claim, before) = (self.budget.begin(&self.plan.zone, Purpose::Change), base.clone());
+        let fetched = wire::fetch_changes(base, primary, &self.plan.limits, &self.shared.tally, &claim).await;
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
@@ -332,7 +337,11 @@ impl Task {
                 self.manners[index].note_answer();
                 self.accounts.note_differences(index);
                 self.accounts.note_success(index, candidate.kind);
-                self.settle(index, aim.kind, candidate, heard).await.map(Some)
+                let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+                if matches!(outcome, Outcome::Adopted(_)) {
+                    claim.settle(Some(before));
+                }
+                Ok(Some(outcome))
             }
             Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
             Err(error) => {
@@ -345,18 +354,30 @@ impl Task {
 
     /// Transfers the whole zone.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
+        let claim = self.budget.begin(&self.plan.zone, Purpose::Replace);
+        self.shared.status().turn_to(Activity::Waiting);
+        claim.take_turn().await;
         let heard = Instant::now();
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
         let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
-        let fetched = wire::fetch_zone(&self.plan.zone, base, primary, limits, &self.shared.tally).await;
+        let (zone, tally) = (&self.plan.zone, &self.shared.tally);
+        let fetched = wire::fetch_zone(zone, base.clone(), primary, limits, tally, &claim).await;
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
+        let candidate = match candidate {
+            Ok(candidate) => candidate.weigh(&claim).await,
+            Err(error) => Err(error),
+        };
         let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
-        self.settle(index, aim.kind, candidate, heard).await
+        let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+        if matches!(outcome, Outcome::Adopted(_)) {
+            claim.settle(base);
+        }
+        Ok(outcome)
     }
 
     /// Makes a version of what was received, unless the serial says that ours is current.
@@ -500,6 +521,16 @@ struct Candidate {
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
+}
+
+impl Candidate {
+    /// Claims what the version takes now that it is made, which is known better than while it came.
+    async fn weigh(self, claim: &Claim) -> Result<Candidate, TransferError> {
+        if let Some(version) = &self.version {
+            claim.grow(version.loaded.zone.octets()).await?;
+        }
+        Ok(self)
+    }
 }
 
 /// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).

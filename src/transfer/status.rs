@@ -20,6 +20,8 @@ use std::time::{Duration, SystemTime};
 pub enum Activity {
     Idle,
     Polling,
+    /// For its turn to replace the whole zone, because there is no room for several at a time.
+    Waiting,
     Transferring,
     Publishing,
 }

@@ -4,13 +4,15 @@
 //! progress, and one for answers that may be over) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
 //! [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is closed when the reader has enough:
 //! CNS sends the whole zone to whoever has it already, and must not be listened to. With a key, no octet of a message is
-//! looked at before its MAC, and the last message must have one.
+//! looked at before its MAC, and the last message must have one. What each message has become in memory is claimed of the
+//! budget before the next one is read.
 //!
 //! Cost: O(bytes); memory for one message and the records.
 //!
 //! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4, RFC 1995 section 2; TSIG: RFC
 //! 8945 section 5.3.1.
 
+use crate::budget::Claim;
 use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::transfer::error::{Phase, TransferError};
@@ -49,8 +51,9 @@ pub async fn fetch_zone(
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
+    claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally).await
+    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally, claim).await
 }
 
 /// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that.
@@ -59,8 +62,9 @@ pub async fn fetch_changes(
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
+    claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::ixfr(base, random_id()), primary, limits, tally).await
+    fetch(Reader::ixfr(base, random_id()), primary, limits, tally, claim).await
 }
 
 /// A random number that needs no generator: the hasher's keys differ from one to the next.
@@ -79,13 +83,18 @@ async fn fetch(
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
+    claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
     let begun = Instant::now();
     let stream = match timeout(limits.connect_timeout, connect(primary)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };
-    exchange(stream, reader, primary.key.as_ref(), limits, begun, tally).await
+    tokio::select! {
+        biased;
+        excess = claim.refused() => Err(TransferError::Memory(excess)),
+        received = exchange(stream, reader, primary.key.as_ref(), limits, begun, (tally, claim)) => received,
+    }
 }
 
 /// Opens the connection, from the source address if there is one.
@@ -108,7 +117,7 @@ async fn exchange(
     key: Option<&Arc<Key>>,
     limits: &Limits,
     begun: Instant,
-    tally: &Tally,
+    (tally, claim): (&Tally, &Claim),
 ) -> Result<(Received, Traffic), TransferError> {
     let mut query = reader.write_query();
     let mut chain = key.map(|key| tsig::sign_request(&mut query, key, now()));
@@ -133,6 +142,10 @@ async fn exchange(
         progress = reader.get().feed(&message)?;
         incoming.lone_soa = reader.get().has_lone_soa();
         tally.note(reader.get().records(), incoming.bytes);
+        if reader.get().is_whole() {
+            claim.replace();
+        }
+        claim.grow(reader.get().octets()).await?;
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }
@@ -257,6 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Budget, Manner};
     use crate::name::NameBuf;
     use crate::transfer::reader::tests::{Message, soa};
     use crate::zone::Loader;
@@ -296,10 +310,10 @@ mod tests {
         limits: Limits,
         play: impl FnOnce(DuplexStream) -> F,
     ) -> Result<(Received, Traffic), TransferError> {
-        let tally = Tally::default();
+        let (tally, claim) = (Tally::default(), Arc::new(Budget::default()).begin(&zone(), Manner::Change));
         let (ours, mut theirs) = tokio::io::duplex(1 << 17);
         let query = reader.write_query();
-        let client = exchange(ours, reader, None, &limits, Instant::now(), &tally);
+        let client = exchange(ours, reader, None, &limits, Instant::now(), (&tally, &claim));
         let primary = async {
             let mut received = vec![0; query.len() + 2];
             theirs.read_exact(&mut received).await.unwrap();
@@ -451,8 +465,9 @@ mod tests {
             std::future::pending::<()>().await
         };
         let (reader, limits, tally) = (Reader::axfr(zone(), 7), Limits::default(), Tally::default());
+        let claim = Arc::new(Budget::default()).begin(&zone(), Manner::Change);
         tokio::select! {
-            result = exchange(ours, reader, Some(&key), &limits, Instant::now(), &tally) => {
+            result = exchange(ours, reader, Some(&key), &limits, Instant::now(), (&tally, &claim)) => {
                 result.map_or_else(|error| error.reason(), |_| "none")
             }
             () = primary => unreachable!("the primary never ends"),

@@ -16,6 +16,7 @@
 //! name may have any number of records, and whoever takes changes must not stop for long, so all are made by
 //! [`Patcher::finish`], name by name.
 
+use super::meter::Meter;
 use super::node::Node;
 use super::records::Records;
 use super::{parallel, table};
@@ -39,6 +40,7 @@ pub struct Patcher {
     changes: Vec<Change>,
     /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
+    meter: Meter,
 }
 
 /// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase; the
@@ -70,12 +72,17 @@ impl Patcher {
     pub fn new(base: Arc<Zone>) -> Patcher {
         // The end makes the apex anew, because the SOA is there.
         let copies = base.apex().records();
-        Patcher { base, bytes: Vec::new(), changes: Vec::new(), copies }
+        Patcher { base, bytes: Vec::new(), changes: Vec::new(), copies, meter: Meter::default() }
     }
 
     /// Number of changes taken so far.
     pub fn changes(&self) -> u64 {
         self.changes.len() as u64
+    }
+
+    /// Octets in memory of the changes taken so far, and of what they add to the version.
+    pub fn octets(&self) -> u64 {
+        self.meter.octets()
     }
 
     /// Whether the end takes long, because names with many records change.
@@ -112,6 +119,13 @@ impl Patcher {
             ttl: rr::clamp_ttl(ttl),
             adds,
         });
+        let octets = size_of::<Change>() + spelled.len() + rdata.len();
+        if adds && self.changes.iter().rev().nth(1).is_none_or(|last| last.hash != hash) {
+            let base = &self.base;
+            self.meter.count(labels, octets, |hash, above| base.table.get_hashed(hash, above).is_some());
+        } else {
+            self.meter.add(octets + labels.len());
+        }
         [labels, spelled, rdata].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 
