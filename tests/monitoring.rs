@@ -115,6 +115,7 @@ causes! {
         "CnsRegionIncomplete" "CnsZoneNotServed" "CnsServerFailures";
     a_replica_that_misses_changes_fires_as_behind: "CnsReplicaBehind";
     a_zone_that_is_held_back_fires_until_it_is_accepted: "CnsTransferHeldBack";
+    a_zone_that_outgrows_the_budget_fires_until_it_fits: "CnsMemoryRefused";
     an_ensemble_that_ends_fires_for_its_tree_until_it_is_back: "CnsZooKeeperSessionLost";
     orders_that_one_replica_alone_was_given_fire_until_they_end:
         "CnsDrainForgotten" "CnsPinForgotten" "CnsReplicaSerialsApart";
