@@ -185,3 +185,84 @@ impl Drop for Claim {
         self.budget.bell.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    /// Two zones that take a third of a budget of 6,000 each, so that one of them can be replaced.
+    fn full() -> Arc<Budget> {
+        let budget = Arc::new(Budget::default());
+        budget.configure(6000, [(name("a"), 1), (name("b"), 1)]);
+        ["a", "b"].into_iter().for_each(|zone| budget.publish(&name(zone), 2000));
+        budget
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_in_line_goes_on_when_the_one_before_ends() {
+        let budget = full();
+        let first = budget.begin(&name("a"), Manner::Replace);
+        first.take_turn().await;
+        first.grow(2000).await.unwrap();
+        let second = budget.begin(&name("b"), Manner::Replace);
+        let waiting = tokio::spawn(async move {
+            second.take_turn().await;
+            second.grow(2000).await
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        // The version before has a reader, who lets it go only after the transfer.
+        let old = Arc::new(0u64);
+        first.settle(Some(old.clone()));
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        assert_eq!(budget.usage().transfers, 2000);
+        drop(old);
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert_eq!(budget.usage().transfers, 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_furthest_over_is_told_and_the_other_goes_on() {
+        let budget = Arc::new(Budget::default());
+        budget.configure(6000, [(name("a"), 1), (name("b"), 1), (name("c"), 1)]);
+        let [hog, other] = ["a", "b"].map(|zone| budget.begin(&name(zone), Manner::Replace));
+        hog.take_turn().await;
+        other.take_turn().await;
+        hog.grow(2000).await.unwrap();
+        let told = tokio::spawn(async move {
+            let excess = hog.refused().await;
+            assert_eq!(hog.grow(2000).await, Err(excess));
+            excess
+        });
+        other.grow(1500).await.unwrap();
+        assert_eq!(told.await.unwrap(), Excess { octets: 2000, share: 1000, budget: 6000 });
+        assert_eq!(budget.usage().transfers, 1500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn histories_that_do_not_go_are_waited_for_only_so_long() {
+        let budget = full();
+        ["a", "b"].into_iter().for_each(|zone| budget.publish(&name(zone), 1500));
+        budget.set_histories(1500);
+        let replacement = budget.begin(&name("b"), Manner::Replace);
+        replacement.take_turn().await;
+        let claim = budget.begin(&name("a"), Manner::Change);
+        assert!(claim.grow(500).await.is_err());
+        drop(claim);
+        budget.set_histories(1500);
+        let claim = budget.begin(&name("a"), Manner::Change);
+        let keeper = async {
+            while !budget.has_too_much_history() {
+                tokio::task::yield_now().await;
+            }
+            budget.set_histories(budget.room_for_histories());
+        };
+        let (grown, ()) = tokio::join!(claim.grow(500), keeper);
+        assert_eq!(grown, Ok(()));
+    }
+}

@@ -47,3 +47,47 @@ impl Meter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::name::{Name, NameBuf};
+    use crate::rr::rtype;
+    use crate::serial::Serial;
+    use crate::zone::{Loader, Soa, Zone};
+    use std::sync::Arc;
+
+    /// What was estimated for a zone of names, each with an address, and the zone.
+    fn load(base: Option<&Arc<Zone>>, names: impl Iterator<Item = String>) -> (u64, Arc<Zone>) {
+        let origin = Name::parse("z.example").unwrap();
+        let mut loader = base.map_or_else(|| Loader::new(origin.clone()), |base| Loader::against(base.clone()));
+        let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
+        loader.push(&NameBuf::parse("z.example").unwrap(), rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
+        for name in names {
+            loader.push(&NameBuf::parse(&format!("{name}.z.example")).unwrap(), rtype::A, 30, &[192, 0, 2, 1]);
+        }
+        let estimated = loader.octets();
+        (estimated, Arc::new(loader.finish(base.map(|base| &**base)).unwrap().zone))
+    }
+
+    #[test]
+    fn what_is_estimated_is_nearly_what_the_zone_takes() {
+        type Naming = fn(u32) -> String;
+        let kinds: [(&str, Naming, f64); 4] = [
+            ("flat", |index| format!("n{index}"), 1.2),
+            ("instances", |index| format!("n{index}.inst.{:036}", index % 50), 1.6),
+            ("capitals", |index| format!("N{index}"), 1.2),
+            // Those above are there twice while they are made.
+            ("deep", |index| format!("{}n{index}", "d.".repeat(100)), 2.1),
+        ];
+        for (kind, name, most) in kinds {
+            for count in [100, 3000, 20_000] {
+                let (estimated, zone) = load(None, (0..count).map(name));
+                let ratio = estimated as f64 / zone.octets() as f64;
+                assert!((0.9..most).contains(&ratio), "{count} {kind}: {ratio}");
+                // As much where most is there already, and no name is new.
+                let (again, same) = load(Some(&zone), (0..count).map(name));
+                assert_eq!((again, same.octets()), (estimated, zone.octets()), "{kind}");
+            }
+        }
+    }
+}
