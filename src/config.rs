@@ -75,6 +75,8 @@ pub struct Config {
     pub listen: ListenPlan,
     /// The shortest time between two publications.
     pub hold_down: Duration,
+    /// Octets that zones, histories and transfers may take together; where the file does not say, the host does.
+    pub memory: Option<u64>,
     /// All TSIG keys.
     pub keys: Keyring,
     /// Zones from primaries, in file order.
@@ -247,6 +249,7 @@ impl Config {
             server_name: server.name,
             listen: server.listen,
             hold_down: server.hold_down,
+            memory: server.memory,
             keys,
             zones,
             trees,

@@ -37,6 +37,7 @@ pub use plan::{Lifetime, Plan, PlanChanges};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 pub use view::{MemberView, RegionView, View};
 
+use crate::budget::Budget;
 use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Touched};
 use crate::metrics::{Metrics, unix_seconds};
@@ -121,6 +122,7 @@ struct KeptCatalog {
 /// The keeper's own data.
 pub struct Keeper {
     publisher: Arc<Publisher>,
+    budget: Arc<Budget>,
     metrics: Arc<Metrics>,
     /// Where versions outlive the process; none when that is switched off.
     store: Option<Arc<Store>>,
@@ -156,6 +158,8 @@ pub struct Keeper {
 pub struct Handle {
     pub updates: mpsc::Sender<Update>,
     pub commands: mpsc::Sender<Command>,
+    /// What sources may take of memory.
+    pub budget: Arc<Budget>,
     /// Closed once the keeper has ended.
     ended: watch::Receiver<()>,
 }
@@ -164,7 +168,7 @@ impl Handle {
     /// Lets the keeper go and waits until it has ended, and with it what it has to write; not for long, should others
     /// still have a handle.
     pub async fn end(self) {
-        let Handle { updates, commands, mut ended } = self;
+        let Handle { updates, commands, mut ended, .. } = self;
         drop((updates, commands));
         let gone = async { while ended.changed().await.is_ok() {} };
         _ = tokio::time::timeout(END_PATIENCE, gone).await;
@@ -176,7 +180,9 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
     // Sources wait until an update is published, so the queue never holds more than one of each.
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
-    let keeper = Keeper::new(publisher, metrics, store).run(waiting_updates, waiting_commands);
+    let keeper = Keeper::new(publisher, metrics, store);
+    let budget = keeper.budget.clone();
+    let keeper = keeper.run(waiting_updates, waiting_commands);
     let (running, ended) = watch::channel(());
     tokio::spawn(async move {
         let _running = running;
@@ -186,7 +192,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
             std::process::abort();
         }
     });
-    Handle { updates, commands, ended }
+    Handle { updates, commands, budget, ended }
 }
 
 /// Whether a difference that touches so many names is smaller than the zone, and so of use to anybody.
@@ -217,6 +223,7 @@ impl Keeper {
         let pins = Pins::new(store.as_ref().map(|store| store.pins()).unwrap_or_default());
         Keeper {
             publisher,
+            budget: Arc::default(),
             metrics,
             store,
             identity: Identity::default(),
@@ -281,6 +288,38 @@ impl Keeper {
         self.published.map_or(Duration::ZERO, |at| (at + hold).saturating_duration_since(Instant::now()))
     }
 
+    /// Cuts histories to what all may have together, and tells the budget what that is.
+    fn share_memory(&mut self) {
+        let room = usize::try_from(self.budget.room_for_histories()).unwrap_or(usize::MAX);
+        let sizes = self.history_sizes();
+        let mut all: usize = sizes.iter().sum();
+        let share = share_of_total(sizes, self.history.total.min(room));
+        if share < self.history.bytes {
+            self.limit_histories(HistoryLimits { bytes: share, ..self.history });
+            all = self.history_sizes().iter().sum();
+        }
+        self.budget.set_histories(all as u64);
+    }
+
+    /// Tells the budget how much there is, and for which zones.
+    fn divide_memory(&self, octets: Option<u64>) {
+        let mut times: HashMap<&Name, u64> = self.sources.keys().map(|zone| (zone, 1)).collect();
+        for member in self.regions.values().flat_map(|kept| &kept.region.plan.members) {
+            times.entry(member).and_modify(|times| *times += 1);
+        }
+        let zones = times.into_iter().map(|(zone, times)| (zone.clone(), times));
+        self.budget.configure(octets.unwrap_or(u64::MAX), zones);
+        for (name, source) in &self.sources {
+            self.budget.publish(name, source.zone.as_ref().map_or(0, |zone| zone.octets()));
+        }
+    }
+
+    /// Octets of each history.
+    fn history_sizes(&self) -> Vec<usize> {
+        let sources = self.sources.values().map(|source| source.history.bytes());
+        sources.chain(self.regions.values().map(|kept| kept.history.bytes())).collect()
+    }
+
     /// Handles a batch and publishes once.
     fn handle(&mut self, updates: Vec<Update>, commands: Vec<Command>) {
         let started = Instant::now();
@@ -313,14 +352,10 @@ impl Keeper {
         let mut changed = !touched.is_empty() || !plans.is_empty() || is_ordered;
         changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
         changed |= self.settle_regions(started);
+        changed |= self.budget.has_too_much_history();
         let mut is_kept = false;
         if changed {
-            let sizes = self.sources.values().map(|source| source.history.bytes());
-            let sizes = sizes.chain(self.regions.values().map(|kept| kept.history.bytes())).collect();
-            let share = share_of_total(sizes, self.history.total);
-            if share < self.history.bytes {
-                self.limit_histories(HistoryLimits { bytes: share, ..self.history });
-            }
+            self.share_memory();
             is_kept = self.save();
             self.publish();
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
@@ -378,6 +413,7 @@ impl Keeper {
             Change::Load { loaded, base } => {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
+                self.budget.publish(&update.zone, new.octets());
                 let old = source.zone.replace(new.clone());
                 conflicts::log(old.as_deref(), &new);
                 // What changed is known only against the version that is here.
@@ -475,6 +511,7 @@ impl Keeper {
             }
         }
         self.limit_histories(self.history);
+        self.divide_memory(plan.memory);
         self.catalog = plan.catalog.map(|plan| self.list(plan));
         if let Some(kept) = &self.catalog {
             let state = RegionState { drift: 0, last: kept.zone.soa.serial, fingerprint: 0 };

@@ -13,7 +13,8 @@
 //! anything else here. [`log`] has the set-up of log lines, which go between those bars.
 //!
 //! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region. [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key. [`dnssd`] knows how
+//! serials (RFC 1982) and sums those of a region. [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key, [`budget`] how much memory zones
+//! may take. [`dnssd`] knows how
 //! services are named and described.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version, the
@@ -56,6 +57,7 @@
 
 pub mod accept;
 pub mod access;
+pub mod budget;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -46,6 +46,7 @@ pub use progress::{Progress, Running};
 pub use queue::Queues;
 pub use status::{PrimaryStatus, SetbackStatus, Status, TransferNote};
 
+use crate::budget::Budget;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
@@ -94,6 +95,7 @@ pub fn start(
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     common: Common,
+    budget: Arc<Budget>,
 ) -> Source {
     let silent = plan.primaries.iter().map(|primary| (primary.address.ip(), common.silences.of(primary))).collect();
     let shared =
@@ -102,7 +104,7 @@ pub fn start(
         let (plan, shared) = (plan.clone(), shared.clone());
         move || {
             let (updates, publisher, metrics) = (updates.clone(), publisher.clone(), metrics.clone());
-            Task::new(plan.clone(), updates, publisher, metrics, &common, shared.clone())
+            Task::new(plan.clone(), updates, publisher, metrics, &common, shared.clone(), budget.clone())
         }
     };
     let task = tokio::spawn(keep_running(again)).abort_handle();

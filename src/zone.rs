@@ -26,6 +26,7 @@ mod kept;
 mod laws;
 mod left;
 mod loader;
+mod meter;
 mod node;
 pub mod parallel;
 mod patch;
@@ -195,6 +196,11 @@ impl Zone {
     /// Number of names, empty non-terminals included.
     pub fn names(&self) -> usize {
         self.table.names()
+    }
+
+    /// Octets that the version takes in memory, were nothing of it in another version or zone.
+    pub fn octets(&self) -> u64 {
+        self.table.octets() + self.repeated.octets()
     }
 
     /// Iterates over all nodes in no order.

@@ -92,7 +92,7 @@ impl Secondary {
         let (publisher, metrics) = (Arc::new(Publisher::default()), Arc::new(Metrics::new()));
         let changes = Arc::default();
         let keeper = tokio::spawn(keep(receiver, publisher.clone(), Arc::clone(&changes)));
-        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone(), common);
+        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone(), common, Arc::default());
         Secondary { source, publisher, metrics, changes, keeper }
     }
 
@@ -518,7 +518,9 @@ async fn the_task_ends_with_the_keeper() {
     let (updates, receiver) = mpsc::channel(1);
     drop(receiver);
     let common = Common::start(Times::default());
-    let source = transfer::start(plan(&[primary.address], limits()), updates, Arc::default(), Arc::default(), common);
+    let (publisher, metrics) = (Arc::default(), Arc::default());
+    let source =
+        transfer::start(plan(&[primary.address], limits()), updates, publisher, metrics, common, Arc::default());
     let ended = |answer: Result<Result<String, String>, oneshot::error::RecvError>| !matches!(answer, Ok(Ok(_)));
     for _ in 0..3 {
         let (done, answer) = oneshot::channel();

@@ -415,6 +415,7 @@ fn each_mistake_has_its_words() {
             "[aggregations]\n\"R.example\" = [\"a.example\"]\n\"r.example.\" = [\"a.example\"]\n",
             "aggregation \"r.example.\" is given in line 2 already",
         ),
+        ("[server]\nmemory = \"1023KiB\"\n", "c.toml:2:10: \"memory\" cannot be 1023KiB; write at least \"1MiB\""),
         ("[server]\nhold_down = \"11s\"\n", "c.toml:2:13: \"hold_down\" cannot be 11s; write at most \"10s\""),
         ("[server]\ntsig_legacy = \"yes\"\n", "c.toml:2:15: \"tsig_legacy\" is a string; write true or false"),
         ("[state]\nfolder = true\n", "c.toml:2:10: \"folder\" is a boolean; write the path of a folder, or false"),

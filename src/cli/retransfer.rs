@@ -76,6 +76,7 @@ fn describe(source: &Value) -> (Progress, String) {
     let words = match source["activity"].as_str() {
         Some("transferring") => progress.describe(),
         Some("queued") => "waits for other transfers from the primary".to_owned(),
+        Some("waiting") => "waits for room in memory".to_owned(),
         Some("publishing") => "is published".to_owned(),
         _ => "is asked for".to_owned(),
     };
@@ -94,6 +95,7 @@ mod tests {
         assert_eq!((progress.records, progress.expected), (7, Some(9)));
         assert_eq!(words, "7 of about 9 records, 2.00 KiB in 1 s");
         assert_eq!(describe(&json!({ "activity": "publishing", "running": null })).1, "is published");
+        assert_eq!(describe(&json!({ "activity": "waiting", "running": null })).1, "waits for room in memory");
         assert_eq!(describe(&Value::Null).1, "is asked for", "a tree of ZooKeeper's");
     }
 }

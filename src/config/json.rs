@@ -37,6 +37,7 @@ pub fn describe_plan(config: &Config) -> Value {
             })),
         },
         "hold_down": seconds(config.hold_down),
+        "memory": config.memory,
         "keys": config.secret_files.iter().map(|(name, file)| json!({
             "key": name, "algorithm": config.keys[name].algorithm.to_string(), "secret_file": file,
         })).collect::<Vec<_>>(),

@@ -61,6 +61,10 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     let size = |bytes: usize| format_size(u64::try_from(bytes).unwrap_or(u64::MAX));
     let [each, total] = [config.history.bytes, config.history.total].map(size);
     writeln!(out, "\nmemory and disk")?;
+    match config.memory {
+        Some(octets) => writeln!(out, "  zones, histories and transfers in progress: {}", format_size(octets))?,
+        None => writeln!(out, "  zones, histories and transfers in progress: half of what this process may have")?,
+    }
     writeln!(
         out,
         "  differences of each zone: {} versions, {each}; of all together: {total}",

@@ -88,6 +88,12 @@ pub const SERVER: Table = Table {
             "shortest time between two publications; for a zone's first load 10 ms at most",
         ),
         key(
+            "memory",
+            "size",
+            "",
+            "memory for zones, their histories and transfers in progress; default: half of what the process may have",
+        ),
+        key(
             "tsig_legacy",
             "true or false",
             "false",

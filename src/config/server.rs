@@ -9,7 +9,7 @@
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::tree::{Node, Value};
-use crate::config::units::format_duration;
+use crate::config::units::{format_duration, format_size};
 use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::name::Name;
 use crate::serve::{ListenPlan, TlsPlan};
@@ -30,6 +30,8 @@ pub const DEFAULT_SOCKET: &str = "/run/aggregator/control.sock";
 const DEFAULT_STATE: &str = "/var/lib/aggregator";
 /// A change that waits longer is no longer of use to whoever balances load by DNS.
 const MAX_HOLD_DOWN: Duration = Duration::from_secs(10);
+/// With less not even the messages of a transfer have room.
+const LEAST_MEMORY: u64 = 1 << 20;
 /// More threads on one socket address gain nothing that was ever measured.
 const MOST_DEFAULT_THREADS: usize = 8;
 /// `sun_path` of a Unix socket address holds 108 octets on Linux, 104 on others, with the final NUL.
@@ -43,6 +45,8 @@ pub struct ServerSections {
     pub name: Name,
     pub listen: ListenPlan,
     pub hold_down: Duration,
+    /// Octets of zones, histories and transfers; none for what the host says.
+    pub memory: Option<u64>,
     /// Whether keys may have outdated algorithms.
     pub tsig_legacy: bool,
     pub state: Option<PathBuf>,
@@ -61,6 +65,7 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
         name: host_name(),
         listen: default_listen(),
         hold_down: Duration::from_millis(100),
+        memory: None,
         tsig_legacy: false,
         state: Some(PathBuf::from(DEFAULT_STATE)),
         metrics: MetricsPlan {
@@ -150,6 +155,9 @@ fn read_server(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSectio
     if let Some(duration) = fields.read(reader, "hold_down", read_hold_down) {
         sections.hold_down = duration;
     }
+    if let Some(memory) = fields.read(reader, "memory", read_memory) {
+        sections.memory = Some(memory);
+    }
     if let Some(legacy) = fields.read(reader, "tsig_legacy", Reader::boolean) {
         sections.tsig_legacy = legacy;
     }
@@ -194,6 +202,17 @@ fn read_hold_down(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Dur
         return None;
     }
     Some(duration)
+}
+
+/// Reads the budget of memory.
+fn read_memory(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u64> {
+    let octets = reader.size(key, node)?;
+    if octets < LEAST_MEMORY {
+        let (given, least) = (format_size(octets), format_size(LEAST_MEMORY));
+        reader.error(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\""));
+        return None;
+    }
+    Some(octets)
 }
 
 /// Reads `[state]`; false switches it off.

@@ -5,6 +5,7 @@
 use super::restore::Remains;
 use super::sources::own_news;
 use crate::access::{Access, Prefix, Rule};
+use crate::budget;
 use crate::config::Config;
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};
 use crate::publish::{Identity, Published};
@@ -70,6 +71,7 @@ pub async fn publish_plan(
         refusing: refusing.cloned().collect(),
         hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
         history: config.history,
+        memory: Some(config.memory.unwrap_or_else(budget::host::default_budget)),
         hold_down: config.hold_down,
         updates: own_news(config, &remains.zones, published),
         restored: remains.zones,

@@ -185,8 +185,8 @@ impl Sources {
                     metrics.forget_tree(&plan.zone.to_string());
                 }
                 let updates = keeper.updates.clone();
-                let common = self.common.clone();
-                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), common);
+                let (common, budget) = (self.common.clone(), keeper.budget.clone());
+                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), common, budget);
                 Source::Primaries(Box::new(source))
             });
             sources.insert(plan.zone.clone(), source);

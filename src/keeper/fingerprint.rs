@@ -128,6 +128,7 @@ mod tests {
     /// A plan as the shortest configuration makes it.
     fn plain() -> RegionPlan {
         RegionPlan {
+            is_united: false,
             origin: name("us-west.cns.example.com"),
             members: vec![name("us-west-1.cns.example.com"), name("us-west-2.cns.example.com")],
             ns: NsPolicy::Intersection,

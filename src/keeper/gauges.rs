@@ -17,6 +17,11 @@ impl Keeper {
             unix_seconds(if at > now { wall + (at - now) } else { wall - (now - at) })
         };
         let metrics = &self.metrics;
+        let usage = self.budget.usage();
+        metrics.memory_budget.set(i64::try_from(usage.budget).unwrap_or(i64::MAX));
+        for (part, octets) in [("zones", usage.zones), ("histories", usage.histories), ("transfers", usage.transfers)] {
+            metrics.memory_accounted.with_label_values(&[part]).set(i64::try_from(octets).unwrap_or(i64::MAX));
+        }
         for (name, source) in &self.sources {
             let zone = &name.to_string()[..];
             for state in State::ALL {
@@ -26,6 +31,7 @@ impl Keeper {
                 metrics.zone_serial.with_label_values(&[zone]).set(data.soa.serial.0.into());
                 metrics.zone_refresh.with_label_values(&[zone]).set(data.soa.refresh.into());
                 metrics.zone_records.with_label_values(&[zone]).set(data.records as i64);
+                metrics.zone_memory.with_label_values(&[zone]).set(data.octets() as i64);
             }
             let conflicts = source.zone.as_ref().map(|zone| conflicts::count(zone)).unwrap_or_default();
             for kind in [ConflictKind::AliasBesideData, ConflictKind::DifferentAliases, ConflictKind::AliasAtApex] {

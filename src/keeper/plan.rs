@@ -34,6 +34,8 @@ pub struct Plan {
     pub hidden: HashSet<Name>,
     /// How much of each zone's past is kept.
     pub history: HistoryLimits,
+    /// Octets that zones, histories and transfers may take together; none for no end.
+    pub memory: Option<u64>,
     /// The shortest time from one publication to the next.
     pub hold_down: Duration,
     /// What an earlier run of the program left of zones that are not kept yet, and of pinned regions.

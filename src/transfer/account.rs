@@ -60,6 +60,7 @@ impl Accounts {
         metrics.transfer_held.with_label_values(&[&zone]).set(0);
         metrics.transfer_regressed.with_label_values(&[&zone]).set(0);
         metrics.records_in_doubt.with_label_values(&[&zone]).set(0);
+        metrics.memory_refused.with_label_values(&[&zone]).set(0);
         Accounts { zone, differences: vec![None; primaries.len()], primaries, metrics, shared }
     }
 
@@ -114,6 +115,9 @@ impl Accounts {
     fn note_failure(&self, index: usize, kind: Kind, error: &TransferError) {
         let (zone, primary, kind, reason) = (self.zone(), self.primary(index), kind.label(), error.reason());
         self.metrics.transfer_failures.with_label_values(&[zone, primary, kind, reason]).inc();
+        if matches!(error, TransferError::Memory(_)) {
+            self.metrics.memory_refused.with_label_values(&[zone]).set(1);
+        }
         let mut status = self.shared.status();
         if kind != Kind::Soa.label() {
             status.remember(failed(kind, reason));
@@ -167,6 +171,7 @@ impl Accounts {
             info!(%zone, %primary, failures = status.failures, "the primary is well again: {result}");
         }
         self.metrics.primary_failures.with_label_values(&[zone, primary]).set(0);
+        self.metrics.memory_refused.with_label_values(&[zone]).set(0);
         status.success = Some(unix_seconds(SystemTime::now()));
         (status.failures, status.reason, status.result) = (0, None, result);
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every way to fail has exactly one label, and labels never change between versions.
 
+use crate::budget::Excess;
 use crate::name::NameError;
 use crate::rr::{RdataError, TypeName};
 use crate::serial::Serial;
@@ -83,6 +84,8 @@ pub enum TransferError {
     TooLarge(u64),
     #[error("more records than max_records = {0}")]
     TooManyRecords(u64),
+    #[error("out of the budget of memory: {0}")]
+    Memory(#[from] Excess),
     #[error("more messages than max_messages = {0}")]
     TooManyMessages(u64),
     #[error("the primary's serial {theirs} is older than ours, {ours}; the zone is kept")]
@@ -129,6 +132,7 @@ impl TransferError {
             TransferError::TooLarge(_) => "too_large",
             TransferError::TooManyRecords(_) => "too_many_records",
             TransferError::TooManyMessages(_) => "too_many_messages",
+            TransferError::Memory(_) => "memory",
             TransferError::Regressed { .. } => "regressed",
             TransferError::Tsig(error) => error.reason(),
             TransferError::Poll(_) => "poll",

@@ -77,7 +77,7 @@ impl Default for Limits {
             message_timeout: Duration::from_secs(15),
             total_timeout: Duration::from_secs(600),
             min_rate_bytes: 1024,
-            // Five times a zone of a million records of CNS; what fifty hostile primaries send must still fit.
+            // Five times a zone of a million records of CNS; what it becomes in memory is bounded by the budget.
             max_bytes: 256 << 20,
             max_records: 5_000_000,
             max_messages: 1_000_000,

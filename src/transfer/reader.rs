@@ -56,6 +56,15 @@ impl Received {
             Received::Changed(changed) => changed.soa,
         }
     }
+
+    /// Octets in memory of what was brought.
+    fn octets(&self) -> u64 {
+        match self {
+            Received::NotNewer(_) => 0,
+            Received::Full(_, loader) => loader.octets(),
+            Received::Changed(changed) => changed.patcher.octets(),
+        }
+    }
 }
 
 /// Differences that are complete.
@@ -268,6 +277,25 @@ impl Reader {
     /// Number of records taken so far.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Octets in memory of what has come, once: of the whole zone, or of what differs.
+    pub fn octets(&self) -> u64 {
+        match &self.stage {
+            Stage::Full(_, loader) => loader.octets(),
+            Stage::Steps(_, steps) => steps.patcher.octets(),
+            Stage::Complete(received) => received.octets(),
+            Stage::Start | Stage::Opened(_) | Stage::Failed => 0,
+        }
+    }
+
+    /// Whether the whole zone comes, or has come.
+    pub fn is_whole(&self) -> bool {
+        match &self.stage {
+            Stage::Full(..) => true,
+            Stage::Complete(received) => matches!(**received, Received::Full(..)),
+            _ => false,
+        }
     }
 
     /// Whether all that has come to a question for differences is a newer SOA. More may follow in another message, or nothing:

@@ -22,6 +22,7 @@
 
 mod back;
 
+use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::metrics::Metrics;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
@@ -59,6 +60,7 @@ pub(super) struct Task {
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
     queues: Arc<Queues>,
+    budget: Arc<Budget>,
     accounts: Accounts,
     shared: Arc<Shared>,
     guard: Guard,
@@ -136,6 +138,7 @@ impl Task {
         metrics: Arc<Metrics>,
         common: &Common,
         shared: Arc<Shared>,
+        budget: Arc<Budget>,
     ) -> Task {
         Task {
             ears: Ears::new(&plan.primaries, plan.timers.refresh_min, &common.silences),
@@ -145,6 +148,7 @@ impl Task {
             updates,
             publisher,
             queues: common.queues.clone(),
+            budget,
             shared,
             guard: Guard::default(),
             good: 0,
@@ -245,7 +249,8 @@ impl Task {
             && self.plan.ixfr
             && self.manners[self.good].may_ask(Instant::now())
         {
-            self.ears.ask_for_nothing(self.good, base, primary, limits).await;
+            let claim = self.budget.begin(&self.plan.zone, Purpose::Change);
+            self.ears.ask_for_nothing(self.good, base, primary, limits, &claim).await;
         }
     }
 
@@ -392,7 +397,8 @@ impl Task {
         self.accounts.note_begin(index, Kind::Ixfr, None);
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let fetched = wire::fetch_changes(base, polled, primary, &self.plan.limits, &self.shared.tally).await;
+        let (claim, before) = (self.budget.begin(&self.plan.zone, Purpose::Change), base.clone());
+        let fetched = wire::fetch_changes(base, polled, primary, &self.plan.limits, &self.shared.tally, &claim).await;
         drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
@@ -409,7 +415,11 @@ impl Task {
                 self.manners[index].note_answer();
                 self.accounts.note_differences(index);
                 self.accounts.note_success(index, candidate.kind);
-                self.settle(index, aim.kind, candidate, heard).await.map(Some)
+                let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+                if matches!(outcome, Outcome::Adopted(_)) {
+                    claim.settle(Some(before));
+                }
+                Ok(Some(outcome))
             }
             Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
             Err(error) => {
@@ -433,19 +443,31 @@ impl Task {
     /// Transfers the whole zone.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
         let turn = self.turn(index, Kind::Axfr).await?;
+        let claim = self.budget.begin(&self.plan.zone, Purpose::Replace);
+        self.shared.status().turn_to(Activity::Waiting);
+        claim.take_turn().await;
         let heard = Instant::now();
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
         let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
-        let fetched = wire::fetch_zone(&self.plan.origin, base, primary, limits, &self.shared.tally).await;
+        let (zone, tally) = (&self.plan.origin, &self.shared.tally);
+        let fetched = wire::fetch_zone(zone, base.clone(), primary, limits, tally, &claim).await;
         drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
             Err(error) => Err(error),
         };
+        let candidate = match candidate {
+            Ok(candidate) => candidate.weigh(&claim).await,
+            Err(error) => Err(error),
+        };
         let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
-        self.settle(index, aim.kind, candidate, heard).await
+        let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+        if matches!(outcome, Outcome::Adopted(_)) {
+            claim.settle(base);
+        }
+        Ok(outcome)
     }
 
     /// Makes a version of what was received, unless the serial says that ours is current.
@@ -609,6 +631,16 @@ struct Candidate {
     version: Option<Version>,
     /// What was done about removals in doubt.
     settled: Settled,
+}
+
+impl Candidate {
+    /// Claims what the version takes now that it is made, which is known better than while it came.
+    async fn weigh(self, claim: &Claim) -> Result<Candidate, TransferError> {
+        if let Some(version) = &self.version {
+            claim.grow(version.loaded.zone.octets()).await?;
+        }
+        Ok(self)
+    }
 }
 
 /// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).

@@ -21,6 +21,7 @@
 //!
 //! Cost: O(1) for each poll and NOTIFY; a task that looks at the clock once a second; O(zones of the address) when silence begins.
 
+use crate::budget::Claim;
 use crate::moment;
 use crate::serial::Serial;
 use crate::transfer::error::TransferError;
@@ -317,13 +318,20 @@ impl Ears {
     }
 
     /// Asks for differences at our own serial, if that is still to be done for the address: to CNS that is a transfer.
-    pub async fn ask_for_nothing(&self, index: usize, base: Arc<Zone>, primary: &PrimaryPlan, limits: &Limits) {
+    pub async fn ask_for_nothing(
+        &self,
+        index: usize,
+        base: Arc<Zone>,
+        primary: &PrimaryPlan,
+        limits: &Limits,
+        claim: &Claim,
+    ) {
         let Some(silence) = self.silence(index, Some(&base.soa)) else { return };
         if !silence.claim(Instant::now()) {
             return;
         }
         let (zone, serial, address) = (base.origin.clone(), base.soa.serial, primary.address);
-        match wire::fetch_changes(base, serial, primary, limits, &Tally::default()).await {
+        match wire::fetch_changes(base, serial, primary, limits, &Tally::default(), claim).await {
             // Anything newer is found by the next poll, and is a transfer then.
             Ok((received, _)) if received.soa().serial == serial => {
                 silence.note_transfer(false, Instant::now());

@@ -23,6 +23,8 @@ pub enum Activity {
     Polling,
     /// Waiting until the primary has fewer of our transfers under way.
     Queued,
+    /// For its turn to replace the whole zone, because there is no room for several at a time.
+    Waiting,
     Transferring,
     Publishing,
 }

@@ -4,13 +4,15 @@
 //! progress, and one for answers that may be over) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
 //! [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is closed when the reader has enough:
 //! CNS sends the whole zone to whoever has it already, and must not be listened to. With a key, no octet of a message is
-//! looked at before its MAC, and the last message must have one.
+//! looked at before its MAC, and the last message must have one. What each message has become in memory is claimed of the
+//! budget before the next one is read.
 //!
 //! Cost: O(bytes); memory for one message and the records.
 //!
 //! Framing: RFC 1035 section 4.2.2, RFC 7766 section 8; transfer: RFC 5936 section 4, RFC 1995 section 2; TSIG: RFC
 //! 8945 section 5.3.1.
 
+use crate::budget::Claim;
 use crate::metrics::unix_seconds;
 use crate::name::Name;
 use crate::serial::Serial;
@@ -50,8 +52,9 @@ pub async fn fetch_zone(
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
+    claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally).await
+    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally, claim).await
 }
 
 /// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that. The primary has
@@ -62,11 +65,12 @@ pub async fn fetch_changes(
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
+    claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
     let (ours, mixed) = (base.soa.serial, base.mixed.seen_at(polled));
     let reader = Reader::ixfr(base, random_id()).doubting(mixed);
     let reader = if polled == ours { reader.with_same_serial() } else { reader };
-    fetch(reader, primary, limits, tally).await
+    fetch(reader, primary, limits, tally, claim).await
 }
 
 /// A random number that needs no generator: the hasher's keys differ from one to the next.
@@ -85,13 +89,18 @@ async fn fetch(
     primary: &PrimaryPlan,
     limits: &Limits,
     tally: &Tally,
+    claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
     let begun = Instant::now();
     let stream = match timeout(limits.connect_timeout, connect(primary)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };
-    exchange(stream, reader, primary.key.as_ref(), limits, begun, tally).await
+    tokio::select! {
+        biased;
+        excess = claim.refused() => Err(TransferError::Memory(excess)),
+        received = exchange(stream, reader, primary.key.as_ref(), limits, begun, (tally, claim)) => received,
+    }
 }
 
 /// Opens the connection, from the source address if there is one.
@@ -114,7 +123,7 @@ async fn exchange(
     key: Option<&Arc<Key>>,
     limits: &Limits,
     begun: Instant,
-    tally: &Tally,
+    (tally, claim): (&Tally, &Claim),
 ) -> Result<(Received, Traffic), TransferError> {
     let mut query = reader.write_query();
     let mut chain = key.map(|key| tsig::sign_request(&mut query, key, now()));
@@ -139,6 +148,10 @@ async fn exchange(
         progress = reader.get().feed(&message)?;
         incoming.lone_soa = reader.get().has_lone_soa();
         tally.note(reader.get().records(), incoming.bytes);
+        if reader.get().is_whole() {
+            claim.replace();
+        }
+        claim.grow(reader.get().octets()).await?;
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }
@@ -263,6 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Budget, Manner};
     use crate::name::NameBuf;
     use crate::transfer::reader::tests::{Message, soa};
     use crate::zone::Loader;
@@ -302,10 +316,10 @@ mod tests {
         limits: Limits,
         play: impl FnOnce(DuplexStream) -> F,
     ) -> Result<(Received, Traffic), TransferError> {
-        let tally = Tally::default();
+        let (tally, claim) = (Tally::default(), Arc::new(Budget::default()).begin(&zone(), Manner::Change));
         let (ours, mut theirs) = tokio::io::duplex(1 << 17);
         let query = reader.write_query();
-        let client = exchange(ours, reader, None, &limits, Instant::now(), &tally);
+        let client = exchange(ours, reader, None, &limits, Instant::now(), (&tally, &claim));
         let primary = async {
             let mut received = vec![0; query.len() + 2];
             theirs.read_exact(&mut received).await.unwrap();
@@ -457,8 +471,9 @@ mod tests {
             std::future::pending::<()>().await
         };
         let (reader, limits, tally) = (Reader::axfr(zone(), 7), Limits::default(), Tally::default());
+        let claim = Arc::new(Budget::default()).begin(&zone(), Manner::Change);
         tokio::select! {
-            result = exchange(ours, reader, Some(&key), &limits, Instant::now(), &tally) => {
+            result = exchange(ours, reader, Some(&key), &limits, Instant::now(), (&tally, &claim)) => {
                 result.map_or_else(|error| error.reason(), |_| "none")
             }
             () = primary => unreachable!("the primary never ends"),

@@ -10,6 +10,7 @@
 
 use super::builder::Builder;
 use super::kept::Kept;
+use super::meter::Meter;
 use super::node;
 use crate::name::{self, Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
@@ -59,6 +60,7 @@ pub struct Loader {
     records: u64,
     repeated: Repeated,
     left: Box<Left>,
+    meter: Meter,
 }
 
 /// A record without its owner: type, TTL, RDATA.
@@ -101,6 +103,7 @@ impl Loader {
             records: 0,
             repeated: Repeated::default(),
             left: Box::default(),
+            meter: Meter::default(),
         }
     }
 
@@ -117,6 +120,12 @@ impl Loader {
     /// Number of records taken so far.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Octets in memory of the zone that the records taken so far make, whatever of it is there already.
+    pub fn octets(&self) -> u64 {
+        let Group { records, bytes, .. } = &*self.group;
+        self.meter.octets() + (size_of_val(&records[..]) + bytes.len()) as u64 + self.repeated.octets()
     }
 
     /// Takes a record, whose owner the caller has found to be within the origin.
@@ -166,6 +175,7 @@ impl Loader {
         let labels = lower.as_wire().len() - self.origin.as_wire().len();
         let spelled = (lower.as_wire() != owner.as_wire()).then(|| owner.as_wire());
         let owner = &lower.as_wire()[..labels];
+        self.meter.count(owner, sets.len() + spelled.map_or(0, <[u8]>::len), |_, _| false);
         match &mut self.kept {
             Some(kept) => kept.take(owner, spelled, sets, &mut self.builder),
             None => self.builder.push_sets(owner, spelled, sets),

@@ -17,6 +17,7 @@
 //! name may have any number of records, and whoever takes changes must not stop for long, so all are made by
 //! [`Patcher::finish`], name by name.
 
+use super::meter::Meter;
 use super::node::Node;
 use super::records::Records;
 use super::{parallel, table};
@@ -43,6 +44,7 @@ pub struct Patcher {
     in_doubt: bool,
     /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
+    meter: Meter,
 }
 
 /// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase; the
@@ -78,12 +80,18 @@ impl Patcher {
     pub fn new(base: Arc<Zone>) -> Patcher {
         // The end makes the apex anew, because the SOA is there.
         let copies = base.apex().records();
-        Patcher { base, bytes: Vec::new(), changes: Vec::new(), in_doubt: false, copies }
+        let meter = Meter::default();
+        Patcher { base, bytes: Vec::new(), changes: Vec::new(), in_doubt: false, copies, meter }
     }
 
     /// Number of changes taken so far.
     pub fn changes(&self) -> u64 {
         self.changes.len() as u64
+    }
+
+    /// Octets in memory of the changes taken so far, and of what they add to the version.
+    pub fn octets(&self) -> u64 {
+        self.meter.octets()
     }
 
     /// Whether the end takes long, because names with many records change.
@@ -142,6 +150,13 @@ impl Patcher {
             adds,
             in_doubt: self.in_doubt && !adds,
         });
+        let octets = size_of::<Change>() + spelled.len() + rdata.len();
+        if adds && self.changes.iter().rev().nth(1).is_none_or(|last| last.hash != hash) {
+            let base = &self.base;
+            self.meter.count(labels, octets, |hash, above| base.table.get_hashed(hash, above).is_some());
+        } else {
+            self.meter.add(octets + labels.len());
+        }
         [labels, spelled, rdata].into_iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 

@@ -6,6 +6,9 @@ use crate::rr::{self, rtype};
 use imbl::HashSet;
 use std::hash::Hasher;
 
+/// What a hash takes in its set.
+const HASH_BYTES: u64 = 40;
+
 /// Records of which a primary may hold more copies than the one that counts here.
 ///
 /// CNS keeps records as a multiset and announces the removal of one copy while another stays (contract `cns.md`,
@@ -47,6 +50,11 @@ impl Repeated {
     /// Whether it is known that no record is repeated.
     pub fn is_none(&self) -> bool {
         !self.unknown && self.hashes.is_empty()
+    }
+
+    /// Octets that this takes in memory, nearly.
+    pub(super) fn octets(&self) -> u64 {
+        HASH_BYTES * self.hashes.len() as u64
     }
 
     /// Whether a record of a name (lowercase wire form) may be repeated, or all of the name's may.

@@ -36,6 +36,8 @@ const GROUP_BITS: u32 = 6;
 const MOST_NAMES: usize = 16;
 /// Names of a shard, on average, below which there are fewer: well apart, so that a zone does not go back and forth.
 const LEAST_NAMES: usize = 4;
+/// What a piece of memory takes beside its octets, nearly: two counters, what the allocator knows of it, and what it rounds up.
+const ALLOCATION_BYTES: usize = 32;
 /// What processors read from memory at once.
 const LINE_BYTES: usize = 64;
 
@@ -46,6 +48,8 @@ pub struct Table {
     /// The number of shards, as a power of two.
     bits: u32,
     names: usize,
+    /// Octets of all shards in memory.
+    octets: u64,
     /// The tables that shards may point into.
     sources: Arc<[Table]>,
 }
@@ -114,14 +118,25 @@ impl<'a> Stored<'a> {
 impl Default for Table {
     fn default() -> Table {
         let shard = Freezer::default().freeze(&[], &[]);
-        Table { groups: Arc::new([Arc::new([shard])]), bits: 0, names: 0, sources: Arc::new([]) }
+        Table::of([Arc::from([shard])].into(), 0, 0, Arc::new([]))
     }
 }
 
 impl Table {
+    /// A table of shards in groups. O(shards)
+    fn of(groups: Arc<[Arc<[Shard]>]>, bits: u32, names: usize, sources: Arc<[Table]>) -> Table {
+        let octets = groups.iter().map(|group| weigh(group)).sum();
+        Table { groups, bits, names, octets, sources }
+    }
+
     /// Number of nodes.
     pub fn names(&self) -> usize {
         self.names
+    }
+
+    /// Octets that the table takes in memory, were nothing of it in another table.
+    pub fn octets(&self) -> u64 {
+        self.octets
     }
 
     /// The node of an owner.
@@ -226,6 +241,12 @@ fn bits_for(names: usize, before: u32) -> u32 {
     }
     // Half way between most and least.
     (names / (MOST_NAMES / 2)).checked_ilog2().unwrap_or(0)
+}
+
+/// Octets that shards take in memory.
+fn weigh(shards: &[Shard]) -> u64 {
+    let others = |shard: &Shard| shard.others.as_ref().map_or(0, |others| size_of_val(&**others) + ALLOCATION_BYTES);
+    shards.iter().map(|shard| (size_of::<Shard>() + shard.bytes.len() + ALLOCATION_BYTES + others(shard)) as u64).sum()
 }
 
 /// The shard of a hash.

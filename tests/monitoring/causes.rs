@@ -195,6 +195,24 @@ pub fn a_datacenter_that_was_set_back_fires_until_it_is_accepted() -> World {
     world
 }
 
+/// A datacenter's zone grows to several times the budget of both replicas.
+pub fn a_zone_that_outgrows_the_budget_fires_until_it_fits() -> World {
+    let world = World::start(&Plan { memory: Some("1MiB"), ..Plan::default() });
+    let mut records = zone_records(0, 1100, 20, 2_592_000);
+    let text: String =
+        (0..5000).map(|index| format!("large{index}.{} 30 IN TXT \"{}\"\n", ZONES[0], "x".repeat(250))).collect();
+    records.extend(read_zone(&text));
+    world.primary.replace_zone(&Dname::parse(ZONES[0]), &records);
+    for replica in 0..2 {
+        world.wait_firing("CnsMemoryRefused", &[("zone", ZONES[0]), ("instance", &world.instance(replica))]);
+    }
+    assert!(world.firing("CnsMemoryRefused").iter().all(|alert| alert.labels["zone"] == ZONES[0]));
+    world.assert_only(&[&CUT_OFF[..], &["CnsMemoryRefused"]].concat());
+    world.change(0, 1200);
+    world.wait_quiet();
+    world
+}
+
 /// A replica is killed again and again; then the other one is stopped.
 pub fn restarts_in_a_row_and_a_replica_that_is_away_fire() -> World {
     let mut world = World::start(&Plan::default());

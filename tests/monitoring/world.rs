@@ -43,11 +43,13 @@ pub struct Plan {
     pub probed: bool,
     /// Whether both replicas have a tree of a ZooKeeper, too.
     pub tree: bool,
+    /// The budget of memory, where it is not the default.
+    pub memory: Option<&'static str>,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { expire: 2_592_000, missing: false, busy: false, probed: false, tree: false }
+        Plan { expire: 2_592_000, missing: false, busy: false, probed: false, tree: false, memory: None }
     }
 }
 
@@ -273,7 +275,8 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
          [aggregations.\"{REGION}\"]\nmembers = [{members}]\npartial_after = \"2s\"\n{damping}"
     );
     let name = format!("ns{}.example.com", replica + 1);
-    Settings { name, state: Some("state".to_string()), ..Settings::new(&text) }
+    let server = plan.memory.map(|memory| format!("memory = \"{memory}\"\n")).unwrap_or_default();
+    Settings { name, server, state: Some("state".to_string()), ..Settings::new(&text) }
 }
 
 /// The real files with shorter times, and these targets.

@@ -8,7 +8,7 @@
 use super::super::node::Node;
 use super::super::parallel;
 use super::shard::{Beside, Entry, Freezer, Shard};
-use super::{GROUP_BITS, Table, bits_for, hash, shard_index};
+use super::{GROUP_BITS, Table, bits_for, hash, shard_index, weigh};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,7 +47,10 @@ impl Table {
         let groups = parallel::in_parts(self.groups.len(), parts, |range| {
             self.change_groups(range, &touched, &changes, &sources)
         });
-        Table { groups: groups.into_iter().flatten().collect(), bits, names, sources }
+        let groups: Arc<[Arc<[Shard]>]> = groups.into_iter().flatten().collect();
+        let changed = self.groups.iter().zip(groups.iter()).filter(|(old, new)| !Arc::ptr_eq(old, new));
+        let octets = changed.fold(self.octets, |octets, (old, new)| octets + weigh(new) - weigh(old));
+        Table { groups, bits, names, octets, sources }
     }
 
     /// Makes the groups of a range, with the changes that concern them, which are sorted.
@@ -179,7 +182,7 @@ impl Table {
                 made.push(freezer.freeze(&in_shard, &beside));
             }
         }
-        Table { groups: made.chunks(GROUP).map(Arc::from).collect(), bits, names, sources }
+        Table::of(made.chunks(GROUP).map(Arc::from).collect(), bits, names, sources)
     }
 }
 

@@ -122,7 +122,7 @@ impl Table {
             return Err(ImageError::Place);
         }
         let groups = shards.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Ok(Found::Table(Table { groups, bits, names: sums.names, sources: Arc::new([]) }, sums.counts))
+        Ok(Found::Table(Table::of(groups, bits, sums.names, Arc::new([])), sums.counts))
     }
 }
 

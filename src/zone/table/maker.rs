@@ -51,6 +51,6 @@ impl Maker {
     pub fn finish(self, parts: impl IntoIterator<Item = Made>) -> Table {
         let made: Vec<Shard> = parts.into_iter().flat_map(|Made(shards)| shards).collect();
         let groups = made.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Table { groups, bits: self.bits, names: self.names, sources: self.sources }
+        Table::of(groups, self.bits, self.names, self.sources)
     }
 }

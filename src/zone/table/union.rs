@@ -193,7 +193,7 @@ impl<'a> Union<'a> {
         let made: Vec<Shard> = parallel::in_parts(1 << self.bits, self.parts, make).into_iter().flatten().collect();
         let names = made.iter().map(Shard::names).sum();
         let groups = made.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Table { groups, bits: self.bits, names, sources: self.sources }
+        Table::of(groups, self.bits, names, self.sources)
     }
 
     /// A shard of the one table that has any nodes there, if it is of the same size.

@@ -1,0 +1,268 @@
+//! The budget of memory: what zones, their histories and the transfers in progress may take together.
+//!
+//! A transfer claims octets as they arrive, as what they become in memory: names without compression, RDATA, nodes. When all
+//! is taken, the zone that grows furthest over its share is refused, keeps the version that it has, and gives back
+//! what it had claimed. Whole zones that take the place of others wait for their turn where there is no room for both.
+//! How it is divided is told in `ledger`, how large it is by default in `host`.
+//!
+//! Octets are accounted, not measured: what is resident is at most about one and a half times as much, and what the program
+//! takes without zones (`docs/operate.md` has figures). A transfer can have one message more than it has claimed.
+//!
+//! Invariants: a claim ends with its value, so that nothing is lost when a transfer fails, is dropped or panics; who waits
+//! in line holds nothing, and who waits for another has had that refused, so nobody waits for ever.
+//!
+//! Cost: O(log zones) for each message of a transfer; nothing for queries, which know nothing of it.
+
+pub mod host;
+mod ledger;
+
+pub use ledger::{Manner, Usage};
+
+use crate::name::Name;
+use indicatif::BinaryBytes;
+use ledger::{Ledger, Verdict};
+use std::any::Any;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+/// How often what nobody tells of is looked at: versions that their last reader lets go.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a transfer waits for others to give way: they are gone within moments, and histories within seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a transfer gets no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the zone would take {} of memory with what regions hold of it; its share of the budget of {} is {}, and no more is free: \
+     see \"memory\" of [server]",
+    BinaryBytes(*octets), BinaryBytes(*budget), BinaryBytes(*share)
+)]
+pub struct Excess {
+    /// What the zone would have taken at that moment.
+    pub octets: u64,
+    pub share: u64,
+    pub budget: u64,
+}
+
+/// The budget, which everybody shares. Without a plan it has no end.
+#[derive(Default)]
+pub struct Budget {
+    ledger: Mutex<Ledger>,
+    /// Rung when something was given back or refused.
+    bell: Notify,
+}
+
+impl Budget {
+    /// The books, for a moment; what they hold is valid between any two calls.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how much there is, and for which zones, each with how often it is there: by itself, and in regions.
+    pub fn configure(&self, octets: u64, zones: impl IntoIterator<Item = (Name, u64)>) {
+        self.ledger().configure(octets, zones);
+        self.bell.notify_waiters();
+    }
+
+    /// Notes what a zone's published version takes by itself.
+    pub fn publish(&self, zone: &Name, octets: u64) {
+        self.ledger().publish(zone, octets);
+        self.bell.notify_waiters();
+    }
+
+    /// Notes what all histories take together.
+    pub fn set_histories(&self, octets: u64) {
+        self.ledger().set_histories(octets);
+        self.bell.notify_waiters();
+    }
+
+    /// What histories may take together.
+    pub fn room_for_histories(&self) -> u64 {
+        self.ledger().room_for_histories()
+    }
+
+    /// Whether histories are in the way of zones.
+    pub fn has_too_much_history(&self) -> bool {
+        self.ledger().has_too_much_history()
+    }
+
+    /// What is used for what. O(zones)
+    pub fn usage(&self) -> Usage {
+        self.ledger().usage()
+    }
+
+    /// Begins a transfer of a zone.
+    pub fn begin(self: &Arc<Self>, zone: &Name, manner: Manner) -> Claim {
+        Claim { id: self.ledger().begin(zone, manner), budget: self.clone(), replaced: None }
+    }
+
+    /// Waits until a question to the books has an answer, for so long.
+    async fn wait_for<T>(&self, patience: Duration, mut ask: impl FnMut(&mut Ledger) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now().checked_add(patience);
+        loop {
+            let mut rung = pin!(self.bell.notified());
+            // Whatever happens from here on is heard.
+            rung.as_mut().enable();
+            if let Some(answer) = ask(&mut self.ledger()) {
+                return Some(answer);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return None;
+            }
+            let _ = timeout(LOOK_AGAIN, rung).await;
+        }
+    }
+}
+
+/// What one transfer has of the budget, until this is dropped.
+pub struct Claim {
+    budget: Arc<Budget>,
+    id: u64,
+    /// The version whose place was taken.
+    replaced: Option<Weak<dyn Any + Send + Sync>>,
+}
+
+impl Claim {
+    /// Waits until the zone can be replaced. Returns at once for other transfers.
+    pub async fn take_turn(&self) {
+        let turn = |ledger: &mut Ledger| ledger.is_turn(self.id).then_some(());
+        // There is no end to its patience, because the line moves on.
+        while self.budget.wait_for(PATIENCE, turn).await.is_none() {}
+    }
+
+    /// Asks for so many octets in all.
+    pub async fn grow(&self, octets: u64) -> Result<(), Excess> {
+        let ask = |ledger: &mut Ledger| match ledger.grow(self.id, octets) {
+            Verdict::Granted => Some(Ok(())),
+            Verdict::Refused(excess) => Some(Err(excess)),
+            Verdict::Wait => None,
+        };
+        // Mostly it is granted, and nobody waits.
+        let first = ask(&mut self.budget.ledger());
+        let answer = match first {
+            Some(answer) => answer,
+            None => {
+                self.budget.bell.notify_waiters();
+                let late = || self.budget.ledger().refuse(self.id, octets);
+                self.budget.wait_for(PATIENCE, ask).await.unwrap_or_else(|| Err(late()))
+            }
+        };
+        if answer.is_err() {
+            self.budget.bell.notify_waiters();
+        }
+        answer
+    }
+
+    /// Ready when the transfer has to give way to another.
+    pub async fn refused(&self) -> Excess {
+        loop {
+            if let Some(excess) = self.budget.wait_for(PATIENCE, |ledger| ledger.refusal(self.id)).await {
+                return excess;
+            }
+        }
+    }
+
+    /// Goes on as a replacement, because the primary has sent the whole zone.
+    pub fn replace(&self) {
+        self.budget.ledger().turn_into_replacement(self.id);
+    }
+
+    /// Notes that the transfer is published: its octets count until nobody has the version before any more.
+    pub fn settle<T: Send + Sync + 'static>(mut self, before: Option<Arc<T>>) {
+        self.replaced = before.map(|before| {
+            let weak: Weak<T> = Arc::downgrade(&before);
+            weak as Weak<dyn Any + Send + Sync>
+        });
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.budget.ledger().end(self.id, self.replaced.take());
+        self.budget.bell.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    /// Two zones that take a third of a budget of 6,000 each, so that one of them can be replaced.
+    fn full() -> Arc<Budget> {
+        let budget = Arc::new(Budget::default());
+        budget.configure(6000, [(name("a"), 1), (name("b"), 1)]);
+        ["a", "b"].into_iter().for_each(|zone| budget.publish(&name(zone), 2000));
+        budget
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_in_line_goes_on_when_the_one_before_ends() {
+        let budget = full();
+        let first = budget.begin(&name("a"), Manner::Replace);
+        first.take_turn().await;
+        first.grow(2000).await.unwrap();
+        let second = budget.begin(&name("b"), Manner::Replace);
+        let waiting = tokio::spawn(async move {
+            second.take_turn().await;
+            second.grow(2000).await
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        // The version before has a reader, who lets it go only after the transfer.
+        let old = Arc::new(0u64);
+        first.settle(Some(old.clone()));
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        assert_eq!(budget.usage().transfers, 2000);
+        drop(old);
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert_eq!(budget.usage().transfers, 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_furthest_over_is_told_and_the_other_goes_on() {
+        let budget = Arc::new(Budget::default());
+        budget.configure(6000, [(name("a"), 1), (name("b"), 1), (name("c"), 1)]);
+        let [hog, other] = ["a", "b"].map(|zone| budget.begin(&name(zone), Manner::Replace));
+        hog.take_turn().await;
+        other.take_turn().await;
+        hog.grow(2000).await.unwrap();
+        let told = tokio::spawn(async move {
+            let excess = hog.refused().await;
+            assert_eq!(hog.grow(2000).await, Err(excess));
+            excess
+        });
+        other.grow(1500).await.unwrap();
+        assert_eq!(told.await.unwrap(), Excess { octets: 2000, share: 1000, budget: 6000 });
+        assert_eq!(budget.usage().transfers, 1500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn histories_that_do_not_go_are_waited_for_only_so_long() {
+        let budget = full();
+        ["a", "b"].into_iter().for_each(|zone| budget.publish(&name(zone), 1500));
+        budget.set_histories(1500);
+        let replacement = budget.begin(&name("b"), Manner::Replace);
+        replacement.take_turn().await;
+        let claim = budget.begin(&name("a"), Manner::Change);
+        assert!(claim.grow(500).await.is_err());
+        drop(claim);
+        budget.set_histories(1500);
+        let claim = budget.begin(&name("a"), Manner::Change);
+        let keeper = async {
+            while !budget.has_too_much_history() {
+                tokio::task::yield_now().await;
+            }
+            budget.set_histories(budget.room_for_histories());
+        };
+        let (grown, ()) = tokio::join!(claim.grow(500), keeper);
+        assert_eq!(grown, Ok(()));
+    }
+}

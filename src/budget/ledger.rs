@@ -1,0 +1,397 @@
+//! The books of the budget, as a pure type: what is granted, who waits, who is refused.
+//!
+//! A zone *claims* `steady`, what it takes once a transfer is published, and *uses* more while old and new version are there
+//! both. With `floor` = budget ÷ (2 × zones) and `reserve` = the largest claim, never less than a floor, these hold for
+//! everything that is granted:
+//!
+//! - Σ max(steady, floor) + reserve ≤ budget: each zone reaches its floor, and then the largest can be replaced;
+//! - Σ max(use, floor) ≤ budget: there is room for both versions meanwhile;
+//! - Σ use + leaving + histories ≤ budget. Replaced versions that are still read are waited for, for moments as a rule;
+//!   histories have what nobody else uses, and go where it is needed.
+//!
+//! What is loaded from disk, or made by sources that ask nobody, counts and is never refused; where that breaks the
+//! inequalities, nothing is granted but growth within floors, and one replacement at a time.
+//!
+//! Cost: O(log zones) for a change; O(transfers) where something does not fit.
+
+use super::Excess;
+use crate::name::Name;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Weak;
+
+/// Histories take this part of the budget at most.
+const HISTORY_PART: u64 = 4;
+
+/// What a transfer does to the version that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Adds to it.
+    Change,
+    /// Takes its place.
+    Replace,
+}
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Granted,
+    /// Something else has to give way, and will.
+    Wait,
+    Refused(Excess),
+}
+
+/// The octets of everything, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub budget: u64,
+    /// Published versions, with what regions take of them.
+    pub zones: u64,
+    /// Transfers in progress, and versions that were replaced and that somebody still reads.
+    pub transfers: u64,
+    pub histories: u64,
+}
+
+/// One zone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// How often it is there: by itself, and in regions.
+    weight: u64,
+    /// Octets of the published version, once.
+    version: u64,
+    /// Octets granted to transfers, weighted.
+    changes: u64,
+    replacements: u64,
+}
+
+impl Account {
+    /// The published version.
+    fn published(&self) -> u64 {
+        self.version.saturating_mul(self.weight)
+    }
+
+    /// What it takes when its transfers are published.
+    fn steady(&self) -> u64 {
+        self.published().max(self.replacements).saturating_add(self.changes)
+    }
+
+    /// What it takes now.
+    fn used(&self) -> u64 {
+        self.published().saturating_add(self.replacements).saturating_add(self.changes)
+    }
+}
+
+/// A transfer.
+#[derive(Debug)]
+struct Transfer {
+    zone: Name,
+    manner: Manner,
+    /// Octets of the version that was published when it began, weighted.
+    before: u64,
+    /// Granted, weighted.
+    octets: u64,
+    /// Set when it has to give way.
+    refused: Option<Excess>,
+}
+
+/// A version that is no longer published.
+#[derive(Debug)]
+struct Leaving {
+    octets: u64,
+    /// Gone when nobody has it any more.
+    version: Weak<dyn Any + Send + Sync>,
+}
+
+/// The books.
+#[derive(Debug)]
+pub struct Ledger {
+    budget: u64,
+    floor: u64,
+    histories: u64,
+    /// Octets of histories that a transfer asks for.
+    wanted: u64,
+    zones: HashMap<Name, Account>,
+    /// Σ max(steady, floor), Σ max(use, floor), and Σ use.
+    steady: u64,
+    used: u64,
+    filled: u64,
+    /// How many zones claim as much.
+    claims: BTreeMap<u64, usize>,
+    transfers: HashMap<u64, Transfer>,
+    /// Replacements that wait for their turn.
+    line: VecDeque<u64>,
+    leaving: Vec<Leaving>,
+    next: u64,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger {
+            budget: u64::MAX,
+            floor: u64::MAX,
+            histories: 0,
+            wanted: 0,
+            zones: HashMap::new(),
+            steady: 0,
+            used: 0,
+            filled: 0,
+            claims: BTreeMap::new(),
+            transfers: HashMap::new(),
+            line: VecDeque::new(),
+            leaving: Vec::new(),
+            next: 0,
+        }
+    }
+}
+
+impl Ledger {
+    /// Sets the budget and the zones, each with how often it is there. O(zones)
+    pub fn configure(&mut self, budget: u64, zones: impl IntoIterator<Item = (Name, u64)>) {
+        let mut old = std::mem::take(&mut self.zones);
+        let account = |(name, weight): (Name, u64)| {
+            let version = old.remove(&name).map_or(0, |account| account.version);
+            (name, Account { weight, version, ..Account::default() })
+        };
+        self.zones = zones.into_iter().map(account).collect();
+        for transfer in self.transfers.values() {
+            if let Some(account) = self.zones.get_mut(&transfer.zone) {
+                *account.granted(transfer.manner) += transfer.octets;
+            }
+        }
+        self.budget = budget;
+        self.floor = budget / (2 * self.zones.len().max(1) as u64);
+        (self.steady, self.used, self.filled) = (0, 0, 0);
+        self.claims.clear();
+        for account in self.zones.values() {
+            self.steady = self.steady.saturating_add(account.steady().max(self.floor));
+            self.used = self.used.saturating_add(account.used().max(self.floor));
+            self.filled = self.filled.saturating_add(account.used());
+            *self.claims.entry(account.steady()).or_default() += 1;
+        }
+    }
+
+    /// Notes what a zone's published version takes, wherever it came from.
+    pub fn publish(&mut self, zone: &Name, octets: u64) {
+        self.change(zone, |account| account.version = octets);
+    }
+
+    /// Notes what all histories take.
+    pub fn set_histories(&mut self, octets: u64) {
+        (self.histories, self.wanted) = (octets, 0);
+    }
+
+    /// What histories may take, so that they are in nobody's way.
+    pub fn room_for_histories(&mut self) -> u64 {
+        self.forget_leaving();
+        let taken = self.filled.saturating_add(self.leaving_octets()).saturating_add(self.wanted);
+        (self.budget / HISTORY_PART).min(self.budget.saturating_sub(taken))
+    }
+
+    /// Whether histories take more than that.
+    pub fn has_too_much_history(&mut self) -> bool {
+        self.histories > self.room_for_histories()
+    }
+
+    /// Begins a transfer, which has nothing yet. A replacement asks for its turn first.
+    pub fn begin(&mut self, zone: &Name, manner: Manner) -> u64 {
+        self.next += 1;
+        let before = self.zones.get(zone).map_or(0, Account::published);
+        let transfer = Transfer { zone: zone.clone(), manner, before, octets: 0, refused: None };
+        self.transfers.insert(self.next, transfer);
+        if manner == Manner::Replace {
+            self.line.push_back(self.next);
+        }
+        self.next
+    }
+
+    /// Whether a replacement may begin. It is granted as much as the version that it replaces, out of its floor where that
+    /// has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything.
+    pub fn is_turn(&mut self, id: u64) -> bool {
+        let Some(place) = self.line.iter().position(|waiting| *waiting == id) else { return true };
+        let zone = self.transfers[&id].zone.clone();
+        let account = self.zones.get(&zone).copied().unwrap_or_default();
+        let octets = account.published();
+        let used = account.used().saturating_add(octets);
+        let is_first = || {
+            let more = used.max(self.floor) - account.used().max(self.floor);
+            let fits = self.used.saturating_add(more) <= self.budget;
+            place == 0 && (fits || self.zones.values().all(|account| account.replacements == 0))
+        };
+        if !(octets == 0 || used <= self.floor || is_first()) {
+            return false;
+        }
+        self.grant(id, octets);
+        if self.is_obstructed(octets) {
+            self.grant(id, 0);
+            return false;
+        }
+        self.line.remove(place);
+        true
+    }
+
+    /// Asks for so many octets in all, for one copy of what the transfer has brought.
+    pub fn grow(&mut self, id: u64, octets: u64) -> Verdict {
+        let Some(transfer) = self.transfers.get(&id) else { return Verdict::Granted };
+        if let Some(excess) = transfer.refused {
+            return Verdict::Refused(excess);
+        }
+        let Some(before) = self.zones.get(&transfer.zone).copied() else { return Verdict::Granted };
+        let (granted, octets) = (transfer.octets, octets.saturating_mul(before.weight));
+        if octets <= granted {
+            return Verdict::Granted;
+        }
+        self.grant(id, octets);
+        let after = self.zones[&self.transfers[&id].zone];
+        if after.used() <= self.floor || self.fits() {
+            if !self.is_obstructed(octets - granted) {
+                return Verdict::Granted;
+            }
+            self.grant(id, granted);
+            return Verdict::Wait;
+        }
+        self.grant(id, granted);
+        let excess = Excess { octets: after.steady(), share: self.floor, budget: self.budget };
+        match self.furthest_over(id, after.steady()) {
+            Some(other) => {
+                let other_zone = &self.zones[&self.transfers[&other].zone];
+                let excess = Excess { octets: other_zone.steady(), ..excess };
+                self.transfers.entry(other).and_modify(|transfer| transfer.refused = Some(excess));
+                Verdict::Wait
+            }
+            None => {
+                self.transfers.entry(id).and_modify(|transfer| transfer.refused = Some(excess));
+                Verdict::Refused(excess)
+            }
+        }
+    }
+
+    /// Refuses a transfer that has asked for so much, because others did not give way in time.
+    pub fn refuse(&mut self, id: u64, octets: u64) -> Excess {
+        let excess = Excess { octets, share: self.floor, budget: self.budget };
+        self.transfers.entry(id).and_modify(|transfer| transfer.refused = Some(excess));
+        excess
+    }
+
+    /// Why a transfer has to give way, if it has.
+    pub fn refusal(&self, id: u64) -> Option<Excess> {
+        self.transfers.get(&id)?.refused
+    }
+
+    /// Lets a change become a replacement without a turn: the primary has sent the whole zone.
+    pub fn turn_into_replacement(&mut self, id: u64) {
+        let Some(transfer) = self.transfers.get(&id) else { return };
+        let octets = transfer.octets;
+        self.grant(id, 0);
+        self.transfers.entry(id).and_modify(|transfer| transfer.manner = Manner::Replace);
+        self.grant(id, octets);
+    }
+
+    /// Ends a transfer. Where it has replaced a version, what it had beside the new one counts for the old one until nobody
+    /// has that any more.
+    pub fn end(&mut self, id: u64, replaced: Option<Weak<dyn Any + Send + Sync>>) {
+        self.line.retain(|waiting| *waiting != id);
+        let granted = self.transfers.get(&id).map_or(0, |transfer| transfer.octets);
+        self.grant(id, 0);
+        let Some(Transfer { zone, before, .. }) = self.transfers.remove(&id) else { return };
+        let Some(version) = replaced.filter(|version| version.strong_count() > 0) else { return };
+        let now = self.zones.get(&zone).map_or(0, Account::published);
+        let octets = before.saturating_add(granted).saturating_sub(now).min(before);
+        if octets > 0 {
+            self.leaving.push(Leaving { octets, version });
+        }
+    }
+
+    /// What is used for what. O(zones)
+    pub fn usage(&mut self) -> Usage {
+        self.forget_leaving();
+        let zones = self.zones.values().map(Account::published).sum();
+        let transfers = self.zones.values().map(|account| account.changes + account.replacements).sum::<u64>();
+        Usage { budget: self.budget, zones, transfers: transfers + self.leaving_octets(), histories: self.histories }
+    }
+
+    //--- Sums ---
+
+    /// Whether what is granted is within the budget, as far as zones and transfers go.
+    fn fits(&self) -> bool {
+        let largest = self.claims.last_key_value().map_or(0, |(claim, _)| *claim);
+        self.steady.saturating_add(largest.max(self.floor)).max(self.used) <= self.budget
+    }
+
+    /// Whether what goes by itself, or gives way, is still where something was granted, the last of it so many octets.
+    /// Histories give way with as much again, so that the next octets need not wait.
+    fn is_obstructed(&mut self, octets: u64) -> bool {
+        let all =
+            |ledger: &Ledger| ledger.filled.saturating_add(ledger.leaving_octets()).saturating_add(ledger.histories);
+        if all(self) <= self.budget {
+            return false;
+        }
+        self.forget_leaving();
+        if self.histories > 0 && all(self) > self.budget {
+            self.wanted = self.wanted.max(octets.saturating_mul(2));
+        }
+        all(self) > self.budget && all(self) > self.filled
+    }
+
+    /// Octets of replaced versions.
+    fn leaving_octets(&self) -> u64 {
+        self.leaving.iter().map(|leaving| leaving.octets).sum()
+    }
+
+    /// Forgets replaced versions that nobody has any more.
+    fn forget_leaving(&mut self) {
+        self.leaving.retain(|leaving| leaving.version.strong_count() > 0);
+    }
+
+    /// The transfer that makes its zone grow furthest over its share, if it is further than this claim.
+    fn furthest_over(&self, except: u64, claim: u64) -> Option<u64> {
+        let grows = |(id, transfer): (&u64, &Transfer)| {
+            let account = self.zones.get(&transfer.zone)?;
+            let is_growth = transfer.octets > 0 && account.steady() > account.published().max(self.floor);
+            let counts = *id != except && is_growth && account.steady() > claim;
+            counts.then_some((account.steady(), *id))
+        };
+        self.transfers.iter().filter_map(grows).max().map(|(_, id)| id)
+    }
+
+    /// Sets what a transfer has.
+    fn grant(&mut self, id: u64, octets: u64) {
+        let Some(transfer) = self.transfers.get_mut(&id) else { return };
+        let (before, manner, zone) = (transfer.octets, transfer.manner, transfer.zone.clone());
+        transfer.octets = octets;
+        self.change(&zone, |account| {
+            let granted = account.granted(manner);
+            *granted = granted.saturating_sub(before).saturating_add(octets);
+        });
+    }
+
+    /// Changes an account, and the sums with it.
+    fn change(&mut self, zone: &Name, change: impl FnOnce(&mut Account)) {
+        let Some(account) = self.zones.get_mut(zone) else { return };
+        let (old_steady, old_used) = (account.steady(), account.used());
+        change(account);
+        let (steady, used) = (account.steady(), account.used());
+        self.steady = (self.steady - old_steady.max(self.floor)).saturating_add(steady.max(self.floor));
+        self.used = (self.used - old_used.max(self.floor)).saturating_add(used.max(self.floor));
+        self.filled = (self.filled - old_used).saturating_add(used);
+        if let Some(count) = self.claims.get_mut(&old_steady) {
+            *count -= 1;
+            if *count == 0 {
+                self.claims.remove(&old_steady);
+            }
+        }
+        *self.claims.entry(steady).or_default() += 1;
+    }
+}
+
+impl Account {
+    /// What transfers of a manner have.
+    fn granted(&mut self, manner: Manner) -> &mut u64 {
+        match manner {
+            Manner::Change => &mut self.changes,
+            Manner::Replace => &mut self.replacements,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! What transfers become in memory, and the budget that bounds it: zones whose few octets on the wire become many, beside
+//! zones that are as they should be. Memory is that of the real program, as the kernel has it.
+
+mod harness;
+#[path = "budget/swelling.rs"]
+mod swelling;
+
+use harness::*;
+use std::time::Duration;
+use swelling::{Contents, Swelling, Version};
+
+/// More than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+const MIB: u64 = 1 << 20;
+/// What the program takes without zones, its threads and buffers included, is far less.
+const BARE: u64 = 64 * MIB;
+/// Names of a zone that is 5.7 MiB on the wire and becomes more than 250 MiB.
+const SWELLING: Contents = Contents::Swelling(270_000);
+
+/// A line of `/proc/PID/status`, in octets.
+fn memory_of(process: u32, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("such a line");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// The value of a series; none where it is not there.
+fn metric(daemon: &Aggregator, series: &str) -> Option<u64> {
+    let text = daemon.metrics();
+    let value = text.lines().find_map(|line| line.strip_prefix(&format!("aggregator_{series} ")))?;
+    Some(value.trim().parse::<f64>().expect("a number") as u64)
+}
+
+/// What is accounted of the budget.
+fn accounted(daemon: &Aggregator) -> u64 {
+    let part = |part: &str| metric(daemon, &format!("memory_accounted_bytes{{part=\"{part}\"}}")).unwrap_or(0);
+    part("zones") + part("histories") + part("transfers")
+}
+
+/// The serial that is served.
+fn serial(daemon: &Aggregator, zone: &str) -> Option<u32> {
+    Client::new(daemon.address()).serial(&Dname::parse(zone))
+}
+
+fn wait_for_serial(daemon: &Aggregator, zone: &str, wanted: u32) {
+    wait_until(&format!("{zone} at {wanted}"), PATIENCE, || (serial(daemon, zone) == Some(wanted)).then_some(()));
+}
+
+/// Waits until a version of a zone is refused for want of memory.
+fn wait_for_refusal(daemon: &Aggregator, zone: &str) {
+    let series = format!("memory_refused{{zone=\"{zone}.\"}}");
+    wait_until(&format!("{zone} is refused"), PATIENCE, || (metric(daemon, &series) == Some(1)).then_some(()));
+}
+
+/// A configuration with these zones, and a budget where it is not the default.
+fn settings(primary: &Swelling, zones: &[&str], memory: Option<&str>, more: &str) -> Settings {
+    let zones: String = zones.iter().map(|zone| format!("\"{zone}\" = \"{}\"\n", primary.address)).collect();
+    let mut settings = Settings::new(&format!(
+        "[transfer]\nrefresh_min = \"100ms\"\nrefresh_max = \"200ms\"\nretry_min = \"200ms\"\nretry_max = \"500ms\"\n[zones]\n{zones}{more}"
+    ));
+    settings.server = memory.map(|memory| format!("memory = \"{memory}\"\n")).unwrap_or_default();
+    settings.state = Some("state".to_string());
+    settings
+}
+
+#[test]
+fn a_zone_that_swells_is_refused_in_its_middle_and_its_copy_is_served() {
+    let primary = Swelling::start();
+    let zones = ["big.example", "good.example"];
+    zones.iter().for_each(|zone| primary.set(zone, Version::new(1, Contents::Plain(100))));
+    let folder = Folder::new();
+    let daemon = Aggregator::start_with(&folder.subfolder("us"), &settings(&primary, &zones, Some("64MiB"), ""));
+    zones.iter().for_each(|zone| wait_for_serial(&daemon, zone, 1));
+    assert_eq!(metric(&daemon, "memory_budget_bytes"), Some(64 * MIB));
+
+    let before = primary.sent();
+    primary.set("big.example", Version::new(2, SWELLING));
+    wait_for_refusal(&daemon, "big.example");
+    assert!(primary.sent() - before > MIB, "it had begun");
+    // Told in the status and by the counter of failures.
+    let status = daemon.verb(&["status", "big.example"]);
+    assert!(status.stdout.contains("out of the budget of memory"), "{status:?}");
+    let failed = |daemon: &Aggregator| {
+        let text = daemon.metrics();
+        text.lines().any(|line| {
+            let is_ours =
+                line.starts_with("aggregator_transfer_failures_total{") && line.contains("zone=\"big.example.\"");
+            is_ours && line.contains("kind=\"axfr\"") && line.contains("reason=\"memory\"")
+        })
+    };
+    assert!(failed(&daemon), "{}", daemon.metrics());
+    // It is tried again and again, and others go on meanwhile.
+    for serial in 2..6 {
+        primary.set("good.example", Version::new(serial, Contents::Plain(100 + serial)));
+        wait_for_serial(&daemon, "good.example", serial);
+        assert!(accounted(&daemon) <= 64 * MIB);
+    }
+    assert_eq!(serial(&daemon, "big.example"), Some(1));
+    let highest = memory_of(daemon.id(), "VmHWM");
+    assert!(highest < 96 * MIB + BARE, "{} MiB for a budget of 64", highest / MIB);
+    // What was refused is given back, and a version that fits is taken.
+    primary.set("big.example", Version::new(7, Contents::Plain(100)));
+    wait_for_serial(&daemon, "big.example", 7);
+    wait_until("all is given back", PATIENCE, || (accounted(&daemon) < MIB).then_some(()));
+    let series = "memory_refused{zone=\"big.example.\"}";
+    wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
+}
+
+#[test]
+fn many_that_swell_at_once_leave_room_for_the_one_that_does_not() {
+    let primary = Swelling::start();
+    let swelling = ["a.example", "b.example", "c.example", "d.example"];
+    swelling.iter().for_each(|zone| primary.set(zone, Version::new(1, SWELLING)));
+    // 20,000 names: more than a megabyte, and less than its floor of eight.
+    primary.set("good.example", Version::new(1, Contents::Plain(20_000)));
+    // Deep names have a hundred nodes above each.
+    primary.set("deep.example", Version::new(1, Contents::Deep(30_000)));
+    let zones = [&swelling[..], &["good.example", "deep.example"]].concat();
+    let folder = Folder::new();
+    let settings = settings(&primary, &zones, Some("96MiB"), "");
+    let daemon = Aggregator::start_with(&folder.subfolder("us"), &settings);
+    wait_for_serial(&daemon, "good.example", 1);
+    swelling.iter().chain(&["deep.example"]).for_each(|zone| wait_for_refusal(&daemon, zone));
+    for serial in 2..5 {
+        primary.set("good.example", Version::new(serial, Contents::Plain(20_000 + serial)));
+        wait_for_serial(&daemon, "good.example", serial);
+        assert!(accounted(&daemon) <= 96 * MIB);
+    }
+    let highest = memory_of(daemon.id(), "VmHWM");
+    assert!(highest < 144 * MIB + BARE, "{} MiB for a budget of 96", highest / MIB);
+}
+
+#[test]
+fn differences_that_swell_are_refused_and_so_is_the_growth_of_a_region() {
+    let primary = Swelling::start();
+    let zones = ["one.example", "two.example"];
+    zones.iter().for_each(|zone| primary.set(zone, Version::new(1, Contents::Plain(100))));
+    let folder = Folder::new();
+    let region = "[aggregations]\n\"all.example\" = [\"one.example\", \"two.example\"]\n";
+    let daemon = Aggregator::start_with(&folder.subfolder("us"), &settings(&primary, &zones, Some("64MiB"), region));
+    wait_until("the region", PATIENCE, || serial(&daemon, "all.example"));
+    let additions = Some(SWELLING);
+    primary.set("one.example", Version { additions, ..Version::new(2, Contents::Plain(100)) });
+    // The differences are refused, and the whole zone, which is as it was, is taken instead.
+    wait_for_serial(&daemon, "one.example", 2);
+    let failed = "kind=\"ixfr\",primary=\"";
+    assert!(daemon.metrics().lines().any(|line| line.contains(failed) && line.contains("reason=\"memory\"")));
+    // 22,000 of these would fit into the budget by themselves, but not once more in the region.
+    primary.set("two.example", Version::new(2, Contents::Swelling(22_000)));
+    wait_for_refusal(&daemon, "two.example");
+    assert_eq!(serial(&daemon, "two.example"), Some(1));
+    let highest = memory_of(daemon.id(), "VmHWM");
+    assert!(highest < 96 * MIB + BARE, "{} MiB for a budget of 64", highest / MIB);
+}
+
+#[test]
+fn what_is_on_disk_is_served_whatever_the_budget() {
+    let primary = Swelling::start();
+    primary.set("big.example", Version::new(1, Contents::Plain(100_000)));
+    let folder = Folder::new();
+    let home = folder.subfolder("us");
+    let mut daemon = Aggregator::start_with(&home, &settings(&primary, &["big.example"], Some("256MiB"), ""));
+    wait_for_serial(&daemon, "big.example", 1);
+    assert!(daemon.verb(&["stop"]).code == 0);
+    daemon.write_settings(&settings(&primary, &["big.example"], Some("1MiB"), ""));
+    daemon.kill_and_restart(|| ());
+    assert_eq!(serial(&daemon, "big.example"), Some(1), "from the disk");
+    assert!(accounted(&daemon) > MIB);
+    // It does not grow any further.
+    primary.set("big.example", Version::new(2, Contents::Plain(120_000)));
+    wait_for_refusal(&daemon, "big.example");
+    assert_eq!(serial(&daemon, "big.example"), Some(1));
+    // But it may be replaced by what is not larger.
+    primary.set("big.example", Version::new(3, Contents::Plain(80_000)));
+    wait_for_serial(&daemon, "big.example", 3);
+}
+
+/// What the budget calls the memory of a zone is what it takes, for zones of every kind.
+#[test]
+fn what_is_accounted_is_what_is_resident() {
+    let primary = Swelling::start();
+    let folder = Folder::new();
+    let cases = [
+        ("small records", Contents::Plain(600_000), ""),
+        ("names in capitals and long RDATA", Contents::Swelling(80_000), ""),
+        ("deep names", Contents::Deep(4_000), ""),
+        (
+            "small records, and a region",
+            Contents::Plain(600_000),
+            "[aggregations]\n\"all.example\" = [\"z.example\"]\n",
+        ),
+    ];
+    primary.set("empty.example", Version::new(1, Contents::Plain(1)));
+    for (number, (name, contents, more)) in cases.into_iter().enumerate() {
+        primary.set("z.example", Version::new(1, contents));
+        let home = |part: &str| folder.subfolder(&format!("{part}{number}"));
+        let bare = Aggregator::start_with(&home("bare"), &settings(&primary, &["empty.example"], Some("2GiB"), ""));
+        wait_for_serial(&bare, "empty.example", 1);
+        let without = memory_of(bare.id(), "VmRSS");
+        let daemon = Aggregator::start_with(&home("full"), &settings(&primary, &["z.example"], Some("2GiB"), more));
+        wait_for_serial(&daemon, if more.is_empty() { "z.example" } else { "all.example" }, 1);
+        // The memory of the transfer, and what the disk was given, have gone by then or go soon.
+        let zones = wait_until("the transfer is accounted for", PATIENCE, || {
+            let zones = metric(&daemon, "memory_accounted_bytes{part=\"zones\"}")?;
+            (zones > MIB && accounted(&daemon) == zones).then_some(zones)
+        });
+        let resident = memory_of(daemon.id(), "VmRSS").saturating_sub(without);
+        let highest = memory_of(daemon.id(), "VmHWM").saturating_sub(without);
+        let share = |octets: u64| octets as f64 / zones as f64;
+        println!(
+            "{name}: {:.1} MiB accounted, {:.1} resident ({:.2}), {:.1} at most ({:.2})",
+            zones as f64 / MIB as f64,
+            resident as f64 / MIB as f64,
+            share(resident),
+            highest as f64 / MIB as f64,
+            share(highest)
+        );
+        // What the allocator keeps, and the threads that have worked now, do not grow with the zone.
+        assert!(2 * resident > zones && resident < zones * 3 / 2 + 8 * MIB, "{name}: {}", share(resident));
+        // Empty non-terminals are there twice while they are made, and counted so.
+        assert!(highest < 3 * zones + 8 * MIB, "{name}: {}", share(highest));
+    }
+}
