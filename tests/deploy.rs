@@ -288,9 +288,9 @@ fn configurations_in_documents_load() {
         let text = if text.contains("[zones") { text.clone() } else { format!("{text}{zone}") };
         assert_loads("deploy/anycast.md", &text);
     }
-    // What is written into the file of the README's region, which both add to.
+    // What is written into the file of the README's region, which all add to.
     let operate = blocks("docs/operate.md", "toml");
-    assert_eq!(operate.len(), 2, "{operate:?}");
+    assert_eq!(operate.len(), 3, "{operate:?}");
     let zones =
         "[zones]\n\"us-west-1.cns.example.com\" = \"10.1.0.10\"\n\"us-west-2.cns.example.com\" = \"10.2.0.10\"\n";
     assert_loads("docs/operate.md", &format!("{zones}{}", operate.concat()));

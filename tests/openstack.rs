@@ -358,7 +358,7 @@ fn a_zone_may_change_hands() {
     daemon.write_plan(&from_primary);
     assert_eq!(daemon.verb(&["reload"]).code, 0);
     // What is served stays until the primary is ahead, or is believed.
-    assert_eq!(daemon.verb(&["retransfer", "hands.example"]).code, 0);
+    assert_eq!(daemon.verb(&["retransfer", "hands.example", "--accept"]).code, 0);
     assert_eq!(dig(&daemon, "a.hands.example A", "+answer"), ["a.hands.example. A 192.0.2.1"]);
 }
 

@@ -233,17 +233,22 @@ fn a_set_has_the_smallest_ttl_but_for_those_that_only_differences_have() {
         (set.ttl, set.count)
     };
     // The smallest of what is there then, as a full transfer would have it.
-    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 30, new)), (30, 2));
-    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 9000, new)), (3600, 2));
-    let other_ttl = |removed: u32, added: u32| {
-        move |patcher: &mut Patcher| {
-            patcher.add(&z, rtype::NS, removed, new);
-            patcher.remove(&z, rtype::NS, removed, new);
-            patcher.add(&z, rtype::NS, added, new);
-        }
+    let a = NameBuf::parse("a.z").unwrap();
+    let below_apex = |change: &dyn Fn(&mut Patcher)| {
+        let zone = patch(BASE, change).loaded.zone;
+        let set = zone.get(Name::parse("a.z").unwrap().as_wire()).unwrap().get(rtype::A).unwrap();
+        (set.ttl, set.count)
     };
-    assert_eq!(ttl(&other_ttl(9000, 60)), (60, 2));
+    assert_eq!(below_apex(&|patcher| patcher.add(&a, rtype::A, 20, &[192, 0, 2, 9])), (20, 3));
+    assert_eq!(below_apex(&|patcher| patcher.add(&a, rtype::A, 9000, &[192, 0, 2, 9])), (30, 3));
+    let other_ttl = |patcher: &mut Patcher| {
+        patcher.add(&a, rtype::A, 9000, &[192, 0, 2, 9]);
+        patcher.remove(&a, rtype::A, 9000, &[192, 0, 2, 9]);
+        patcher.add(&a, rtype::A, 10, &[192, 0, 2, 9]);
+    };
+    assert_eq!(below_apex(&other_ttl), (10, 3));
     // CNS: TTL 30 whatever the zone says.
+    assert_eq!(ttl(&|patcher| patcher.add(&z, rtype::NS, 30, new)), (3600, 2));
     let replace = |removed: u32| {
         move |patcher: &mut Patcher| {
             patcher.remove(&z, rtype::NS, removed, old);

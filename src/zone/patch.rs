@@ -10,7 +10,8 @@
 //! **TTLs.** A record is removed whatever its TTL (quirk 10). A set gets another TTL only where the primary can have meant that.
 //! CNS gives NS records the TTL 30 in differences and 3600 in the whole zone; if that were taken at its word, each such
 //! change would move the TTL there, and the next full transfer back. Where a record is removed with a TTL below that of its
-//! set, the primary is of that kind, for a set has the smallest TTL of its records: the set keeps its TTL. Else the smallest TTL
+//! set, the primary is of that kind, for a set has the smallest TTL of its records: the set keeps its TTL. So does the NS set of
+//! the apex while any of its records stays: whoever changes the TTL of a set changes all of it. Else the smallest TTL
 //! of the records that stay and of those that come counts (RFC 2181 section 5.2), as in a full transfer.
 //!
 //! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to finish. A
@@ -325,6 +326,9 @@ impl<'a> Patch<'a> {
         doubts.dedup();
         let gone = doubts.into_iter().filter(|(rtype, rdata)| records.find(*rtype, rdata).is_none());
         self.doubts.extend(gone.map(|(rtype, rdata)| Removal { owner: name(), rtype, rdata }));
+        if owner.is_empty() && records.keeps(rtype::NS) {
+            unmoved.push(rtype::NS);
+        }
         unmoved.sort_unstable();
         let base_ttl = |rtype| {
             let is_unmoved = unmoved.binary_search(&rtype).is_ok();

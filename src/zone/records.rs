@@ -17,6 +17,8 @@ const FEW: u64 = 32;
 pub(super) struct Records<'a> {
     /// Those that were removed are not here any more.
     list: Vec<Record<'a>>,
+    /// How many of the list were there before any change.
+    first: usize,
     here: usize,
     /// Where each record that is here is in the list, by type and canonical RDATA.
     places: Option<HashMap<(u16, Vec<u8>), usize>>,
@@ -40,7 +42,7 @@ impl<'a> Records<'a> {
         let has_many = list.len() as u64 + changes as u64 > FEW;
         let key = |(index, record): (usize, &Record<'_>)| ((record.rtype, rr::fold(record.rtype, record.rdata)), index);
         let places = has_many.then(|| list.iter().enumerate().map(key).collect());
-        Records { here: list.len(), list, places }
+        Records { first: list.len(), here: list.len(), list, places }
     }
 
     /// Whether there is none.
@@ -83,6 +85,11 @@ impl<'a> Records<'a> {
         }
         self.list.push(Record { rtype, ttl, rdata, is_here: true });
         self.here += 1;
+    }
+
+    /// Whether a record of a type was here all the time.
+    pub fn keeps(&self, rtype: u16) -> bool {
+        self.list[..self.first].iter().any(|record| record.is_here && record.rtype == rtype)
     }
 
     /// Types, TTLs and RDATA of the records that are here.

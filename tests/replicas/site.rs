@@ -1,6 +1,6 @@
 //! A datacenter whose serial does what a test wants: a primary with every difference since it last went back.
 //!
-//! It answers for its SOA over UDP and TCP and transfers over TCP (RFC 5936, RFC 1995), in one message. Announcements
+//! It answers questions over UDP and TCP and transfers over TCP (RFC 5936, RFC 1995), in one message. Announcements
 //! are sent when the test says so, to whom it says. Its threads end with the process.
 
 use super::harness::{Dname, Message, Port, Random, Record, read_frame, rtype, write_frame};
@@ -135,7 +135,7 @@ fn soa(zone: &Dname, serial: u32) -> Record {
     Record::new(zone, rtype::SOA, TTL, [&[1, b'm', 0, 1, b'r', 0][..], &numbers].concat())
 }
 
-/// The records that answer a request; none for what is no request.
+/// The response to a request; none for what is no request.
 fn answer(request: &[u8], zone: &Dname, versions: &Mutex<Vec<Version>>) -> Option<Vec<u8>> {
     let message = Message::decode(request).ok().filter(|message| message.flags & 0x8000 == 0)?;
     let versions = versions.lock().unwrap();
@@ -160,13 +160,22 @@ fn answer(request: &[u8], zone: &Dname, versions: &Mutex<Vec<Version>>) -> Optio
     } else if asked(rtype::AXFR) || asked(rtype::IXFR) {
         std::iter::once(newest.clone()).chain(records.iter().cloned()).chain([newest]).collect()
     } else {
-        return None;
+        let matches = |record: &&Record| question(&record.owner, record.rtype) == message.question;
+        let answer: Vec<Record> = records.iter().filter(matches).cloned().collect();
+        let authority = if answer.is_empty() { vec![newest] } else { Vec::new() };
+        return Some(respond(&message, &answer, &authority));
     };
-    let count = u16::try_from(answer.len()).expect("a small zone");
-    let mut response = [message.id, 0x8400, 1, count, 0, 0].map(u16::to_be_bytes).concat();
-    response.extend_from_slice(&message.question);
-    answer.iter().for_each(|record| response.extend_from_slice(&encode(record)));
-    Some(response)
+    Some(respond(&message, &answer, &[]))
+}
+
+/// An authoritative response (RFC 1035 section 4.1).
+fn respond(request: &Message, answer: &[Record], authority: &[Record]) -> Vec<u8> {
+    let count = |records: &[Record]| u16::try_from(records.len()).expect("a small zone");
+    let counts = [request.id, 0x8400, 1, count(answer), count(authority), 0];
+    let mut response = counts.map(u16::to_be_bytes).concat();
+    response.extend_from_slice(&request.question);
+    answer.iter().chain(authority).for_each(|record| response.extend_from_slice(&encode(record)));
+    response
 }
 
 fn serve_datagrams(socket: &UdpSocket, zone: &Dname, versions: &Mutex<Vec<Version>>) {
