@@ -484,7 +484,7 @@ impl Keeper {
                 None => {
                     let (last, drift) = self.last_seen(&region);
                     // What was a zone of one source before must not fall behind what its secondaries have.
-                    let before = old_sources.get(&origin).and_then(|source| Some(source.zone.as_ref()?.soa.serial));
+                    let before = old_sources.remove(&origin).and_then(|source| Some(source.zone?.soa.serial));
                     let last = before.filter(|before| last.is_none_or(|last| before.newer_than(last))).or(last);
                     let mut region = Region::new(region);
                     region.set_last_serial(last, drift);

@@ -107,6 +107,25 @@ fn a_zone_that_swells_is_refused_in_its_middle_and_its_copy_is_served() {
 }
 
 #[test]
+fn what_brings_nothing_new_leaves_nothing_accounted() {
+    let primary = Swelling::start();
+    primary.set("good.example", Version::new(1, Contents::Plain(2000)));
+    let folder = Folder::new();
+    let daemon =
+        Aggregator::start_with(&folder.subfolder("us"), &settings(&primary, &["good.example"], Some("2MiB"), ""));
+    wait_for_serial(&daemon, "good.example", 1);
+    // Many more than would fit beside each other.
+    for _ in 0..30 {
+        let again = daemon.verb(&["retransfer", "good.example"]);
+        assert_eq!(again.code, 0, "{again:?}");
+    }
+    let transfers = || metric(&daemon, "memory_accounted_bytes{part=\"transfers\"}");
+    wait_until("nothing is accounted for transfers", PATIENCE, || (transfers() == Some(0)).then_some(()));
+    primary.set("good.example", Version::new(2, Contents::Plain(2000)));
+    wait_for_serial(&daemon, "good.example", 2);
+}
+
+#[test]
 fn many_that_swell_at_once_leave_room_for_the_one_that_does_not() {
     let primary = Swelling::start();
     let swelling = ["a.example", "b.example", "c.example", "d.example"];

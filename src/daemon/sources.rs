@@ -212,7 +212,11 @@ impl Sources {
         for (zone, source) in old {
             drop(source);
             // Until now it could still count attempts for a zone that the keeper had forgotten already.
-            metrics.forget(&zone.to_string());
+            if config.regions.iter().any(|region| region.origin == zone) {
+                metrics.keep_primaries(&zone.to_string(), &[]);
+            } else {
+                metrics.forget(&zone.to_string());
+            }
         }
         self.common.silences.forget_unused();
         for plan in &config.trees {

@@ -183,8 +183,14 @@ impl Responder {
             return None;
         }
         let member = self.reception.member_for(question.lower.as_wire(), asked.peer)?;
-        let zone = published.get(&member)?.answerable()?;
-        Some(write_soa(request, zone, false, published.identity.nsid(), limit, out))
+        let nsid = published.identity.nsid();
+        let Some(zone) = published.get(&member).and_then(|served| served.answerable()) else {
+            // Never the zone's own serial: CNS would take it for one that it never had, and be silent for good.
+            let writer = Writer::new(out, request, limit, nsid);
+            let length = writer.finish(request, rcode::SERVFAIL, nsid);
+            return Some(Response { length, rcode: rcode::SERVFAIL, truncated: false });
+        };
+        Some(write_soa(request, zone, false, nsid, limit, out))
     }
 
     /// Begins a transfer, or says why not.

@@ -35,7 +35,25 @@ impl Recourse {
     pub fn note_unanswered(&mut self, records: &[Removal], now: Instant) -> bool {
         let room = MOST_REMEMBERED.saturating_sub(self.unanswered.len());
         self.unanswered.extend(records.iter().take(room).cloned());
-        self.again.is_none_or(|again| now >= again)
+        let is_time = self.again.is_none_or(|again| now >= again);
+        if is_time {
+            self.begin(now);
+        }
+        is_time
+    }
+
+    /// Takes the whole zone that is due; there is another one only after a pause, whatever becomes of this one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let is_due = self.due().is_some_and(|due| now >= due);
+        if is_due {
+            self.begin(now);
+        }
+        is_due
+    }
+
+    /// Notes that a whole zone is to be transferred now. If that fails, differences are taken meanwhile.
+    fn begin(&mut self, now: Instant) {
+        self.again = Some(now + self.pause.unwrap_or(SHORTEST));
     }
 
     /// Notes a whole zone, and how long its transfer took.
@@ -104,5 +122,17 @@ mod tests {
         }
         recourse.note_unanswered(&[record(1)], now);
         assert_eq!(recourse.due(), Some(now + LONGEST));
+    }
+
+    #[test]
+    fn a_whole_zone_that_fails_is_not_asked_for_each_time() {
+        let (mut recourse, now) = (Recourse::default(), Instant::now());
+        assert!(recourse.note_unanswered(&[record(1)], now), "at once the first time");
+        // It did not come; differences are taken until the next one is due.
+        assert!(!recourse.note_unanswered(&[record(2)], now + SHORTEST / 2));
+        assert!(!recourse.take(now + SHORTEST / 2) && recourse.due() == Some(now + SHORTEST));
+        assert!(recourse.take(now + SHORTEST), "the timer asks for it");
+        assert!(!recourse.take(now + SHORTEST) && !recourse.note_unanswered(&[record(3)], now + SHORTEST));
+        assert_eq!(recourse.due(), Some(now + 2 * SHORTEST));
     }
 }

@@ -21,6 +21,7 @@
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
 mod back;
+mod turns;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::metrics::Metrics;
@@ -34,7 +35,7 @@ use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
-use crate::transfer::queue::{Queues, Turn};
+use crate::transfer::queue::Queues;
 use crate::transfer::reader::Received;
 use crate::transfer::recourse::Recourse;
 use crate::transfer::setback::{Answers, Setback};
@@ -49,7 +50,7 @@ use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 /// Every how many refreshes the primaries are gone through in their order, whichever was good last.
@@ -168,10 +169,14 @@ impl Task {
         let mut pace = Pace::start(Instant::now());
         while let Some(Call { kind, answers, asked }) = self.wait(&mut pace).await {
             self.asked = asked;
+            let before = self.ours().base.map(|zone| zone.soa.serial);
+            let was_held = self.guard.held().is_some();
             let result = self.refresh(kind).await;
             let soa = self.ours().base.map(|zone| zone.soa);
             if matches!(result, Ok(Outcome::Adopted(_))) {
-                self.ears.note_transfer(self.good, soa.as_ref(), asked);
+                // Nobody announces what comes under the serial that was there, and what was held may have been announced.
+                let is_new = soa.as_ref().map(|soa| soa.serial) != before;
+                self.ears.note_transfer(self.good, soa.as_ref(), asked || was_held || !is_new);
             }
             let (zone, timers) = (&self.plan.zone, &self.plan.timers);
             let delay = match &result {
@@ -222,11 +227,11 @@ impl Task {
                     let waiting = requests.kind.take();
                     let kind = waiting.filter(|kind| *kind != WakeKind::Announced);
                     // A held version is confirmed by the request that brought it; records in doubt need the whole zone.
-                    let is_due = self.recourse.due().is_some_and(|due| Instant::now() >= due);
-                    let otherwise = if is_due { WakeKind::Audit } else { WakeKind::Refresh };
-                    let held = || self.guard.held().map_or(otherwise, |held| held.kind);
+                    let kind = kind.or_else(|| self.guard.held().map(|held| held.kind)).unwrap_or_else(|| {
+                        if self.recourse.take(Instant::now()) { WakeKind::Audit } else { WakeKind::Refresh }
+                    });
                     let answers = std::mem::take(&mut requests.answers);
-                    return Some(Call { kind: kind.unwrap_or_else(held), answers, asked: waiting.is_some() });
+                    return Some(Call { kind, answers, asked: waiting.is_some() });
                 }
                 begin
             };
@@ -318,10 +323,13 @@ impl Task {
             }
             return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(kind) }).await;
         }
-        if let Some(base) = self.base_of_twin(index, theirs, ours)
-            && let Some(outcome) = self.transfer_changes(index, base, theirs).await?
-        {
-            return Ok(outcome);
+        if let Some(base) = self.base_of_twin(index, theirs, ours) {
+            match self.transfer_changes(index, base, theirs).await {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) => {}
+                // The zone is current all the same, which the poll has confirmed; what else there is is asked for again.
+                Err(_) => self.twin.note_change(Instant::now()),
+            }
         }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
         debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
@@ -360,20 +368,6 @@ impl Task {
             && self.differences <= self.plan.limits.max_bytes
             && self.manners[index].may_ask(Instant::now());
         ours.base.filter(|_| wanted)
-    }
-
-    /// Waits until a transfer from a primary may begin; where the zone has another primary, only for a while.
-    async fn turn(&self, index: usize, kind: Kind) -> Result<Turn, TransferError> {
-        self.shared.status().turn_to(Activity::Queued);
-        let (limits, primary) = (&self.plan.limits, self.plan.primaries[index].address);
-        let turn = self.queues.take(primary, limits.per_primary);
-        if self.plan.primaries.len() == 1 {
-            return Ok(turn.await);
-        }
-        match timeout(limits.message_timeout, turn).await {
-            Ok(turn) => Ok(turn),
-            Err(_) => self.accounts.note(index, kind, Err(TransferError::Queue(limits.per_primary))),
-        }
     }
 
     /// The version of which the primary is to be asked what else happened under its serial, if it is time for that.
@@ -416,7 +410,7 @@ impl Task {
                 self.accounts.note_differences(index);
                 self.accounts.note_success(index, candidate.kind);
                 let outcome = self.settle(index, aim.kind, candidate, heard).await?;
-                if matches!(outcome, Outcome::Adopted(_)) {
+                if !self.serves(Some(&before)) {
                     claim.settle(Some(before));
                 }
                 Ok(Some(outcome))
@@ -442,10 +436,7 @@ impl Task {
 
     /// Transfers the whole zone.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
-        let turn = self.turn(index, Kind::Axfr).await?;
-        let claim = self.budget.begin(&self.plan.zone, Purpose::Replace);
-        self.shared.status().turn_to(Activity::Waiting);
-        claim.take_turn().await;
+        let (turn, claim) = self.turns(index).await?;
         let heard = Instant::now();
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
@@ -464,7 +455,8 @@ impl Task {
         };
         let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
         let outcome = self.settle(index, aim.kind, candidate, heard).await?;
-        if matches!(outcome, Outcome::Adopted(_)) {
+        // What is still served has been replaced by nothing.
+        if !self.serves(base.as_ref()) {
             claim.settle(base);
         }
         Ok(outcome)
@@ -592,6 +584,12 @@ impl Task {
         let zone = self.plan.zone.clone();
         let update = Update { zone, change, refreshed: heard.into_std(), published: Some(published) };
         self.updates.send(update).await.is_ok() && done.await.is_ok()
+    }
+
+    /// Whether a version, or none, is still what is served.
+    fn serves(&self, version: Option<&Arc<Zone>>) -> bool {
+        let ours = self.ours().base;
+        ours.as_ref().map(Arc::as_ptr) == version.map(Arc::as_ptr)
     }
 
     /// The served version as it stands now.

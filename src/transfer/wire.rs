@@ -151,7 +151,11 @@ async fn exchange(
         if reader.get().is_whole() {
             claim.replace();
         }
+        let asked = Instant::now();
         claim.grow(reader.get().octets()).await?;
+        // What waits for room in memory is no fault of the primary.
+        incoming.begun += asked.elapsed();
+        incoming.message_begun += asked.elapsed();
         if reader.get().records() > limits.max_records {
             return Err(TransferError::TooManyRecords(limits.max_records));
         }

@@ -1,0 +1,55 @@
+//! The turns that a transfer waits for: a place in the queue in front of its primary, and room in memory.
+//!
+//! Invariant: whoever waits for the one holds nothing of the other, so that neither a slow primary nor a large zone elsewhere
+//! keeps other zones waiting. Cost: O(1), beside the waiting.
+
+use super::Task;
+use crate::budget::{Claim, Manner as Purpose};
+use crate::transfer::account::Kind;
+use crate::transfer::error::TransferError;
+use crate::transfer::queue::Turn;
+use crate::transfer::status::Activity;
+use tokio::time::timeout;
+
+impl Task {
+    /// Waits until a transfer from a primary may begin; where the zone has another primary, only for a while.
+    pub(super) async fn turn(&self, index: usize, kind: Kind) -> Result<Turn, TransferError> {
+        self.shared.status().turn_to(Activity::Queued);
+        let (limits, primary) = (&self.plan.limits, self.plan.primaries[index].address);
+        let turn = self.queues.take(primary, limits.per_primary);
+        if self.plan.primaries.len() == 1 {
+            return Ok(turn.await);
+        }
+        match timeout(limits.message_timeout, turn).await {
+            Ok(turn) => Ok(turn),
+            Err(_) => self.accounts.note(index, kind, Err(TransferError::Queue(limits.per_primary))),
+        }
+    }
+
+    /// Waits until a primary has a place for the transfer of a whole zone, and memory has room for it.
+    pub(super) async fn turns(&self, index: usize) -> Result<(Turn, Claim), TransferError> {
+        loop {
+            let turn = self.turn(index, Kind::Axfr).await?;
+            let claim = self.budget.begin(&self.plan.zone, Purpose::Replace);
+            if at_once(claim.take_turn()).await.is_some() {
+                return Ok((turn, claim));
+            }
+            drop(turn);
+            self.shared.status().turn_to(Activity::Waiting);
+            claim.take_turn().await;
+            let (primary, limit) = (self.plan.primaries[index].address, self.plan.limits.per_primary);
+            if let Some(turn) = at_once(self.queues.take(primary, limit)).await {
+                return Ok((turn, claim));
+            }
+        }
+    }
+}
+
+/// What comes of something that need not be waited for.
+async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        result = future => Some(result),
+        () = std::future::ready(()) => None,
+    }
+}
