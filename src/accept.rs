@@ -4,7 +4,7 @@
 //! the queue, so that accepting again at once would fail again at once: without a pause a listener keeps a processor busy,
 //! and without a limit its log lines fill a disk.
 //!
-//! Cost: O(1), and a pause of [`PAUSE`], for each failure.
+//! Cost: O(1), and a pause of `PAUSE`, for each failure.
 
 use std::io;
 use std::time::Duration;

@@ -517,7 +517,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "names of other datacenters, asked for with RD",
         binder: "asks that datacenter's Binder, and gives its records without the addresses beside SRV; REFUSED for a datacenter that it does not know",
         ours: "as that datacenter's zone has it, with RD or without, if the zone is served here; otherwise like any unknown name",
-        why: "an authoritative server asks nobody for its answers; the trees of the other datacenters are zones of their own, see below",
+        why: "an authoritative server asks nobody for its answers; the trees of the other datacenters are zones of their own, see above",
         rule: Rule::Shown("names_of_other_datacenters_are_answered_from_their_zones"),
     },
     Difference {

@@ -1,6 +1,6 @@
 //! TLS below a stream (RFC 7858): the handshake before the first request, and the farewell behind the last response.
 //!
-//! Invariants: a client that does not complete its handshake within [`HANDSHAKE`] loses its connection; a connection counts
+//! Invariants: a client that does not complete its handshake within `HANDSHAKE` loses its connection; a connection counts
 //! from the moment at which it is accepted, before any of the handshake.
 //!
 //! Cost: a signature with the certificate's key for each handshake.
