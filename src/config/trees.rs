@@ -35,7 +35,6 @@ const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 /// The limits of replies that make sense: room for what ZooKeeper says of itself, and less than it can say at once.
 const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
 
-
 /// Where all reverse zones are (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
