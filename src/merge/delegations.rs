@@ -18,8 +18,8 @@
 //! Cost: nothing where no member has a delegation. O(labels × log cuts) for a name that changes. O(names below the cut of the
 //! members that cut) where a cut comes or goes, and a look at each of them only where it is heard no more, or again. Where a cut
 //! comes that has names below it, the members that have them are gone through once, O(their names), because tables have no order
-//! by name: some 50 ns a name, and less than 1 µs for one below the cut. Memory: some hundred octets a cut, and the names below
-//! cuts in the zones that cut.
+//! by name: less than 0.1 µs a name, and 1 µs for one below the cut, 4 µs where its own member cuts. Memory: some hundred octets
+//! a cut, and the names below cuts in the zones that cut.
 
 use super::{ConflictKind, Members, RegionPlan, is_dropped};
 use crate::name::Name;

@@ -37,7 +37,8 @@ fn common_of(member: usize) -> u32 {
 
 /// The settings with these members and one that never answers.
 fn settings(members: &[(usize, SocketAddr)]) -> Settings {
-    let entries = members.iter().map(|(member, address)| format!("{{ id = \"m{member}\", primaries = [\"{address}\"] }}"));
+    let entries =
+        members.iter().map(|(member, address)| format!("{{ id = \"m{member}\", primaries = [\"{address}\"] }}"));
     let silent = format!("{{ id = \"silent\", primaries = [\"{SILENT}:9\"] }}");
     let entries = entries.chain([silent]).collect::<Vec<_>>().join(",\n  ");
     let plan = format!(
@@ -125,5 +126,54 @@ async fn fifty_members_are_one_zone_and_each_primary_hears_of_its_own() {
     let state = |at: usize| (members[at]["state"].as_str().unwrap(), members[at]["serial"].as_u64());
     assert_eq!((state(3), state(MEMBERS)), (("ok", Some(1_003)), ("missing", None)));
     let lookup = crowd.verb(&["lookup", &format!("{COMMON}.{ZONE}"), "PTR"]);
-    println!("{}", lookup.lines().take(12).collect::<Vec<_>>().join("\n"));
+    // The record that is shared by three members, and who they are.
+    let mut lines = lookup.lines().skip_while(|line| !line.ends_with(" PTR host-74.example.")).skip(1);
+    assert!([2, 3, LARGEST].iter().all(|member| lines.next().unwrap().trim().starts_with(&format!("m{member}:"))));
+    assert!(!lines.next().unwrap().trim().starts_with('m'));
+    let hosts = lookup.lines().filter(|line| line.contains(" PTR host-")).count();
+    assert_eq!(hosts, 5_000);
+
+    // Without the largest the others' records stay, those of its own go; so it is for pattern and member.
+    let largest = format!("m{LARGEST}:{ZONE}");
+    crowd.verb(&["drain", &largest, "--name", &COMMON.to_string(), "--yes"]);
+    wait_until("the name is drained", PATIENCE, || (crowd.records(COMMON) == 101).then_some(()));
+    assert_eq!(crowd.records(LARGEST as u32), 1);
+    let lookup = crowd.verb(&["lookup", &format!("{COMMON}.{ZONE}"), "PTR"]);
+    let told = format!("drained: {largest}. \"{COMMON}\" from all its regions");
+    assert!(lookup.contains(&told), "{}", lookup.lines().last().unwrap());
+    let full = crowd.daemon.verb(&["drain", &largest, "--name", &format!("{COMMON}.{ZONE}"), "--yes"]);
+    assert!(full.code != 0 && full.stderr.contains("is a full name"), "{full:?}");
+    crowd.verb(&["undrain", &largest, "--name", &COMMON.to_string()]);
+    crowd.verb(&["drain", &largest, "--yes"]);
+    wait_until("the member is drained", PATIENCE, || (crowd.records(LARGEST as u32) == 0).then_some(()));
+    assert_eq!((crowd.records(COMMON), crowd.told(site(LARGEST))), (101, (0, Some(1_000 + LARGEST as u32))));
+    crowd.verb(&["undrain", &largest]);
+    wait_until("the member is back", PATIENCE, || (crowd.records(COMMON) == 5_000).then_some(()));
+
+    // An order concerns one member only.
+    let asked = |crowd: &Crowd| crowd.primaries.iter().map(|primary| primary.tally().whole).collect::<Vec<_>>();
+    let before = asked(&crowd);
+    crowd.primaries[3].publish(member_part(3, 2_003, 90));
+    crowd.verb(&["retransfer", &format!("m3:{ZONE}")]);
+    wait_until("its primary is told the new serial", PATIENCE, || {
+        (crowd.told(site(3)) == (0, Some(2_003))).then_some(())
+    });
+    let more: Vec<u64> = asked(&crowd).iter().zip(&before).map(|(after, before)| after - before).collect();
+    assert_eq!((more[3], more.iter().sum::<u64>()), (1, 1));
+
+    // By a reload one member goes and another comes.
+    let serial = crowd.told([127, 0, 0, 1].into()).1.unwrap();
+    let members = (1..=MEMBERS).map(|member| (member, crowd.primaries[member].address()));
+    crowd.daemon.write_settings(&settings(&members.collect::<Vec<_>>()));
+    crowd.verb(&["reload"]);
+    wait_until("the other member is there", PATIENCE, || (crowd.records(MEMBERS as u32) == 1).then_some(()));
+    wait_until("the member has gone", PATIENCE, || (crowd.records(0) == 0).then_some(()));
+    assert_eq!(crowd.told(site(MEMBERS)), (0, Some(1_000 + MEMBERS as u32)));
+    let (everybody, former) = (crowd.told([127, 0, 0, 1].into()), crowd.told(site(0)));
+    assert_eq!(everybody, former, "whoever is no member any more is told what everybody is");
+    let after = everybody.1.unwrap();
+    assert!(after.wrapping_sub(serial) < 1 << 31 && after != serial, "{serial} to {after}");
+    assert_eq!(crowd.status()["regions"][0]["members"].as_array().unwrap().len(), MEMBERS + 1);
+    assert_eq!(crowd.records(COMMON), 5_000);
+    assert!(!crowd.daemon.log_text().contains("ERROR"), "{}", crowd.daemon.log_text());
 }
