@@ -168,6 +168,8 @@ pub struct Region {
     half_way: bool,
     /// Names of the NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
+    /// Members whose only name server is their own primary, where the NS set is made of theirs.
+    pub members_alone: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
     /// Whether the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
@@ -208,6 +210,7 @@ impl Region {
             member_serials: Vec::new(),
             half_way: false,
             servers_without_address: Vec::new(),
+            members_alone: Vec::new(),
             conflicts: HashMap::new(),
             ns_fallback: false,
             aliases: HashMap::new(),
@@ -342,6 +345,7 @@ impl Region {
         let beside: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
         let zone = editor.finish_beside(&beside).expect("the apex of a region has one SOA");
         self.servers_without_address = apex::servers_without_address(&zone);
+        self.members_alone = apex::members_alone(&self.plan, members);
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
     }

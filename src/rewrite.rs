@@ -119,6 +119,8 @@ mod tests {
             ("x", "CNAME a.xw1.x.", "30 CNAME [a.xw1.x.]", "30 CNAME [a.xw1.x.]"),
             ("x", "TXT a.w1.x.", "30 TXT [\"a.w1.x.\"]", "30 TXT [\"a.w1.x.\"]"),
             ("sub", "NS ns.sub", "30 NS [ns.sub.w1.x.]", "30 NS [ns.sub.w1.x.]"),
+            ("m", "MX a", "30 MX [10 a.w1.x.]", "30 MX [10 a.w.x.]"),
+            ("m", "MX a.w2.x.", "30 MX [10 a.w2.x.]", "30 MX [10 a.w2.x.]"),
             ("d", "DNAME a", "30 DNAME [a.w1.x.]", "30 DNAME [a.w.x.]"),
             ("_os._tcp", "PTR i._os._tcp", "30 PTR [i._os._tcp.w.x.]", "30 PTR [i._os._tcp.w.x.]"),
             ("_services._dns-sd._udp", "PTR _os._tcp", "30 PTR [_os._tcp.w.x.]", "30 PTR [_os._tcp.w.x.]"),
@@ -129,6 +131,15 @@ mod tests {
             assert_eq!(moved(Keep, owner, record, true), keep, "{owner} {record}");
             assert_eq!(moved(Rewrite, owner, record, true), rewrite, "{owner} {record}");
         }
+    }
+
+    /// RFC 3597: nothing is known of where an unknown type has names (`aggregation.md` D8).
+    #[test]
+    fn what_looks_like_a_name_in_an_unknown_type_stays() {
+        let (from, to) = (name("w1.x"), name("w.x"));
+        let rrset = RRset::build(65_280, 30, vec![name("a.w1.x").as_wire()]).unwrap();
+        let way = Move { from: &from, to: &to, policy: RdataNames::Rewrite };
+        assert_eq!(*way.rrset(&name("x.w1.x"), rrset.as_set(), |_| true), rrset);
     }
 
     #[test]

@@ -83,6 +83,11 @@ fn what_is_not_written_has_its_default() {
     let compatible = parse(&tree("binder_compat = true\n"));
     assert_eq!(compatible.trees[0].zones.reverse, [name("in-addr.arpa"), name("ip6.arpa")]);
     assert!(parse(&tree("binder_compat = true\nreverse = []\n")).trees[0].zones.reverse.is_empty());
+    // A tree that comes back is waited for as an older serial is, unless it says otherwise.
+    for (own, seconds) in [("", 7), ("regress_after = \"9s\"\n", 9)] {
+        let config = parse(&tree(&format!("{own}[transfer]\nregress_after = \"7s\"\n")));
+        assert_eq!(config.trees[0].regress_after, Duration::from_secs(seconds));
+    }
     let members = parse(&tree("").replace("\"192.0.2.1\"", "[\"zk1.example.com:99\", \"::1\", \"192.0.2.7\"]"));
     let members: Vec<String> = members.trees[0].members.iter().map(ToString::to_string).collect();
     assert_eq!(members, ["zk1.example.com:99", "[::1]:2181", "192.0.2.7:2181"]);
@@ -181,6 +186,7 @@ fn each_mistake_has_its_words() {
         (tree("tls = { ca = \"a\", key = \"b\" }\n"), "has one of \"certificate\" and \"key\"; write both, or neither"),
         (tree("max_reply = \"1kB\"\n"), "\"max_reply\" cannot be 1000 octets; write \"64KiB\" to \"1GiB\""),
         (tree("max_reply = \"2GiB\"\n"), "\"max_reply\" cannot be 2147483648 octets"),
+        (tree("regress_after = \"31d\"\n"), "\"regress_after\" cannot be 31d; write \"1s\" to \"30d\""),
         (tree("tls = { cca = \"a\" }\n"), "unknown key \"cca\" in \"tls\" of zone \"a.example\"; did you mean \"ca\"?"),
     ];
     for (wrong, message) in cases {

@@ -2,6 +2,8 @@
 //! everything that a region can do the zone can do.
 
 mod harness;
+#[path = "united/many.rs"]
+mod many;
 
 use aggregator::demo::primary::Primary;
 use aggregator::demo::zone::{Apex, Data, Zone};
@@ -21,10 +23,15 @@ const NO_POLLS: &str = "[transfer]\nrefresh_min = \"1d\"\nrefresh_max = \"1d\"\n
 
 /// A part of the zone with one PTR record for each host.
 fn part(serial: u32, hosts: &[u8]) -> Zone {
+    part_with(serial, hosts.iter().map(|host| (u32::from(*host), format!("host-{host}.example"))))
+}
+
+/// A part of the zone with PTR records of hosts.
+fn part_with(serial: u32, records: impl IntoIterator<Item = (u32, String)>) -> Zone {
     let name = |text: &str| Name::parse(text).unwrap();
     let apex = Apex { mname: name("ns1.example"), rname: name("h.example"), name_servers: vec![name("ns1.example")] };
-    let record = |host: &u8| (name(&format!("{host}.{ZONE}")), Data::Ptr(name(&format!("host-{host}.example"))));
-    Zone::new(name(ZONE), apex, Serial(serial), hosts.iter().map(record))
+    let record = |(host, target): (u32, String)| (name(&format!("{host}.{ZONE}")), Data::Ptr(name(&target)));
+    Zone::new(name(ZONE), apex, Serial(serial), records.into_iter().map(record))
 }
 
 /// Two primaries and the daemon that unites what they have.

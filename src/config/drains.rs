@@ -73,7 +73,8 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
         r.error(node.at, format!("\"{text}\" is no {whose}; {advice}"));
         None
     });
-    let names = optional(reader, &fields, "names", |r, key, node| read_pattern(r, key, node, member.as_ref()));
+    let origin = member.as_ref().and_then(|member| regions.iter().find_map(|plan| plan.origin_named(member)));
+    let names = optional(reader, &fields, "names", |r, key, node| read_pattern(r, key, node, origin));
     let until = optional(reader, &fields, "until", read_until);
     let text = |r: &mut Reader<'_>, key: &str, node: &Node| Some(r.text(key, node, "a text in quotes")?.to_string());
     let reason = optional(reader, &fields, "reason", text);
@@ -123,9 +124,9 @@ fn read_region(reader: &mut Reader<'_>, key: &str, node: &Node, regions: &[Regio
 }
 
 /// Reads a pattern of owner names.
-fn read_pattern(reader: &mut Reader<'_>, key: &str, node: &Node, member: Option<&Name>) -> Option<NamePattern> {
+fn read_pattern(reader: &mut Reader<'_>, key: &str, node: &Node, origin: Option<&Name>) -> Option<NamePattern> {
     let text = reader.text(key, node, "an owner name such as \"web.svc.*\"")?;
-    match parse_pattern(text, member) {
+    match parse_pattern(text, origin) {
         Ok(pattern) => Some(pattern),
         Err(problem) => {
             reader.error(node.at, problem);
@@ -134,8 +135,8 @@ fn read_pattern(reader: &mut Reader<'_>, key: &str, node: &Node, member: Option<
     }
 }
 
-/// Reads a pattern of owner names of a member, for messages of one line.
-pub fn parse_pattern(text: &str, member: Option<&Name>) -> Result<NamePattern, String> {
+/// Reads a pattern of owner names below the origin of a member, for messages of one line.
+pub fn parse_pattern(text: &str, origin: Option<&Name>) -> Result<NamePattern, String> {
     let shown = shorten(text);
     let pattern = NamePattern::parse(text).map_err(|error| {
         let advice = match &error {
@@ -145,8 +146,8 @@ pub fn parse_pattern(text: &str, member: Option<&Name>) -> Result<NamePattern, S
         };
         format!("\"{shown}\" {error}; {advice}")
     })?;
-    let full = member.filter(|member| pattern.as_name().is_within(member));
-    if let Some(relative) = full.and_then(|member| pattern.as_name().replace_suffix(member, &Name::root())?.ok()) {
+    let full = origin.filter(|origin| pattern.as_name().is_within(origin));
+    if let Some(relative) = full.and_then(|origin| pattern.as_name().replace_suffix(origin, &Name::root())?.ok()) {
         let advice = match shorten_name(&relative).as_str() {
             "" => "leave it out for all names".to_string(),
             relative => format!("write \"{relative}\""),

@@ -214,9 +214,9 @@ pub const TREE: Table = Table {
         key("serve_stale", "duration", r#""14d""#, "how long the last tree is served without a session"),
         key(
             "regress_after",
-            "duration",
-            r#""5m""#,
-            "how long a tree that was reset must have had shrink_share of its nodes again",
+            "1s to 30d",
+            "",
+            "how long a tree that was reset must have had shrink_share of its nodes again; default: that of [transfer]",
         ),
         key(
             "max_reply",

@@ -15,7 +15,7 @@ use crate::config::secondaries::{Secondaries, read_prefix};
 use crate::config::secret::{read_private_file, read_secret_file};
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::units::format_duration;
-use crate::config::zones::{Declared, TransferSection};
+use crate::config::zones::{Declared, TransferSection, read_regress};
 use crate::discovery::{self, SoaFields, path_of, reverse};
 use crate::name::Name;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
@@ -34,9 +34,6 @@ const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 
 /// The limits of replies that make sense: room for what ZooKeeper says of itself, and less than it can say at once.
 const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
-
-/// How long a tree that was set up anew must have had enough nodes, unless the file says otherwise.
-const REGRESS_AFTER: Duration = Duration::from_secs(300);
 
 /// Where all reverse zones are (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
@@ -111,7 +108,9 @@ pub fn read_tree<'n>(
         max_bytes: around.transfer.limits.max_bytes,
         shrink_share: around.transfer.limits.shrink_share,
         confirm_after: around.transfer.limits.confirm_after,
-        regress_after: fields.read(reader, "regress_after", Reader::duration).unwrap_or(REGRESS_AFTER),
+        regress_after: fields
+            .read(reader, "regress_after", read_regress)
+            .unwrap_or(around.transfer.timers.regress_after),
         zones: discovery::Plan {
             origin: zone,
             reverse,

@@ -160,8 +160,8 @@ fn read_timers(reader: &mut Reader<'_>, fields: &Fields<'_>, inherited: TimerBou
     bounds
 }
 
-/// Reads how long older serials must last.
-fn read_regress(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
+/// Reads how long older serials, or a tree that was reset, must last.
+pub fn read_regress(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
     let duration = reader.duration(key, node)?;
     if !REGRESS.contains(&duration) {
         let [given, least, most] = [duration, *REGRESS.start(), *REGRESS.end()].map(format_duration);

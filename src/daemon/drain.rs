@@ -316,7 +316,8 @@ impl TargetText {
         let members = plans().filter(|plan| region.as_ref().is_none_or(|only| *only == plan.origin));
         let members = members.flat_map(|plan| &plan.members).chain(drained);
         let member = find_member(&self.member, members)?;
-        let names = self.names.as_deref().map(|text| parse_pattern(text, Some(&member))).transpose()?;
+        let origin = plans().find_map(|plan| plan.origin_named(&member)).unwrap_or(&member);
+        let names = self.names.as_deref().map(|text| parse_pattern(text, Some(origin))).transpose()?;
         Ok(DrainTarget { member, region, names })
     }
 }

@@ -281,6 +281,7 @@ impl Keeper {
         let before = kept.region.zone.clone();
         let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
         let without_address = kept.region.servers_without_address.clone();
+        let alone = kept.region.members_alone.clone();
         let outcome = match changed {
             Some(changed) => kept.region.merge_changed(&members, changed),
             None => kept.region.merge_all(&members),
@@ -329,6 +330,11 @@ impl Keeper {
                 if region.ns_fallback && !fallback {
                     tracing::warn!(region = %name, "the members' NS sets have nothing in common, so this server is \
                          listed alone; set \"ns\" of the aggregation");
+                }
+                if !region.members_alone.is_empty() && region.members_alone != alone {
+                    let members = &region.members_alone;
+                    tracing::warn!(region = %name, ?members, "members list nobody but their own primary as name server, \
+                         and that does not serve the region; set \"ns\" of the aggregation");
                 }
                 if !region.servers_without_address.is_empty() && region.servers_without_address != without_address {
                     let servers = &region.servers_without_address;

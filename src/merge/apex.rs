@@ -2,7 +2,7 @@
 //!
 //! Cost: O(records at the apex × members).
 
-use super::{Members, NsPolicy, Region};
+use super::{Members, NsPolicy, Region, RegionPlan};
 use crate::name::{Name, NameBuf};
 use crate::rr::{RRset, rtype};
 use crate::serial::Serial;
@@ -76,4 +76,19 @@ pub(super) fn servers_without_address(zone: &Zone) -> Vec<Name> {
         node.is_some_and(|node| node.get(rtype::A).or(node.get(rtype::AAAA)).is_some())
     };
     zone.name_servers().filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
+}
+
+/// The members that list nobody but their own primary as name server, where the region's NS set is made of theirs: such a
+/// primary does not serve the region.
+pub(super) fn members_alone(plan: &RegionPlan, members: &Members) -> Vec<Name> {
+    if matches!(plan.ns, NsPolicy::Listed(_)) {
+        return Vec::new();
+    }
+    let is_alone = |zone: &Zone| {
+        let primary = zone.soa_rrset().rdatas().next().and_then(|soa| NameBuf::read_plain(soa, 0).ok());
+        let servers: Vec<Name> = zone.name_servers().collect();
+        primary.is_some_and(|(primary, _)| servers == [primary.to_name()])
+    };
+    let pairs = plan.members.iter().zip(members);
+    pairs.filter(|(_, zone)| zone.as_deref().is_some_and(is_alone)).map(|(member, _)| member.clone()).collect()
 }

@@ -85,6 +85,11 @@ impl RegionPlan {
         if self.is_united { &self.origin } else { &self.members[member] }
     }
 
+    /// The name below which a member has its owner names, by the name that the member is kept under.
+    pub fn origin_named(&self, member: &Name) -> Option<&Name> {
+        self.members.iter().position(|other| other == member).map(|index| self.origin_of(index))
+    }
+
     /// Whether a name of the region is left out by configuration.
     pub fn excludes(&self, name: &Name) -> bool {
         self.excluding(name).is_some()

@@ -52,6 +52,35 @@ fn lines(region: &Region) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with("w.x.")).map(str::to_owned).collect()
 }
 
+/// The pitfalls of replacing text (`aggregation.md` section 3): member, region, owner as the member spells it, and what becomes
+/// of it.
+#[test]
+fn owners_move_once_by_whole_labels_from_the_right() {
+    for (row, member, region, owner, expected) in [
+        ("N1", "us-west-1.x.", "us-west.x", "prod-us-west-1.x", "prod-us-west-1.x.us-west.x."),
+        ("N2", "us-west-1.x.", "us-west.x", "web.us-west-1.x.svc.acme", "web.us-west-1.x.svc.acme.us-west.x."),
+        ("N3", "US-West-1.X.", "us-west.x", "Web.svc", "Web.svc.us-west.x."),
+        ("N4", "us-west-1.x.", "us-west.x", "a\\.us-west-1\\.x.svc", "a\\.us-west-1\\.x.svc.us-west.x."),
+        ("N4", "us-west-1.x.", "us-west.x", "\\117s-west-1.x", "us-west-1.x.us-west.x."),
+        ("N5", "us-west-1a.x.", "us-west-1.x", "web.us-west-1a", "web.us-west-1a.us-west-1.x."),
+        ("N6", "w1.w.x.", "w.x", "n.w1.w.x", "n.w1.w.x.w.x."),
+        ("N8", "x.", "w.x", "n.w", "n.w.w.x."),
+        ("N9", "us-west-1.x.", "us-west.x", "*.dev", "*.dev.us-west.x."),
+    ] {
+        let mut plan = plan(&[member]);
+        plan.origin = name(region);
+        let members = [self::member(member, 1, &format!("{owner} 30 A 192.0.2.1"))];
+        let (mut full, mut incremental) = (Region::new(plan.clone()), Region::new(plan));
+        full.merge_all(&members);
+        incremental.merge_changed(&members, members[0].as_ref().unwrap().iter().map(|(name, _)| (0, name)).collect());
+        for region in [full, incremental] {
+            let text = format!("{:?}", region.zone.as_ref().unwrap());
+            let found: Vec<&str> = text.lines().filter_map(|line| line.strip_suffix(" 30 IN A 192.0.2.1")).collect();
+            assert_eq!(found, [expected], "{row}");
+        }
+    }
+}
+
 #[test]
 fn equal_and_different_records_unite_with_the_smaller_ttl() {
     let (records, conflicts) =
@@ -184,6 +213,8 @@ fn a_delegation_gives_way_to_what_others_have_below_it() {
             &[stands, glue],
             &[("a.sub", Hidden, 1, 0, 1), ("ns.a.sub", Hidden, 1, 0, 1)],
         ),
+        // What does not come into the region is no data.
+        (&[cut, "x.sub 30 RRSIG s\nx.sub 30 DS 1"], &[stands, glue], &[]),
         // What only the delegating member has is hidden by its cut, and stays.
         (&[cut, ""], &[stands, glue], &[]),
         // A third one's data takes both out; who is first to have some is named.
@@ -234,7 +265,7 @@ fn a_change_below_a_delegation_is_looked_at_alone() {
     let members = [cut.clone(), member("w2.x.", 1, "")];
     let names: Vec<String> = (0..NAMES).map(|index| format!("n{index}.sub")).chain(["sub".into()]).collect();
     let all: Vec<(usize, &str)> = names.iter().map(|name| (0, name.as_str())).collect();
-    assert_eq!(update(&members, &all), NAMES + 1);
+    assert_eq!(update(&members, &all), 0, "what was heard is heard");
     // The first name of another takes everything below with it, and nothing else does.
     assert_eq!(update(&[cut.clone(), member("w2.x.", 2, "a 30 TXT t")], &[(1, "a")]), 0);
     assert_eq!(update(&[cut.clone(), member("w2.x.", 3, "x.sub 30 TXT t")], &[(1, "a"), (1, "x.sub")]), NAMES + 1);
@@ -357,6 +388,24 @@ fn name_servers_come_from_the_plan() {
     assert_eq!(servers(NsPolicy::Union, first, second), ("3600 NS [a.y.] [b.y.] [c.y.]".into(), false));
     assert_eq!(servers(NsPolicy::Intersection, first, "@ 9 NS d.y."), ("3600 NS [me.x.]".into(), true));
     assert_eq!(servers(NsPolicy::Listed(vec![name("n.y")]), first, second), ("3600 NS [n.y.]".into(), false));
+}
+
+/// A CNS that is no hidden primary and has no peers (`aggregation.md` A5).
+#[test]
+fn members_whose_primary_is_their_only_name_server_are_known() {
+    let alone = |ns: NsPolicy, first: &str| {
+        let mut plan = plan(&["w1.x", "w2.x"]);
+        plan.ns = ns;
+        let mut region = Region::new(plan);
+        // The primary in their SOA records is "ns".
+        let zone = |origin: &str, lines: &str| Some(Arc::new(zone(origin, &format!("@ 30 SOA 1\n{lines}"))));
+        region.merge_all(&[zone("w1.x.", first), zone("w2.x.", "@ 9 NS ns.\n@ 9 NS a.y.")]);
+        region.members_alone
+    };
+    assert_eq!(alone(NsPolicy::Intersection, "@ 9 NS NS."), [name("w1.x")]);
+    assert_eq!(alone(NsPolicy::Union, "@ 9 NS ns."), [name("w1.x")]);
+    assert_eq!(alone(NsPolicy::Union, "@ 9 NS a.y."), []);
+    assert_eq!(alone(NsPolicy::Listed(vec![name("n.y")]), "@ 9 NS ns."), []);
 }
 
 #[test]
@@ -498,6 +547,43 @@ pub fn arbitrary_delegations() -> impl Strategy<Value = String> {
     })
 }
 
+/// Steps in which members keep what they have, while delegations and DNAMEs come and go above it.
+fn arbitrary_cuts() -> impl Strategy<Value = Vec<Vec<Option<String>>>> {
+    let kept = vec![
+        "s 30 TXT t",
+        "a.s 30 A 192.0.2.1",
+        "b.a.s 30 A 192.0.2.2",
+        "c.b.a.s 30 TXT t",
+        "d.c.b.a.s 30 CNAME b.a.s",
+        "b.s 30 DNAME d",
+        "c.b 30 A 192.0.2.3",
+        "d.c.b 30 NS ns.y.",
+    ];
+    let comes = vec![
+        "s 30 NS ns.y.",
+        "s 30 NS ns.z.",
+        "a.s 30 NS ns.y.",
+        "b.a.s 30 NS ns.y.",
+        "b 30 NS ns.y.",
+        "c.b 30 NS ns.z.",
+        "a.s 30 DNAME d",
+        "b 30 DNAME d",
+    ];
+    let step = prop::collection::vec(prop::option::weighted(0.9, prop::sample::subsequence(comes, 0..4)), 3);
+    (prop::collection::vec(prop::sample::subsequence(kept, 0..=8), 3), prop::collection::vec(step, 3..7)).prop_map(
+        |(kept, steps)| {
+            let text = |serial: usize, kept: &[&str], comes: &[&str]| {
+                format!("@ 30 SOA {serial}\n@ 3600 NS ns.example.\n{}\n", [kept, comes].concat().join("\n"))
+            };
+            let step = |(serial, step): (usize, Vec<Option<Vec<&str>>>)| {
+                let members = step.iter().zip(&kept);
+                members.map(|(comes, kept)| Some(text(serial + 1, kept, comes.as_ref()?))).collect()
+            };
+            steps.into_iter().enumerate().map(step).collect()
+        },
+    )
+}
+
 fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
     (any::<bool>(), any::<bool>()).prop_map(|(rewrite, exclude)| {
         let mut plan = plan(&["w1.x", "w2.x", "w3.x"]);
@@ -517,6 +603,7 @@ proptest! {
         steps in prop_oneof![
             prop::collection::vec(arbitrary_members(arbitrary_text()), 2..5),
             prop::collection::vec(arbitrary_members(arbitrary_delegations()), 2..5),
+            arbitrary_cuts(),
         ],
         even: bool,
     ) {

@@ -217,7 +217,8 @@ impl Walk<'_> {
             let own = own.iter().filter(|set| set.rtype == rtype);
             own.flat_map(|set| set.rdatas()).any(|present| rr::compare(rtype, present, rdata) == Ordering::Equal)
         };
-        for rrset in taken.iter() {
+        // Most are the same, and a set may have thousands of records.
+        for rrset in taken.iter().filter(|rrset| !own.contains(rrset)) {
             for rdata in rrset.rdatas().filter(|rdata| !has(rrset.rtype, rdata)) {
                 let left_out = excluded.then_some(LeftOut::Excluded).or(loss.map(LeftOut::Conflict));
                 let (rdata, ttl, rtype) = (rdata.to_vec(), rrset.ttl, rrset.rtype);

@@ -5,7 +5,7 @@ use crate::name::NameBuf;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// Reads lines `owner ttl type rdata` for A, NS, CNAME, DNAME, PTR, TXT, SRV, SOA (serial alone) and the
+/// Reads lines `owner ttl type rdata` for A, NS, CNAME, DNAME, PTR, MX, TXT, SRV, SOA (serial alone) and the
 /// placeholder (a reason or a hyphen).
 pub fn zone(origin: &str, text: &str) -> Zone {
     load(origin, text, None).zone
@@ -36,6 +36,7 @@ fn push(mut loader: Loader, origin: &str, text: &str) -> Loader {
             "DS" => (rtype::DS, vec![0, 1, 8, 2, 7]),
             "RRSIG" => (rtype::RRSIG, [&[0u8; 18][..], &[0], data.as_bytes()].concat()),
             "TYPE65440" => (rtype::PLACEHOLDER, data.trim_matches('-').as_bytes().to_vec()),
+            "MX" => (rtype::MX, [&[0, 10], full(data).as_wire()].concat()),
             "SRV" => {
                 let (port, target) = data.split_once(' ').unwrap();
                 let port = port.parse::<u16>().unwrap().to_be_bytes();

@@ -63,6 +63,11 @@ impl Client {
         Client::bound("0.0.0.0:0", server)
     }
 
+    /// Makes a client whose datagrams and connections come from an address, of either family.
+    pub fn between(source: IpAddr, server: SocketAddr) -> Client {
+        Client { source: Some(source), ..Client::bound(&SocketAddr::new(source, 0).to_string(), server) }
+    }
+
     /// Makes a client on a local address.
     fn bound(local: &str, server: SocketAddr) -> Client {
         let udp = UdpSocket::bind(local).expect("UDP socket");

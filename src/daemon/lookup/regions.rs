@@ -5,18 +5,24 @@ use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceRepor
 use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::daemon::status::describe_pin;
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
-use crate::merge::{self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
+use crate::merge::{
+    self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember, TracedRecord,
+};
 use crate::name::Name;
 use crate::publish::{Served, State};
 use crate::rr::{self, TypeName, rtype};
+use crate::zone::{LeftRecord, Zone};
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// Tells which member gave which record of a step in a region, and how the members are.
 pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {
     let asked = step.asked().clone();
     let trace = trace_in(region, &asked);
+    let of_data: HashMap<(u16, &[u8]), &TracedRecord> =
+        trace.records.iter().map(|traced| ((traced.rtype, &traced.rdata[..]), traced)).collect();
     for record in &mut step.records {
-        let traced = trace.records.iter().find(|traced| traced.rtype == record.code && traced.rdata == record.rdata);
+        let traced = of_data.get(&(record.code, &record.rdata[..]));
         let from = traced.into_iter().flat_map(|traced| &traced.from);
         record.from = from.map(|index| given(region, &trace.contributions[*index])).collect();
         if record.from.is_empty() {
@@ -29,6 +35,12 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
     };
     let contributions = trace.contributions.iter().filter(shown);
     step.left_out = contributions.filter_map(|given| left_out(view, region, &trace, given)).collect();
+    if region.plan.is_united {
+        // Its members have no names of their own under which somebody could ask.
+        let zones =
+            region.members.iter().filter_map(|member| Some((&member.status.zone, member.traced.zone.as_ref()?)));
+        step.left_out.extend(zones.flat_map(|(kept_under, zone)| not_held(zone, kept_under, &asked, wanted)));
+    }
     let conflicts = trace.conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::SameTarget);
     let report = |conflict: &merge::Conflict| ConflictReport {
         kind: conflict.kind.label(),
@@ -66,32 +78,37 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
 
 /// Tells the records of a step that its zone cannot hold.
 pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut Step) {
-    let Some(zone) = &served.zone else { return };
-    let asked = step.asked().clone();
-    let shown = zone
-        .left
-        .get(&asked)
-        .iter()
-        .filter(|record| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME)));
-    step.left_out = shown
-        .map(|record| {
-            let kind = ConflictKind::within(zone, &asked, record.rtype);
-            let given = Given {
-                zone: zone.origin.clone(),
-                serial: Some(zone.soa.serial),
-                owner: asked.to_string(),
-                ttl: record.ttl,
-                rtype: TypeName(record.rtype).to_string(),
-                data: data_text(record.rtype, &record.rdata),
-                held_seconds: None,
-            };
-            let explanation = match kind {
-                ConflictKind::DifferentAliases => "a name has one record of the type, and the first in order stays",
-                kind => explain_conflict(kind),
-            };
-            LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
-        })
-        .collect();
+    if let Some(zone) = &served.zone {
+        step.left_out = not_held(zone, &zone.origin, step.asked(), wanted).collect();
+    }
+}
+
+/// The records of a name that a zone, kept under a name, cannot hold.
+fn not_held<'a>(
+    zone: &'a Zone,
+    kept_under: &'a Name,
+    asked: &'a Name,
+    wanted: Option<u16>,
+) -> impl Iterator<Item = LeftOutReport> + 'a {
+    let shown = move |record: &&LeftRecord| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME));
+    let tell = move |record: &LeftRecord| {
+        let kind = ConflictKind::within(zone, asked, record.rtype);
+        let given = Given {
+            zone: kept_under.clone(),
+            serial: Some(zone.soa.serial),
+            owner: asked.to_string(),
+            ttl: record.ttl,
+            rtype: TypeName(record.rtype).to_string(),
+            data: data_text(record.rtype, &record.rdata),
+            held_seconds: None,
+        };
+        let explanation = match kind {
+            ConflictKind::DifferentAliases => "a name has one record of the type, and the first in order stays",
+            kind => explain_conflict(kind),
+        };
+        LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
+    };
+    zone.left.get(asked).iter().filter(shown).map(tell)
 }
 
 /// Follows the records of a name.
@@ -184,9 +201,10 @@ fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> Strin
 /// What takes a record out, until when, and why.
 fn describe_drains(view: &View, region: &RegionView, given: &Contribution) -> String {
     let member = &region.plan.members[given.member];
+    let origin = region.plan.origin_of(given.member);
     let covers = |drain: &&Drain| {
         let wire = given.owner.to_lowercase();
-        let owner = wire.as_wire().strip_suffix(member.as_wire());
+        let owner = wire.as_wire().strip_suffix(origin.as_wire());
         drain.concerns(member, &region.plan.origin) && owner.is_some_and(|owner| drain.covers(owner))
     };
     view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")

@@ -19,8 +19,8 @@ fn name(text: &str) -> Name {
 fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
     let zones: Vec<Option<Arc<Zone>>> = texts
         .iter()
-        .zip(&plan.members)
-        .map(|(text, origin)| Some(Arc::new(zone(&origin.to_string(), text.as_ref()?))))
+        .enumerate()
+        .map(|(index, text)| Some(Arc::new(zone(&plan.origin_of(index).to_string(), text.as_ref()?))))
         .collect();
     let mut region = Region::new(plan.clone());
     region.merge_all(&zones);
@@ -45,7 +45,8 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
     };
     let statuses = zones.iter().zip(&plan.members).map(|pair| (pair.1.clone(), status(pair))).collect();
     let served = zones.iter().zip(&plan.members).map(|(zone, origin)| (origin.clone(), zone.clone()));
-    let served = served.chain([(plan.origin.clone(), region.zone.clone())]);
+    // The members of a united zone are no zones to clients.
+    let served = served.filter(|_| !plan.is_united).chain([(plan.origin.clone(), region.zone.clone())]);
     let served = served.map(|(origin, zone)| {
         let mut served = Served::new(origin, state(&zone), zone);
         // The first member is one of those that do as Binder does.
@@ -100,6 +101,25 @@ web.svc.w.x.
     w2.x. ok, serial 20, refreshed 5s ago, expires in 1m05s
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn what_a_member_of_a_united_zone_cannot_hold_is_told_by_the_zone() {
+    let view = two(|plan| plan.is_united = true, "x 30 CNAME a\nx 30 A 192.0.2.1", "x 30 A 192.0.2.2");
+    let expected = "\
+x.w.x.
+  NOERROR: 2 records in region w.x.
+  region w.x.: ok, serial 30
+  30 A 192.0.2.1
+      w1.x. serial 10: x.w.x.
+  30 A 192.0.2.2
+      w2.x. serial 20: x.w.x.
+  not in the region
+    30 CNAME a.w.x.
+      w1.x. serial 10: x.w.x.
+      alias-beside-data: other data at the name wins over a CNAME (RFC 2181 section 10.1)
+";
+    assert_eq!(told(&view, "x.w.x", None), expected);
 }
 
 #[test]

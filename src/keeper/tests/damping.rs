@@ -105,3 +105,22 @@ fn a_restart_forgets_what_is_held_under_a_new_serial() {
     assert_eq!(bench.ask(NAME), (0, 0));
     assert!(serial(&bench).newer_than(before), "{before} stood for something else");
 }
+
+/// An address that is held is data to which a delegation gives way, for as long as it is (`aggregation.md` S11).
+#[test]
+fn a_delegation_gives_way_to_what_is_held() {
+    let window = Duration::from_millis(20);
+    let members = ["w1.x", "w2.x"];
+    let plan = RegionPlan { damping: damped(window).damping, ..region("w.x", &members) };
+    let mut bench = Bench::new(&members, vec![plan]);
+    bench.load("w1.x.", "@ 30 SOA 1\nsvc.acme 30 NS ns.y.", ZERO);
+    bench.load("w2.x.", &version(1, 1, 1), ZERO);
+    assert_eq!(bench.ask(NAME), (0, 1));
+    bench.load("w2.x.", "@ 30 SOA 2\nu1.inst.acme 30 A 192.0.2.1", ZERO);
+    assert_eq!((bench.ask(NAME), bench.ask("web.svc.acme.w2.x")), ((0, 1), (3, 0)), "held, and no referral");
+    while let Some(next) = bench.keeper.next_removal() {
+        std::thread::sleep(next);
+        bench.keeper.handle(Vec::new(), Vec::new());
+    }
+    assert_eq!(bench.ask(NAME), (0, 0), "a referral");
+}

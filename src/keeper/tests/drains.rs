@@ -208,3 +208,23 @@ fn drains_outlive_the_program() {
     let away = since.duration_since(bench.keeper.drains.all()[0].since).unwrap();
     assert!(away < Duration::from_millis(1), "what the configuration drains goes on from when it began");
 }
+
+/// What is drained is no data that a delegation gives way to, and delegates nothing (`aggregation.md` S11).
+#[test]
+fn a_delegation_gives_way_to_nothing_that_is_drained() {
+    let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
+    bench.load("w1.x.", "@ 30 SOA 10\nsub 30 NS ns.y.\nx.sub 30 A 192.0.2.1", ZERO);
+    bench.load("w2.x.", "@ 30 SOA 20\nx.sub 30 A 192.0.2.2\ny 30 A 192.0.2.2", ZERO);
+    let answers = |bench: &Bench| bench.ask("x.sub.w.x");
+    assert_eq!(answers(&bench), (0, 1), "the delegation has fallen with what is below it");
+    for names in [Some("x.sub"), None] {
+        bench.drain("w2.x", names, true);
+        assert_eq!(answers(&bench), (0, 0), "a referral: {names:?}");
+        bench.drain("w2.x", names, false);
+        assert_eq!(answers(&bench), (0, 1), "{names:?}");
+    }
+    bench.drain("w1.x", Some("sub"), true);
+    assert_eq!(answers(&bench), (0, 2), "nobody delegates it");
+    bench.drain("w1.x", Some("sub"), false);
+    assert_eq!(answers(&bench), (0, 1));
+}

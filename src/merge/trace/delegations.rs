@@ -72,6 +72,7 @@ impl Walk<'_> {
         if zone.cuts > 0 && self.below_origin(cut).iter().any(|above| self.delegates(member, zone, above)) {
             return false;
         }
+        let end = cut.owner_in(&self.plan.origin);
         let is_authoritative = |node: Node<'_>| {
             let moved = zone.name_of(node).replace_suffix(&zone.origin, &self.plan.origin);
             let Some(Ok(name)) = moved.filter(|_| node.rrsets().any(|set| !is_dropped(set.rtype, false))) else {
@@ -81,6 +82,7 @@ impl Walk<'_> {
                 && !self.plan.excludes(&name)
                 && !(zone.cuts > 0 && self.below_origin(&name).iter().any(|above| self.delegates(member, zone, above)))
         };
-        zone.nodes().any(is_authoritative)
+        // Names are only made of the few that may be meant.
+        zone.nodes().filter(|node| node.owner().ends_with(end)).any(is_authoritative)
     }
 }

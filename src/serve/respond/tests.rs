@@ -265,6 +265,50 @@ fn a_long_name_and_a_long_key_still_fit() {
     assert!(response.truncated, "the SOA has no room");
 }
 
+#[test]
+fn a_primary_is_told_the_serial_of_its_member_or_that_there_is_none() {
+    let (responder, _) = responder();
+    let name = |text: &str| Name::parse(text).unwrap();
+    let served = |origin: &str, state: State, serial: Option<u32>| {
+        let data = serial.map(|serial| Arc::new(zone("z.", &format!("@ 30 SOA {serial}\nx 30 A 192.0.2.1"))));
+        Arc::new(Served::new(name(origin), state, data))
+    };
+    let mut published = Published::new(Identity::default(), [served("z", State::Ok, Some(300))], 1);
+    published.hide([
+        served("good:z", State::Ok, Some(100)),
+        served("old:z", State::Expired, Some(200)),
+        served("new:z", State::NotReady, None),
+    ]);
+    let mut announcers = Announcers::default();
+    // One that was only just configured is not even published.
+    let members = [("good:z", "192.0.2.1"), ("old:z", "2001:db8::2"), ("new:z", "192.0.2.3"), ("gone:z", "192.0.2.4")];
+    for (member, address) in members {
+        announcers.add_askers(&name("z"), &name(member), [address.parse().unwrap()]);
+    }
+    // The first member of an address counts.
+    announcers.add_askers(&name("z"), &name("old:z"), ["192.0.2.1".parse().unwrap(), "192.0.2.9".parse().unwrap()]);
+    responder.reception.set_announcers(announcers);
+    let told = |peer: &str, message: &[u8]| {
+        let mut out = vec![0; 1232];
+        let asked = Asked { message, peer: peer.parse().unwrap(), datagram: true, rotation: 0 };
+        let Outcome::Response(response) = responder.respond(&published, asked, &mut out) else { panic!("{peer}") };
+        // The serial stands in front of the four other numbers.
+        let serial = (out[7] == 1).then(|| u32::from_be_bytes(out[response.length - 20..][..4].try_into().unwrap()));
+        (response.rcode, out[2] & 4 != 0, serial)
+    };
+    let soa = question("Z", rtype::SOA);
+    for peer in ["192.0.2.1", "::ffff:192.0.2.1"] {
+        assert_eq!(told(peer, &soa), (rcode::NOERROR, true, Some(100)));
+    }
+    for peer in ["2001:db8::2", "192.0.2.3", "192.0.2.4", "192.0.2.9"] {
+        assert_eq!(told(peer, &soa), (rcode::SERVFAIL, false, None), "{peer}");
+        // Everything else is answered as for others.
+        assert_eq!(told(peer, &question("x.z", rtype::A)).0, rcode::NOERROR);
+        assert_eq!(told(peer, &question("x.z", rtype::SOA)).0, rcode::NOERROR);
+    }
+    assert_eq!(told("192.0.2.77", &soa), (rcode::NOERROR, true, Some(300)));
+}
+
 proptest! {
     /// Whatever comes, signed or not, gets nothing or a response to it.
     #[test]
