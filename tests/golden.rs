@@ -12,3 +12,9 @@ mod harness;
 mod compare;
 #[path = "golden/config.rs"]
 mod config;
+#[path = "golden/primary.rs"]
+mod primary;
+#[path = "golden/scene.rs"]
+mod scene;
+#[path = "golden/verbs.rs"]
+mod verbs;

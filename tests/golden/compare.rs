@@ -1,6 +1,8 @@
 //! Comparison with a golden file: a readable difference, or the file written anew on request.
 
 use crate::harness::repository_file;
+use regex::Regex;
+use serde_json::Value;
 use std::fs;
 
 /// The variable that has the files written anew.
@@ -10,22 +12,33 @@ const CONTEXT: usize = 2;
 
 /// Compares a text with a golden file, or writes the file.
 pub fn assert_golden(file: &str, got: &str) {
+    assert_goldens(&[(file.to_owned(), got.to_owned())]);
+}
+
+/// Compares texts with their golden files, or writes the files; all that differ are shown.
+pub fn assert_goldens(texts: &[(String, String)]) {
+    let faults: Vec<String> = texts.iter().filter_map(|(file, got)| compare(file, got)).collect();
+    assert!(
+        faults.is_empty(),
+        "{}\nIf that is meant, write the files anew with {WRITE}=1 cargo test --locked --test golden, and commit the difference.",
+        faults.join("\n")
+    );
+}
+
+/// How a text differs from its golden file; not at all once that is written.
+fn compare(file: &str, got: &str) -> Option<String> {
     let path = repository_file("tests/data/golden").join(file);
     let got = if got.ends_with('\n') || got.is_empty() { got.to_string() } else { format!("{got}\n") };
     let wanted = fs::read_to_string(&path).unwrap_or_default();
     if wanted == got {
-        return;
+        return None;
     }
     if std::env::var_os(WRITE).is_some() {
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("folder of golden files");
         fs::write(&path, got).expect("golden file");
-        return;
+        return None;
     }
-    panic!(
-        "tests/data/golden/{file} differs (- is the file, + what came now):\n{}\n\
-         If that is meant, write the files anew with {WRITE}=1 cargo test --locked --test golden, and commit the difference.",
-        difference(&wanted, &got)
-    );
+    Some(format!("tests/data/golden/{file} differs (- is the file, + what came now):\n{}", difference(&wanted, &got)))
 }
 
 /// Lines that only one text has, with a few equal ones around them.
@@ -68,6 +81,114 @@ fn difference(wanted: &str, got: &str) -> String {
         text.push_str(&format!("{mark} {line}\n"));
     }
     text
+}
+
+//--- What differs from run to run ---
+
+/// What changes with time and chance in a text, and what stands in its place. A span of time in one of its forms is `SPAN`.
+const VARYING: [(&str, &str); 9] = [
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "MOMENT"),
+    (r"\bSPAN ago", "SPAN ago"),
+    (r"\b(in|up|for|for another) SPAN\b", "$1 SPAN"),
+    (r"\b(HOME/\S*state), \d+(\.\d+)?[KM]?i?B", "$1, SIZE"),
+    (r"(in |>)\d+(\.\d+)? (ms|s)\b", "${1}TIME ${3}"),
+    (r"(<dt>publications</dt><dd>)\d+", "${1}COUNT"),
+    (r"\?v=[0-9a-f]{8}", "?v=ASSETS"),
+    (r"\b(aggregator,? (version )?)\d+\.\d+\.\d+", "${1}VERSION"),
+    (r#"commit="[^"]*",version="[^"]*""#, r#"commit="COMMIT",version="VERSION""#),
+];
+const SPAN: &str = r"(?:\d+d\d\dh|\d+h\d\dm|\d+m\d\ds|\d+s)";
+
+/// Keys of JSON whose numbers change with time and chance.
+const VARYING_KEYS: [&str; 15] = [
+    "uptime_seconds",
+    "refreshed_seconds_ago",
+    "expires_in_seconds",
+    "next_refresh",
+    "next_audit",
+    "last_written",
+    "success",
+    "configured",
+    "generation",
+    "at",
+    "gone_at",
+    "oldest_at",
+    "since",
+    "until",
+    "milliseconds",
+];
+
+/// Replaces what differs from run to run by fixed words.
+pub struct Words {
+    words: Vec<(String, &'static str)>,
+    varying: Vec<(Regex, &'static str)>,
+    /// Blanks between columns.
+    columns: Regex,
+}
+
+impl Words {
+    /// The words for addresses, paths and serials of this run.
+    pub fn new(words: &[(&str, &'static str)]) -> Words {
+        let pattern = |(pattern, word): (&str, &'static str)| {
+            (Regex::new(&pattern.replace("SPAN", SPAN)).expect("a pattern"), word)
+        };
+        Words {
+            words: words.iter().map(|(text, word)| (text.to_string(), *word)).collect(),
+            varying: VARYING.map(pattern).into(),
+            columns: Regex::new(r"(\S) {2,}").expect("a pattern"),
+        }
+    }
+
+    /// A text with words in it. Where one stands in a table the columns are two blanks apart, whatever their width.
+    pub fn text(&self, text: &str) -> String {
+        let mut lines = String::new();
+        for line in text.split_inclusive('\n') {
+            let mut with_words = line.to_owned();
+            for (from, to) in &self.words {
+                with_words = with_words.replace(from, to);
+            }
+            for (pattern, word) in &self.varying {
+                with_words = pattern.replace_all(&with_words, *word).into_owned();
+            }
+            if with_words != line && !line.starts_with(' ') {
+                with_words = self.columns.replace_all(&with_words, "$1  ").into_owned();
+            }
+            lines.push_str(&with_words);
+        }
+        lines
+    }
+
+    /// JSON in many lines with words in it; what else a verb prints is text.
+    pub fn json(&self, text: &str) -> String {
+        let mut values = Vec::new();
+        for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+            let Ok(mut value) = value else { return self.text(text) };
+            vary(&mut value);
+            values.push(format!("{value:#}\n"));
+        }
+        self.text(&values.concat())
+    }
+}
+
+/// Replaces numbers that change with time and chance.
+fn vary(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            if object.contains_key("last_written") && object.contains_key("bytes") {
+                object.insert("bytes".to_owned(), "VARIES".into());
+            }
+            for (key, value) in object.iter_mut() {
+                if value.is_number() && VARYING_KEYS.contains(&key.as_str()) {
+                    *value = "VARIES".into();
+                } else if key == "version" && value.is_string() {
+                    *value = "VERSION".into();
+                }
+                vary(value);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(vary),
+        _ => {}
+    }
 }
 
 #[test]
