@@ -8,6 +8,8 @@
 
 mod harness;
 
+#[path = "golden/check.rs"]
+mod check;
 #[path = "golden/compare.rs"]
 mod compare;
 #[path = "golden/config.rs"]

@@ -139,6 +139,11 @@ impl Words {
         }
     }
 
+    /// The words for what does not change with time, only from place to place.
+    pub fn of_places(words: &[(&str, &'static str)]) -> Words {
+        Words { varying: Vec::new(), ..Words::new(words) }
+    }
+
     /// A text with words in it. Where one stands in a table the columns are two blanks apart, whatever their width.
     pub fn text(&self, text: &str) -> String {
         let mut lines = String::new();
@@ -150,7 +155,7 @@ impl Words {
             for (pattern, word) in &self.varying {
                 with_words = pattern.replace_all(&with_words, *word).into_owned();
             }
-            if with_words != line && !line.starts_with(' ') {
+            if with_words != line && !line.starts_with(' ') && !self.varying.is_empty() {
                 with_words = self.columns.replace_all(&with_words, "$1  ").into_owned();
             }
             lines.push_str(&with_words);
@@ -163,7 +168,9 @@ impl Words {
         let mut values = Vec::new();
         for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
             let Ok(mut value) = value else { return self.text(text) };
-            vary(&mut value);
+            if !self.varying.is_empty() {
+                vary(&mut value);
+            }
             values.push(format!("{value:#}\n"));
         }
         self.text(&values.concat())
