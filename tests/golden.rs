@@ -18,5 +18,7 @@ mod config;
 mod primary;
 #[path = "golden/scene.rs"]
 mod scene;
+#[path = "golden/state.rs"]
+mod state;
 #[path = "golden/verbs.rs"]
 mod verbs;

@@ -92,7 +92,7 @@ pub struct Scene {
 }
 
 /// A version of a zone.
-fn version(zone: &str, serial: u32, records: &str) -> Vec<crate::harness::Record> {
+pub fn version(zone: &str, serial: u32, records: &str) -> Vec<crate::harness::Record> {
     read_zone(&format!(
         "$ORIGIN {zone}.\n$TTL 30\n@ IN SOA ns.{zone}. hostmaster.{zone}. {serial} 86400 86400 2592000 30\n\
          @ IN NS ns1.{zone}.\nns1 IN A 192.0.2.53\n{records}"
@@ -105,7 +105,7 @@ fn hosts(count: u32) -> String {
 }
 
 /// Acknowledges announcements, each with itself (RFC 1996 section 4.7).
-fn acknowledge() -> SocketAddr {
+pub fn acknowledge() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     std::thread::spawn(move || {
