@@ -14,8 +14,12 @@ mod check;
 mod compare;
 #[path = "golden/config.rs"]
 mod config;
+#[path = "golden/literals.rs"]
+mod literals;
 #[path = "golden/primary.rs"]
 mod primary;
+#[path = "golden/quotes.rs"]
+mod quotes;
 #[path = "golden/scene.rs"]
 mod scene;
 #[path = "golden/state.rs"]

@@ -6,6 +6,7 @@
 
 use crate::compare::assert_golden;
 use crate::harness::{Folder, repository_file, repository_text};
+use crate::literals::{fixed_parts, strings};
 use aggregator::config::Config;
 use std::collections::BTreeSet;
 use std::fs;
@@ -143,88 +144,6 @@ fn disk_text() -> String {
 }
 
 //--- That nothing is left out ---
-
-/// The strings of a source file, as they are written, tests and comments left out.
-fn strings(source: &str) -> Vec<String> {
-    let body = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or(source);
-    let mut found = Vec::new();
-    for line in joined(body).lines() {
-        let mut rest = line;
-        while let Some(at) = rest.find(['"', '/', '\'']) {
-            let before = &rest[..at];
-            let tail = &rest[at..];
-            if tail.starts_with("//") {
-                break;
-            }
-            if !tail.starts_with('"') {
-                // A character in quotes, which may be a quotation mark.
-                rest = if tail.starts_with("'\"'") { &tail[3..] } else { &tail[1..] };
-                continue;
-            }
-            let raw = before.ends_with("r#");
-            let end = if raw {
-                tail[1..].find("\"#").expect("a raw string ends") + 1
-            } else {
-                let mut escaped = false;
-                let is_end = |c: char| {
-                    let ends = c == '"' && !escaped;
-                    escaped = c == '\\' && !escaped;
-                    ends
-                };
-                tail[1..].find(is_end).expect("a string ends") + 1
-            };
-            let text = &tail[1..end];
-            let text = if raw { text.to_owned() } else { text.replace("\\\"", "\"") };
-            if !before.trim_end().ends_with("expect(") && !before.trim_end().ends_with("expect_err(") {
-                found.push(text);
-            }
-            rest = &tail[end + 1..];
-        }
-    }
-    found
-}
-
-/// Puts strings that go over several lines into one.
-fn joined(source: &str) -> String {
-    let mut text = String::new();
-    for line in source.lines() {
-        match line.strip_suffix('\\') {
-            _ if line.trim_start().starts_with("//") => {}
-            Some(begin) if text.ends_with('\u{0}') => {
-                text.pop();
-                text.push_str(begin.trim_start());
-                text.push('\u{0}');
-            }
-            Some(begin) => {
-                text.push_str(begin);
-                text.push('\u{0}');
-            }
-            None if text.ends_with('\u{0}') => {
-                text.pop();
-                text.push_str(line.trim_start());
-                text.push('\n');
-            }
-            None => {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
-    }
-    text
-}
-
-/// The fixed parts of a message between what is filled in.
-fn fixed_parts(message: &str) -> Vec<String> {
-    let message = message.replace("{{", "\u{1}").replace("}}", "\u{2}");
-    let mut parts = Vec::new();
-    let mut rest = message.as_str();
-    while let Some((part, after)) = rest.split_once('{') {
-        parts.push(part);
-        rest = after.split_once('}').map_or("", |(_, after)| after);
-    }
-    parts.push(rest);
-    parts.iter().map(|part| part.replace('\u{1}', "{").replace('\u{2}', "}")).collect()
-}
 
 /// Whether a line has all parts in their order.
 fn has_parts(line: &str, parts: &[String]) -> bool {
