@@ -1,10 +1,10 @@
-//! What operators and machines see, whole, against files in `tests/data/golden`: configuration errors, `check`, all verbs as
-//! text and JSON, pages, the names of metrics, log lines that documents quote, and a state folder as 0.1.0 wrote it.
+//! Golden tests: whole outputs against files in `tests/data/golden`. Covers configuration errors, `check`, all verbs as text
+//! and JSON, pages, the API, the names of metrics, texts that documents quote, and a state folder that 0.1.0 wrote.
 //!
-//! They hold behaviour while the house is rebuilt. Whoever changes a text on purpose writes the files anew and reads the
-//! difference: `AGGREGATOR_WRITE_GOLDEN=1 cargo test --locked --test golden`.
+//! The files pin behaviour while the code is restructured. After an intended change,
+//! `AGGREGATOR_WRITE_GOLDEN=1 cargo test --locked --test golden` writes them anew; read the difference before you commit it.
 //!
-//! What differs from run to run is replaced by fixed words in one place, `golden/compare.rs`.
+//! `golden/compare.rs` replaces everything that differs from run to run by fixed words.
 
 mod harness;
 

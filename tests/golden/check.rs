@@ -26,7 +26,7 @@ fn prepare(folder: &Folder, text: &str) -> std::path::PathBuf {
     path
 }
 
-/// What `check` says, with what else it is told to do.
+/// Runs `check` with options, and returns its output in words.
 fn check(path: &Path, words: &Words, options: &[&str]) -> String {
     let arguments = [&["check"][..], options].concat();
     let Output { code, stdout, stderr } = run_verb(&arguments, path);

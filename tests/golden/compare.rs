@@ -25,7 +25,7 @@ pub fn assert_goldens(texts: &[(String, String)]) {
     );
 }
 
-/// How a text differs from its golden file; not at all once that is written.
+/// Describes how a text differs from its golden file; none if it does not, or the file was written.
 fn compare(file: &str, got: &str) -> Option<String> {
     let path = repository_file("tests/data/golden").join(file);
     let got = if got.ends_with('\n') || got.is_empty() { got.to_string() } else { format!("{got}\n") };
@@ -85,7 +85,7 @@ fn difference(wanted: &str, got: &str) -> String {
 
 //--- What differs from run to run ---
 
-/// What changes with time and chance in a text, and what stands in its place. A span of time in one of its forms is `SPAN`.
+/// Patterns of text that changes with time and chance, and their replacements. `SPAN` is a span of time in any form.
 const VARYING: [(&str, &str); 9] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "MOMENT"),
     (r"\bSPAN ago", "SPAN ago"),

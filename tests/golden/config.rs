@@ -28,7 +28,7 @@ const UNMET: [(&str, &str); 5] = [
 /// Files of sources that hold no messages to operators about their file: names and help of keys, the plan in both forms.
 const WITHOUT_MESSAGES: [&str; 3] = ["schema", "plan", "json"];
 
-/// All that is said of a configuration, each line marked.
+/// Errors or warnings of a configuration, each line marked.
 fn said(result: Result<Config, aggregator::config::ConfigErrors>) -> String {
     let text = match result {
         Ok(config) => config.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect(),
@@ -87,7 +87,7 @@ fn what_the_disk_refuses_is_told_as_before() {
     assert_golden("config/disk.txt", &disk_text());
 }
 
-/// What is said of files that others are named in.
+/// Errors and warnings about files that a configuration names.
 fn disk_text() -> String {
     let tls = "[server]\nlisten = \"127.0.0.1:0\"\ntls = { listen = \"127.0.0.1:0\", certificate = \"cert.pem\", key = \"key.pem\" }\n";
     let tree_tls = "tls = { ca = \"ca.pem\", certificate = \"cert.pem\", key = \"key.pem\" }\n";
@@ -145,7 +145,7 @@ fn disk_text() -> String {
 
 //--- That nothing is left out ---
 
-/// Whether a line has all parts in their order.
+/// Tells whether a line has all parts in their order.
 fn has_parts(line: &str, parts: &[String]) -> bool {
     let mut rest = line;
     parts.iter().all(|part| match rest.find(part.as_str()) {

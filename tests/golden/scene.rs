@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the configuration says; words in capitals are addresses.
+/// The plan of the configuration; words in capitals are addresses.
 const PLAN: &str = r#"
 [zones]
 "one.well.test" = "PRIMARY"
@@ -217,7 +217,7 @@ impl Scene {
         output.stdout
     }
 
-    /// How a verb ended and what it printed, in words.
+    /// Runs a verb, and returns its output and exit code in words.
     pub fn outcome(&self, arguments: &[&str]) -> String {
         let Output { code, stdout, stderr } = self.daemon.verb(arguments);
         let mut text = format!("==== aggregator {}\n", arguments.join(" "));

@@ -31,7 +31,7 @@ const ZONES: [&str; 10] = [
 ];
 const REGIONS: [&str; 5] = ["sum.test", "drift.test", "half.test", "pin.test", "drain.test"];
 
-/// What the configuration says; a zone lives for ten years, so that the folder can be read for as long.
+/// The plan of the configuration; a zone lives for ten years, so that the folder can be read for as long.
 const PLAN: &str = r#"
 [zones]
 "one.sum.test" = "PRIMARY"

@@ -54,7 +54,7 @@ const NAMES: [&[&str]; 20] = [
     &["elsewhere.example"],
 ];
 
-/// What a daemon shows in all its ways.
+/// Compares everything that a daemon shows.
 #[test]
 fn a_daemon_shows_what_it_showed() {
     let scene = Scene::new();
