@@ -185,13 +185,17 @@ fn a_daemon_shows_what_it_showed() {
         "verbs/end.txt",
         run(&[
             &["notify", "well.test"],
+            &["notify", "well.test", "--json"],
             &["notify", "nowhere.test"],
+            &["refresh", "one.well.test", "--json"],
+            &["refresh", "nowhere.test", "--json"],
+            &["retransfer", "one.well.test", "--json"],
             &["undrain", "one.drain"],
             &["undrain", "one.drain"],
             &["undrain", "two.well", "--name", "web.svc.*", "--zone", "well.test", "--json"],
             &["rollback", "pin.test", "--release", "--dry-run"],
             &["rollback", "pin.test", "--release", "--yes"],
-            &["rollback", "pin.test", "--release", "--yes"],
+            &["rollback", "pin.test", "--release", "--yes", "--json"],
             &["retransfer", "held.test", "--accept"],
             &["reload"],
             &["reload", "--json"],
@@ -199,7 +203,7 @@ fn a_daemon_shows_what_it_showed() {
     );
     scene.daemon.write_plan("[zone]\n\"one.well.test\" = \"192.0.2.1\"\n");
     add("verbs/reload-refused.txt", run(&[&["reload"], &["reload", "--json"]]));
-    add("verbs/stop.txt", run(&[&["stop"], &["stop"], &["status"], &["status", "--json"]]));
+    add("verbs/stop.txt", run(&[&["stop", "--json"], &["stop"], &["status"], &["status", "--json"]]));
     assert_goldens(&texts);
 }
 
