@@ -1,0 +1,213 @@
+//! Every error and every warning of a configuration file, with its position.
+//!
+//! A file in `tests/data/golden/config` has many small configurations, each below a line `====`; the lines that begin with
+//! `=> ` are what is said of the one above them. A new case is written without them, and the files are written anew.
+//! Every message that stands in `src/config` must be met by a case.
+
+use crate::compare::assert_golden;
+use crate::harness::{Folder, repository_file, repository_text};
+use crate::literals::{fixed_parts, strings};
+use aggregator::config::Config;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const SEPARATOR: &str = "====\n";
+const SAID: &str = "=> ";
+
+/// Messages that no case meets, and why.
+const UNMET: [(&str, &str); 5] = [
+    ("{key} is missing in the schema of {}", "an assertion, for programmers"),
+    ("text gives sound RDATA", "an assertion, for programmers"),
+    ("a number that cannot be read", "the parser refuses it before"),
+    ("{place} makes no zone ({error}); correct its records", "all that is known to make none is refused before"),
+    ("{place} has more records of a name and type than an answer holds; remove some", "takes 64 KiB of records"),
+];
+
+/// Files of sources that hold no messages to operators about their file: names and help of keys, the plan in both forms.
+const WITHOUT_MESSAGES: [&str; 3] = ["schema", "plan", "json"];
+
+/// Errors or warnings of a configuration, each line marked.
+fn said(result: Result<Config, aggregator::config::ConfigErrors>) -> String {
+    let text = match result {
+        Ok(config) => config.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect(),
+        Err(errors) => errors.to_string(),
+    };
+    text.lines().map(|line| format!("{SAID}{line}\n")).collect()
+}
+
+/// All files of cases.
+fn case_files() -> Vec<PathBuf> {
+    let folder = repository_file("tests/data/golden/config");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "cases"));
+    files.sort();
+    assert!(files.len() >= 10, "{files:?}");
+    files
+}
+
+/// All files of cases by their names, as they are when written anew.
+fn case_texts() -> Vec<(String, String)> {
+    let write = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let mut written = String::new();
+        for case in text.split(SEPARATOR).skip(1) {
+            let input: String = case.split_inclusive('\n').filter(|line| !line.starts_with(SAID)).collect();
+            let said = said(Config::parse(Path::new("c.toml"), &input));
+            assert!(!said.is_empty(), "{name}: nothing is wrong with\n{input}");
+            written.push_str(&format!("{SEPARATOR}{input}{said}"));
+        }
+        (name, written)
+    };
+    case_files().into_iter().map(write).collect()
+}
+
+#[test]
+fn each_mistake_is_told_as_before() {
+    for (name, text) in case_texts() {
+        assert_golden(&format!("config/{name}"), &text);
+    }
+}
+
+//--- What only the disk can tell ---
+
+/// A case with files: their names, contents and modes.
+type OnDisk<'t> = (&'t str, &'t [(&'t str, &'t str, u32)], &'t str);
+
+const ZONE: &str = "[zones]\n\"a.example\" = \"192.0.2.1\"\n";
+const KEY: &str =
+    "[keys.\"k.example\"]\nsecret_file = \"k.key\"\n[secondaries]\nallow_transfer = { key = \"k.example\" }\n";
+const TREE: &str = "[zones.\"t.example\"]\nzookeeper = \"192.0.2.1\"\n";
+const SECRET: &str = "bm9ib2R5IG11c3Qgc2VlIHRoaXM=";
+
+#[test]
+fn what_the_disk_refuses_is_told_as_before() {
+    assert_golden("config/disk.txt", &disk_text());
+}
+
+/// Errors and warnings about files that a configuration names.
+fn disk_text() -> String {
+    let tls = "[server]\nlisten = \"127.0.0.1:0\"\ntls = { listen = \"127.0.0.1:0\", certificate = \"cert.pem\", key = \"key.pem\" }\n";
+    let tree_tls = "tls = { ca = \"ca.pem\", certificate = \"cert.pem\", key = \"key.pem\" }\n";
+    let large = "x".repeat(200 << 10);
+    let cases: [OnDisk; 17] = [
+        ("no such file", &[], ""),
+        ("not UTF-8", &[], "[zones]\n\"a\u{ff}\" = 1\n"),
+        ("no files of TLS", &[], tls),
+        ("no secret", &[], KEY),
+        ("a secret that strangers can read", &[("k.key", SECRET, 0o644)], KEY),
+        ("a secret that strangers can change", &[("k.key", SECRET, 0o602)], KEY),
+        ("a secret with words around it", &[("k.key", "secret \"bm9ib2R5\";", 0o600)], KEY),
+        ("an empty secret", &[("k.key", "", 0o600)], KEY),
+        ("a short secret", &[("k.key", "c2hvcnQ=", 0o600)], KEY),
+        ("a large file for a secret", &[("k.key", &large, 0o600)], KEY),
+        ("a password without a user", &[("d", "password\n", 0o600)], "digest = \"d\"\n"),
+        ("no password", &[], "digest = \"d\"\n"),
+        ("no files of a tree's TLS", &[], tree_tls),
+        ("an authority that is none", &[("ca.pem", "", 0o644)], "tls = { ca = \"ca.pem\" }\n"),
+        ("no key of a tree", &[("ca.pem", "", 0o644), ("cert.pem", "", 0o644)], tree_tls),
+        (
+            "a key that strangers can read",
+            &[("ca.pem", "", 0o644), ("cert.pem", "", 0o644), ("key.pem", "", 0o644)],
+            tree_tls,
+        ),
+        ("a folder for a secret", &[], "digest = \".\"\n"),
+    ];
+    let mut written = String::new();
+    for (title, files, text) in cases {
+        let folder = Folder::new();
+        let home = folder.path().display().to_string();
+        for (name, contents, mode) in files {
+            let path = folder.path().join(name);
+            fs::write(&path, contents).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).unwrap();
+        }
+        let path = folder.path().join("c.toml");
+        let whole = match text {
+            "" => None,
+            text if text.starts_with("[zones]") => Some(text.bytes().collect::<Vec<u8>>()),
+            text if text.starts_with('[') => Some(format!("{text}{ZONE}").into_bytes()),
+            text => Some(format!("{TREE}{text}").into_bytes()),
+        };
+        if let Some(mut whole) = whole {
+            // One octet instead of the two that stand for it in UTF-8.
+            if let Some(at) = whole.windows(2).position(|pair| pair == [0xc3, 0xbf]) {
+                whole.splice(at..at + 2, [0xff]);
+            }
+            fs::write(&path, whole).unwrap();
+        }
+        written.push_str(&format!("==== {title}\n{}", said(Config::load(&path)).replace(&home, "HOME")));
+    }
+    written
+}
+
+//--- That nothing is left out ---
+
+/// Tells whether a line has all parts in their order.
+fn has_parts(line: &str, parts: &[String]) -> bool {
+    let mut rest = line;
+    parts.iter().all(|part| match rest.find(part.as_str()) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
+}
+
+#[test]
+fn every_message_of_the_sources_is_met_by_a_case() {
+    let texts = case_texts().into_iter().map(|(_, text)| text).chain([disk_text()]).collect::<String>();
+    let mut lines: Vec<String> = texts.lines().filter_map(|line| line.strip_prefix(SAID)).map(str::to_owned).collect();
+    // Files with many mistakes, which `config.rs` holds to the letter.
+    for file in
+        ["errors.toml", "errors.json", "drains.toml", "duplicates.toml", "syntax.toml", "comma.json", "comment.json"]
+    {
+        lines.extend(repository_text(&format!("tests/data/config/{file}.expected")).lines().map(str::to_owned));
+    }
+    let mut sources = vec!["src/config.rs".to_owned()];
+    for entry in fs::read_dir(repository_file("src/config")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let stem = name.strip_suffix(".rs").expect("a source file");
+        if !WITHOUT_MESSAGES.contains(&stem) {
+            sources.push(format!("src/config/{name}"));
+        }
+    }
+    sources.sort();
+    let mut messages = BTreeSet::new();
+    for source in &sources {
+        for text in strings(&repository_text(source)) {
+            // A message has words; the rest are keys, units and separators.
+            let has_words = fixed_parts(&text).iter().any(|part| part.trim().contains(' '));
+            if has_words {
+                messages.insert((source.clone(), text));
+            }
+        }
+    }
+    assert!(messages.len() > 150, "the scan finds too little: {}", messages.len());
+    let mut faults = Vec::new();
+    for (source, message) in &messages {
+        let parts = fixed_parts(message);
+        let met = lines.iter().any(|line| has_parts(line, &parts));
+        let excused = UNMET.iter().any(|(unmet, _)| unmet == message);
+        match (met, excused) {
+            (false, false) => faults.push(format!("{source}: no case meets {message:?}")),
+            (true, true) => faults.push(format!("{source}: a case meets {message:?}; take it from UNMET")),
+            _ => {}
+        }
+    }
+    for (unmet, _) in UNMET {
+        if !messages.iter().any(|(_, message)| message == unmet) {
+            faults.push(format!("{unmet:?} is no message any more; take it from UNMET"));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} of {} messages\n{}\nAdd cases to tests/data/golden/config, and write the files anew",
+        faults.len(),
+        messages.len(),
+        faults.join("\n")
+    );
+}
