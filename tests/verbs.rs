@@ -6,7 +6,7 @@ use aggregator::demo::instances::Datacenter;
 use aggregator::demo::primary::Primary;
 use aggregator::name::Name;
 use harness::{
-    Aggregator, Client, Dname, Folder, Output, Record, Settings, read_zone, rtype, start_unloadable_primary, wait_until,
+    Aggregator, Client, Dname, Folder, Output, Settings, read_zone, rtype, start_unloadable_primary, wait_until,
 };
 use serde_json::Value;
 use std::net::{SocketAddr, UdpSocket};
