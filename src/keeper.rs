@@ -538,6 +538,7 @@ impl Keeper {
             // A time in the future is a clock that was set back.
             let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
             restored.history.into_iter().for_each(|step| source.history.push(step, &self.history));
+            conflicts::log(None, &restored.zone);
             source.zone = Some(restored.zone);
             // What lies before the beginning of the clock that counts on is too old for anything.
             source.refreshed = now.checked_sub(age);

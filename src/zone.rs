@@ -14,6 +14,7 @@
 
 mod apex;
 mod apply;
+mod aside;
 mod builder;
 mod canonical;
 mod delta;
@@ -24,7 +25,6 @@ mod image;
 mod kept;
 #[cfg(test)]
 mod laws;
-mod left;
 mod loader;
 mod meter;
 mod node;
@@ -39,13 +39,13 @@ mod text;
 mod unite;
 
 pub use apex::{SoaFields, apex_rrsets};
+pub use aside::{Aside, AsideRecord};
 pub use builder::Builder;
 pub use delta::{Block, Delta, DeltaError, Record};
 pub use doubt::{Mixed, Removal, Vetoes};
 pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
-pub use image::ImageError;
-pub use left::{Left, LeftRecord};
+pub use image::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT};
 pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
@@ -124,7 +124,9 @@ pub struct Zone {
     /// Records of which the primary may hold more than one copy.
     pub repeated: Repeated,
     /// Records of the primary that the zone cannot hold.
-    pub left: Left,
+    pub left: Aside,
+    /// Records that stay although they are removed, for want of an answer; without TTL.
+    pub unanswered: Aside,
     /// For how long removals are in doubt whatever they remove.
     pub mixed: Mixed,
     /// Nodes with NS below the origin or with DNAME: above zero, a lookup must look at the ancestors.
@@ -193,6 +195,11 @@ impl Zone {
         &self.soa_rrset
     }
 
+    /// All that is told beside the version.
+    fn aside(&self) -> [&Aside; 2] {
+        [&self.left, &self.unanswered]
+    }
+
     /// Number of names, empty non-terminals included.
     pub fn names(&self) -> usize {
         self.table.names()
@@ -200,7 +207,7 @@ impl Zone {
 
     /// Octets that the version takes in memory, were nothing of it in another version or zone.
     pub fn octets(&self) -> u64 {
-        self.table.octets() + self.repeated.octets()
+        self.table.octets() + self.repeated.octets() + self.left.octets() + self.unanswered.octets()
     }
 
     /// Iterates over all nodes in no order.

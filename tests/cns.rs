@@ -11,6 +11,8 @@ mod harness;
 mod commits;
 #[path = "cns/records.rs"]
 mod records;
+#[path = "cns/restarts.rs"]
+mod restarts;
 #[path = "cns/site.rs"]
 mod site;
 #[path = "cns/stand.rs"]

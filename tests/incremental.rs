@@ -278,6 +278,75 @@ fn polls_and_transfers_are_signed() {
     }
 }
 
+/// A number of the metrics page for the zone; none is zero.
+fn metric(daemon: &Aggregator, name: &str) -> u64 {
+    let (page, series) = (daemon.metrics(), format!("aggregator_{name}{{zone=\"{ZONE}\"}} "));
+    page.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |number| number.parse().expect("a number"))
+}
+
+/// What is removed behind a whole transfer is asked about. BIND answers here for signed questions only.
+#[test]
+fn questions_about_removals_are_signed() {
+    let mut pair = Pair::start(Named::start_signed, 1, |folder, peer| signed(folder, peer, KEY_SECRET));
+    let answer = Client::new(pair.peer.address()).with_source("127.0.0.2".parse().unwrap());
+    let refused = answer.with_deadline(DEADLINE).ask(&Query::new(&pair.zone, rtype::A)).expect("an answer");
+    assert_eq!(refused.rcode(), 5, "without a signature");
+    assert!(pair.model.sets.remove(&7).is_some());
+    pair.step(1);
+    assert_eq!(pair.brought(), (1, 1), "{}", pair.daemon.log_text());
+    assert_eq!(pair.failures(), Vec::<String>::new());
+    let counted = ["doubt_questions_total", "removals_vetoed_total", "records_in_doubt"];
+    let [questions, vetoed, in_doubt] = counted.map(|name| metric(&pair.daemon, name));
+    assert!(questions > 0 && vetoed == 0 && in_doubt == 0, "{questions} {vetoed} {in_doubt}");
+}
+
+/// An answer with another MAC is none: the whole zone is transferred at once, and what goes after that stays a while.
+#[test]
+fn answers_with_a_bad_signature_are_none() {
+    let (folder, zone) = (Folder::new(), Dname::parse(ZONE));
+    let mut model = Model::new(1, 1);
+    let peer = Named::start_incremental(&folder, &[(zone.clone(), model.text())]);
+    let mut port = Port::reserve();
+    let relay = Relay::start(port.release(), peer.address(), 1);
+    relay.set(Weather { questions: Questions::Spoiled, ..Weather::default() });
+    let plan = signed(&folder, &peer, KEY_SECRET).replace(&peer.address().to_string(), &relay.address().to_string());
+    let daemon = Aggregator::start(&folder, &plan.replace("source_address = \"127.0.0.2\"\n", ""));
+    let is_served = |model: &Model| difference(&model.records(), &daemon.dump(&zone)?).is_none().then_some(());
+    wait_until("the zone is there", DEADLINE, || is_served(&model));
+    let set = model.sets[&8].clone();
+    let mut change = |name: u64, set: Option<(u32, Vec<u64>)>| {
+        model.serial += 1;
+        match set {
+            Some(set) => _ = model.sets.insert(name, set),
+            None => _ = model.sets.remove(&name).expect("a set to remove"),
+        }
+        peer.replace_zone(&zone, &model.records());
+        assert_eq!(daemon.verb(&["refresh", ZONE]).code, 0, "{}", daemon.log_text());
+        model.records()
+    };
+    let whole = change(7, None);
+    assert_eq!(difference(&whole, &daemon.dump(&zone).expect("a zone")), None, "the whole zone tells");
+    let page = daemon.metrics();
+    assert!(page.contains("reason=\"ixfr_unanswered\""), "{page}");
+    assert_eq!(metric(&daemon, "records_in_doubt"), 0);
+    let expected = change(8, None);
+    let served = daemon.dump(&zone).expect("a zone");
+    let kept = metric(&daemon, "records_in_doubt");
+    assert!(kept > 0 && served.len() == expected.len() + kept as usize, "{kept} of {}", served.len());
+    assert_eq!(metric(&daemon, "removals_vetoed_total"), 0);
+    // Where signatures are good again an answer counts: what is kept comes again and goes for good.
+    relay.set(Weather::default());
+    change(8, Some(set));
+    let questions = metric(&daemon, "doubt_questions_total");
+    let expected = change(8, None);
+    assert!(metric(&daemon, "doubt_questions_total") > questions);
+    assert_eq!(difference(&expected, &daemon.dump(&zone).expect("a zone")), None);
+    assert_eq!(metric(&daemon, "removals_vetoed_total"), 0);
+    assert_eq!(metric(&daemon, "records_in_doubt"), kept, "the whole zone ends it");
+    assert_eq!(daemon.verb(&["retransfer", ZONE]).code, 0);
+    assert_eq!(metric(&daemon, "records_in_doubt"), 0);
+}
+
 /// A zone of many messages, not all of which need a signature (RFC 8945 section 5.3.1), and differences of many messages.
 #[test]
 fn long_signed_transfers_are_checked_message_by_message() {

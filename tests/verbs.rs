@@ -5,9 +5,13 @@ mod harness;
 use aggregator::demo::instances::Datacenter;
 use aggregator::demo::primary::Primary;
 use aggregator::name::Name;
-use harness::{Aggregator, Client, Dname, Folder, Output, Record, Settings, read_zone, rtype, wait_until};
+use harness::{
+    Aggregator, Client, Dname, Folder, Output, Settings, read_zone, rtype, start_unloadable_primary, wait_until,
+};
 use serde_json::Value;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 const ZONE: &str = "us-west-1.cns.example.com";
@@ -232,50 +236,6 @@ async fn lookup_tells_where_every_record_of_a_region_comes_from() {
     assert_eq!((wrong.code, wrong.stderr.as_str()), (1, "no domain name: empty label\n"));
 }
 
-/// A primary that has what no name server loads: answers every question with its SOA, and every transfer with all records.
-fn start_conflicting_primary(records: Vec<Record>) -> std::net::SocketAddr {
-    use std::io::{Read, Write};
-    let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = tcp.local_addr().expect("an address");
-    let udp = std::net::UdpSocket::bind(address).expect("the same port");
-    let reply = |query: &[u8], records: &[&Record]| {
-        let end = 12 + query[12..].iter().position(|octet| *octet == 0).expect("a name") + 5;
-        let mut reply = [&query[..2], &[0x84, 0, 0, 1, 0, records.len() as u8, 0, 0, 0, 0], &query[12..end]].concat();
-        for record in records {
-            reply.extend_from_slice(&record.owner.0);
-            reply.extend_from_slice(&record.rtype.to_be_bytes());
-            reply.extend_from_slice(&[0, 1]);
-            reply.extend_from_slice(&record.ttl.to_be_bytes());
-            reply.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
-            reply.extend_from_slice(&record.rdata);
-        }
-        reply
-    };
-    let polled = records.clone();
-    std::thread::spawn(move || {
-        let mut query = [0; 512];
-        while let Ok((length, client)) = udp.recv_from(&mut query) {
-            let _ = udp.send_to(&reply(&query[..length], &[&polled[0]]), client);
-        }
-    });
-    std::thread::spawn(move || {
-        for connection in tcp.incoming() {
-            let Ok(mut connection) = connection else { return };
-            let mut length = [0; 2];
-            if connection.read_exact(&mut length).is_err() {
-                continue;
-            }
-            let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
-            let all: Vec<&Record> = records.iter().chain([&records[0]]).collect();
-            if connection.read_exact(&mut query).is_ok() {
-                let reply = reply(&query, &all);
-                let _ = connection.write_all(&[&(reply.len() as u16).to_be_bytes(), &reply[..]].concat());
-            }
-        }
-    });
-    address
-}
-
 #[test]
 fn what_a_zone_cannot_hold_is_told() {
     let folder = Folder::new();
@@ -283,10 +243,23 @@ fn what_a_zone_cannot_hold_is_told() {
     let text = "$ORIGIN z.test.\n@ 60 IN SOA ns. h. 7 30 60 2592000 30\n@ 60 IN NS ns.dc.invalid.\n@ 60 IN CNAME web\n\
                 web 30 IN A 192.0.2.1\nweb 30 IN CNAME old\ntwo 30 IN CNAME a\ntwo 30 IN CNAME b\n\
                 dn 30 IN DNAME a\ndn 30 IN DNAME b\n";
-    let address = start_conflicting_primary(read_zone(text));
-    let daemon = Aggregator::start(&folder, &format!("[zones]\n\"z.test\" = \"{address}\"\n"));
+    let is_away = Arc::new(AtomicBool::new(false));
+    let address = start_unloadable_primary(read_zone(text), &is_away);
+    let plan = format!("[zones]\n\"z.test\" = \"{address}\"\n");
+    let settings = Settings { state: Some("state".to_string()), ..Settings::new(&plan) };
+    let mut daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
     let mut client = Client::new(daemon.address());
-    wait_until("the zone is served", std::time::Duration::from_secs(30), || client.serial(&zone));
+    wait_until("the zone is served", PATIENCE, || client.serial(&zone));
+    check_conflicts(&daemon);
+    // All of it is on disk: there is no transfer that could tell.
+    is_away.store(true, Ordering::SeqCst);
+    daemon.kill_and_restart(|| ());
+    check_conflicts(&daemon);
+    assert!(!daemon.log_text().contains("zone transferred"), "{}", daemon.log_text());
+}
+
+/// Checks that status, lookup, metrics and log tell what the zone cannot hold.
+fn check_conflicts(daemon: &Aggregator) {
     let status = daemon.verb(&["status", "z.test"]).stdout;
     for line in [
         "4 names with records that the zone cannot hold",
@@ -299,7 +272,7 @@ fn what_a_zone_cannot_hold_is_told() {
     }
     let lookup = daemon.verb(&["lookup", "web.z.test"]).stdout;
     assert!(lookup.contains("not in the zone") && lookup.contains("alias-beside-data"), "{lookup}");
-    wait_until("the gauge is set", std::time::Duration::from_secs(10), || {
+    wait_until("the gauge is set", PATIENCE, || {
         let line = "aggregator_zone_conflicts{kind=\"different-aliases\",zone=\"z.test.\"} 2";
         daemon.metrics().contains(line).then_some(())
     });

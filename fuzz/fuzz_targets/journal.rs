@@ -11,7 +11,7 @@ use aggregator::rr::rtype;
 use aggregator::serial::Serial;
 use aggregator::state::frame::{self, Header, Kind};
 use aggregator::state::replay::{Replayed, replay};
-use aggregator::zone::{Delta, Loader, Soa, Zone};
+use aggregator::zone::{Delta, IMAGE_FORMAT, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
@@ -28,7 +28,8 @@ fn zone(serial: u32, last: u8) -> Zone {
 
 /// A snapshot file around bytes.
 fn snapshot(image: &[u8]) -> Vec<u8> {
-    let mut file = b"AGGZONE\n\x00\x00\x00\x01".to_vec();
+    let mut file = b"AGGZONE\n".to_vec();
+    file.extend_from_slice(&IMAGE_FORMAT.to_be_bytes());
     file.extend_from_slice(&7u64.to_be_bytes());
     file.extend_from_slice(&0u64.to_be_bytes());
     file.extend_from_slice(ORIGIN.as_wire());
@@ -48,7 +49,7 @@ fn check(replayed: &Replayed) {
     assert!(!format!("{zone:?}").is_empty());
     let mut again = Vec::new();
     zone.write_image(&mut again).expect("memory takes everything");
-    assert_eq!(Zone::read_image(&zone.origin, &again).as_ref(), Ok(zone));
+    assert_eq!(Zone::read_image(&zone.origin, &again, IMAGE_FORMAT).as_ref(), Ok(zone));
     let mut back = zone.clone();
     for step in replayed.history.iter().rev() {
         // What came with a snapshot may be any steps that fit each other by their SOA.

@@ -9,7 +9,7 @@
 use super::disk::Disk;
 use super::frame::{Fields, from_millis, to_millis};
 use crate::name::{self, Name};
-use crate::zone::{ImageError, Zone};
+use crate::zone::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT, Zone};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,10 +17,10 @@ use std::time::SystemTime;
 
 /// How a snapshot begins.
 const MAGIC: &[u8; 8] = b"AGGZONE\n";
-/// The format that this program writes.
-const VERSION: u32 = 3;
-/// The format of the release before, which is read as well: it did not say whether the version may be mixed.
-const OLD_VERSION: u32 = 2;
+/// The format that this program writes: it is that of the image, nothing else has changed.
+const VERSION: u32 = IMAGE_FORMAT;
+/// The format of the release before; from that on all are read.
+const OLD_VERSION: u32 = OLDEST_IMAGE_FORMAT;
 /// Bytes handed to the system at once.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes of the checksum.
@@ -32,7 +32,7 @@ pub enum SnapshotError {
     #[error("it is damaged (wrong checksum)")]
     Damaged,
     #[error(
-        "it has format {0}, and this program reads formats {OLD_VERSION} and {VERSION}; it stays where it is, for a program that reads it, until \
+        "it has format {0}, and this program reads formats {OLD_VERSION} to {VERSION}; it stays where it is, for a program that reads it, until \
          the zone is transferred"
     )]
     Version(u32),
@@ -90,7 +90,7 @@ pub fn read(zone: &Name, bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     let mut fields = Fields(body);
     let magic = fields.take(MAGIC.len()).is_some_and(|magic| magic == MAGIC);
     let version = fields.u32().filter(|_| magic).ok_or(SnapshotError::Damaged)?;
-    if ![OLD_VERSION, VERSION].contains(&version) {
+    if !(OLD_VERSION..=VERSION).contains(&version) {
         return Err(SnapshotError::Version(version));
     }
     let mut head = || {
@@ -102,8 +102,7 @@ pub fn read(zone: &Name, bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     if origin != zone.as_wire() {
         return Err(SnapshotError::Other(Name::from_suffix(origin)));
     }
-    let read_image = if version == VERSION { Zone::read_image } else { Zone::read_old_image };
-    Ok(Snapshot { generation, refreshed, zone: read_image(zone, fields.0)? })
+    Ok(Snapshot { generation, refreshed, zone: Zone::read_image(zone, fields.0, version)? })
 }
 
 /// A file that is written in large pieces and summed on the way.
@@ -152,16 +151,17 @@ mod tests {
 
     #[test]
     fn a_snapshot_comes_back() {
-        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1\nb.c 30 TXT t");
+        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1\nWeb 30 CNAME b.c\nb.c 30 TXT t");
         let read = read(&zone.origin, &bytes).unwrap();
         assert_eq!((read.generation, read.refreshed, &read.zone), (7, from_millis(5), &zone));
+        assert!(read.zone.left == zone.left && zone.left.names() == 1);
         let other = Name::parse("y").unwrap();
         assert_eq!(super::read(&other, &bytes).unwrap_err(), SnapshotError::Other(zone.origin));
     }
 
     #[test]
     fn a_cut_or_damaged_snapshot_is_refused() {
-        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1");
+        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1\nWeb 30 CNAME x");
         for at in 0..bytes.len() {
             assert_eq!(read(&zone.origin, &bytes[..at]).unwrap_err(), SnapshotError::Damaged);
             let mut damaged = bytes.clone();
@@ -171,14 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn the_format_of_the_release_before_is_read() {
-        let (zone, mut bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1");
-        // Without the mark at the end, and with another checksum.
-        bytes.truncate(bytes.len() - 8 - CRC_BYTES);
-        bytes[11] = 2;
-        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
-        let read = read(&zone.origin, &bytes).unwrap();
-        assert_eq!((&read.zone, read.zone.mixed), (&zone, Mixed::Open));
+    fn the_formats_before_are_read() {
+        let (zone, bytes) = written("@ 30 SOA 1\nWeb 30 A 192.0.2.1");
+        // Without what stands at the end, and with another checksum.
+        for (format, less, mixed) in [(3, 8, Mixed::No), (2, 16, Mixed::Open)] {
+            let mut bytes = bytes[..bytes.len() - less - CRC_BYTES].to_vec();
+            bytes[11] = format;
+            bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+            let read = read(&zone.origin, &bytes).unwrap();
+            assert_eq!((&read.zone, read.zone.mixed), (&zone, mixed));
+        }
     }
 
     #[test]

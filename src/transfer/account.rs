@@ -61,6 +61,9 @@ impl Accounts {
         metrics.transfer_regressed.with_label_values(&[&zone]).set(0);
         metrics.records_in_doubt.with_label_values(&[&zone]).set(0);
         metrics.memory_refused.with_label_values(&[&zone]).set(0);
+        // So that the first one shows as a change.
+        metrics.doubt_questions.with_label_values(&[&zone]).inc_by(0);
+        metrics.removals_vetoed.with_label_values(&[&zone]).inc_by(0);
         Accounts { zone, differences: vec![None; primaries.len()], primaries, metrics, shared }
     }
 

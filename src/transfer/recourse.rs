@@ -2,12 +2,13 @@
 //!
 //! At once the first time, then not before ten times as long as that took, a minute at least; twice as long each time that it
 //! finds nothing, up to a day, after which the audit does the same. Until then the records in doubt stay: one too many for a
-//! while is better than one too few.
+//! while is better than one too few. The version has these records beside it ([`Zone::unanswered`]), so a restart begins with a
+//! whole zone, too.
 //!
 //! Cost: O(records in doubt).
 
 use crate::transfer::settle;
-use crate::zone::{Removal, Zone};
+use crate::zone::{AsideRecord, Removal, Zone};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -31,6 +32,31 @@ pub struct Recourse {
 }
 
 impl Recourse {
+    /// Begins with the records that an earlier process has kept for want of an answer; the whole zone is due.
+    pub fn resume(&mut self, zone: &Zone, now: Instant) {
+        let removals = zone.unanswered.iter().flat_map(|(owner, records)| {
+            let removal = |record: &AsideRecord| Removal {
+                owner: owner.clone(),
+                rtype: record.rtype,
+                rdata: record.rdata.to_vec(),
+            };
+            records.iter().map(removal)
+        });
+        self.unanswered.extend(removals.take(MOST_REMEMBERED));
+        if !self.unanswered.is_empty() {
+            self.again = Some(now);
+        }
+    }
+
+    /// Has a version tell the records that stay in it for want of an answer.
+    pub fn tell(zone: &mut Zone, records: &[Removal]) {
+        let room = MOST_REMEMBERED.saturating_sub(zone.unanswered.records());
+        for Removal { owner, rtype, rdata } in records.iter().take(room) {
+            let record = AsideRecord { rtype: *rtype, ttl: 0, rdata: rdata.as_slice().into() };
+            zone.unanswered.add(owner.clone(), vec![record]);
+        }
+    }
+
     /// Notes records that got no answer. Returns whether the whole zone is to be transferred now.
     pub fn note_unanswered(&mut self, records: &[Removal], now: Instant) -> bool {
         let room = MOST_REMEMBERED.saturating_sub(self.unanswered.len());
@@ -122,6 +148,20 @@ mod tests {
         }
         recourse.note_unanswered(&[record(1)], now);
         assert_eq!(recourse.due(), Some(now + LONGEST));
+    }
+
+    #[test]
+    fn records_without_an_answer_outlive_the_process() {
+        let (mut version, now) = (zone(&[1, 2]), Instant::now());
+        let mut recourse = Recourse::default();
+        recourse.resume(&version, now);
+        assert_eq!((recourse.records(), recourse.due()), (0, None));
+        Recourse::tell(&mut version, &[record(1), record(2), record(1)]);
+        recourse.resume(&version, now);
+        assert_eq!((recourse.records(), recourse.due()), (2, Some(now)));
+        assert!(recourse.take(now) && !recourse.take(now));
+        recourse.note_whole(&zone(&[2]), SHORTEST, now);
+        assert_eq!((recourse.records(), recourse.due()), (0, None));
     }
 
     #[test]

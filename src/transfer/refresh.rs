@@ -167,6 +167,10 @@ impl Task {
     /// Refreshes until the keeper goes.
     pub(super) async fn run(mut self) {
         let mut pace = Pace::start(Instant::now());
+        if let Some(base) = self.ours().base {
+            self.recourse.resume(&base, Instant::now());
+            self.accounts.note_in_doubt(self.recourse.records());
+        }
         while let Some(Call { kind, answers, asked }) = self.wait(&mut pace).await {
             self.asked = asked;
             let before = self.ours().base.map(|zone| zone.soa.serial);
@@ -425,11 +429,14 @@ impl Task {
     }
 
     /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the version.
-    fn weigh(&mut self, index: usize, candidate: Candidate) -> Result<Candidate, TransferError> {
+    fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
         self.accounts.note_settled(index, &candidate.settled);
         let unanswered = &candidate.settled.unanswered;
         if !unanswered.is_empty() && self.recourse.note_unanswered(unanswered, Instant::now()) {
             return Err(TransferError::Unanswered(unanswered.len()));
+        }
+        if let Some(version) = &mut candidate.version {
+            Recourse::tell(&mut version.loaded.zone, unanswered);
         }
         Ok(candidate)
     }

@@ -10,7 +10,7 @@ use super::records::Records;
 use super::table;
 use crate::name;
 use crate::rr::{RRset, Set, rtype};
-use crate::zone::{Delta, DeltaError, Editor, Node, Record, Zone};
+use crate::zone::{Aside, Delta, DeltaError, Editor, Node, Record, Zone};
 use std::borrow::Cow;
 
 /// A record that goes or comes.
@@ -52,6 +52,8 @@ impl Delta {
         let Some(last) = deltas.last() else { return Ok(zone.clone()) };
         let marks = |(repeated, _), delta: &&Delta| delta.marks.apply(&repeated);
         let (repeated, mixed) = deltas.iter().fold((zone.repeated.clone(), zone.mixed), marks);
+        let mut aside = zone.aside().map(Aside::clone);
+        deltas.iter().for_each(|delta| delta.aside.apply(&mut aside));
         let starts = std::iter::once(zone.soa_rrset()).chain(deltas.iter().map(|delta| &delta.to));
         if deltas.iter().zip(starts).any(|(delta, start)| delta.from != *start) {
             return Err(DeltaError::Base);
@@ -84,6 +86,7 @@ impl Delta {
         editor.set_hashed(hash, &[], &sets, spelled.as_deref());
         editor.set_repeated(repeated);
         editor.set_mixed(mixed);
+        editor.set_aside(aside);
         Ok(editor.finish()?)
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! Cost: O(records at the names that changed); nothing here walks a zone.
 
+use super::aside::AsideChanges;
 use super::doubt::Marks;
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
@@ -23,6 +24,8 @@ use std::sync::Arc;
 const MANY_NAMES: usize = 2000;
 /// Records of a set that are gone through rather than looked up.
 const FEW_RECORDS: u32 = 8;
+/// How a difference begins that changes what is told; no marks begin so.
+const ASIDE: u8 = 16;
 
 //--- Block ---
 
@@ -141,6 +144,8 @@ pub struct Delta {
     pub added: Block,
     /// Which removals from the version that it leads to are in doubt.
     pub(super) marks: Marks,
+    /// What changes in that which is told beside the versions.
+    pub(super) aside: AsideChanges,
 }
 
 /// Why a difference cannot be read or applied.
@@ -187,7 +192,8 @@ impl Delta {
         let (removed, added) = (Block::join(removed), Block::join(added));
         let (from, to) = (old.soa_rrset().clone(), new.soa_rrset().clone());
         let marks = Marks::between(&old.repeated, &new.repeated, new.mixed);
-        Delta { from, to, removed, added, marks }
+        let aside = AsideChanges::between(old.aside(), new.aside());
+        Delta { from, to, removed, added, marks, aside }
     }
 
     /// The way back.
@@ -199,6 +205,7 @@ impl Delta {
             added: self.removed.clone(),
             // What the older version had is not told.
             marks: Marks::Unknown,
+            aside: AsideChanges::default(),
         }
     }
 
@@ -228,6 +235,7 @@ impl Delta {
             added: Key::collect(added),
             // They are told step by step.
             marks: Marks::Unknown,
+            aside: AsideChanges::default(),
         })
     }
 
@@ -260,12 +268,18 @@ impl Delta {
             + self.removed.bytes.len()
             + self.added.bytes.len()
             + self.marks.len_bytes()
+            + self.aside.len_bytes()
     }
 
     //--- Bytes for the journal ---
 
-    /// Appends the difference: marks, both SOA, the removed records with their length in front, the added ones.
+    /// Appends the difference: what changes in that which is told, if anything does; marks, both SOA, the removed records with
+    /// their length in front, the added ones.
     pub fn write(&self, out: &mut Vec<u8>) {
+        if !self.aside.is_empty() {
+            out.push(ASIDE);
+            self.aside.write(out);
+        }
         self.marks.write(out);
         for soa in [&self.from, &self.to] {
             let soa = soa.as_set();
@@ -280,6 +294,11 @@ impl Delta {
     /// Reads what [`Delta::write`] wrote for a zone.
     pub fn read(origin: &Name, bytes: &[u8]) -> Result<Delta, DeltaError> {
         let mut rest = bytes;
+        let mut aside = AsideChanges::default();
+        if let Some((&ASIDE, after)) = rest.split_first() {
+            rest = after;
+            aside = AsideChanges::read(origin, &mut rest).ok_or(DeltaError::Malformed)?;
+        }
         let marks = Marks::read(&mut rest).ok_or(DeltaError::Malformed)?;
         let mut take_soa = || {
             let (length, after) = rest.split_first_chunk().ok_or(DeltaError::Malformed)?;
@@ -293,7 +312,7 @@ impl Delta {
         let length = usize::try_from(u64::from_be_bytes(*length)).map_err(|_| DeltaError::Malformed)?;
         let (removed, added) = rest.split_at_checked(length).ok_or(DeltaError::Malformed)?;
         let (removed, added) = (Block::read(origin, removed)?, Block::read(origin, added)?);
-        Ok(Delta { from, to, removed, added, marks })
+        Ok(Delta { from, to, removed, added, marks, aside })
     }
 }
 

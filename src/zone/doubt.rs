@@ -71,9 +71,9 @@ impl Mixed {
 }
 
 impl Zone {
-    /// Whether removals from this version are in doubt as they are from another one.
+    /// Whether all that is known beside the records is what is known of another version.
     pub fn has_marks_of(&self, other: &Zone) -> bool {
-        self.mixed == other.mixed && self.repeated == other.repeated
+        self.mixed == other.mixed && self.repeated == other.repeated && self.aside() == other.aside()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::node::{self, Node};
 use super::table::{self, ByHash, Change, Table};
-use super::{Left, Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
+use super::{Aside, Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
@@ -25,7 +25,8 @@ pub struct Editor {
     pending: Pendings,
     counts: Counts,
     repeated: Repeated,
-    left: Left,
+    /// As [`Zone::left`] and [`Zone::unanswered`].
+    aside: [Aside; 2],
     mixed: Mixed,
     scratch: Vec<u8>,
 }
@@ -62,7 +63,7 @@ impl Editor {
             pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
-            left: Left::default(),
+            aside: Default::default(),
             mixed: Mixed::No,
             scratch: Vec::new(),
         }
@@ -79,7 +80,7 @@ impl Editor {
             base: zone.table.clone(),
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
-            left: zone.left.clone(),
+            aside: zone.aside().map(Aside::clone),
             mixed: zone.mixed,
             ..Editor::new(zone.origin.clone())
         }
@@ -206,8 +207,13 @@ impl Editor {
     }
 
     /// Replaces what is known of records that are left out.
-    pub fn set_left(&mut self, left: Left) {
-        self.left = left;
+    pub fn set_left(&mut self, left: Aside) {
+        self.aside[0] = left;
+    }
+
+    /// Replaces all that is told beside the version.
+    pub(super) fn set_aside(&mut self, aside: [Aside; 2]) {
+        self.aside = aside;
     }
 
     /// Replaces for how long all removals are in doubt.
@@ -238,8 +244,9 @@ impl Editor {
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
-        let zone = Zone::close(self.origin, table, self.counts, self.repeated, self.left)?;
-        Ok(Zone { mixed: self.mixed, ..zone })
+        let zone = Zone::close(self.origin, table, self.counts, self.repeated)?;
+        let [left, unanswered] = self.aside;
+        Ok(Zone { mixed: self.mixed, left, unanswered, ..zone })
     }
 }
 
@@ -330,13 +337,7 @@ impl Zone {
     }
 
     /// Makes a version of its nodes and what they count.
-    pub(super) fn close(
-        origin: Name,
-        table: Table,
-        counts: Counts,
-        repeated: Repeated,
-        left: Left,
-    ) -> Result<Zone, ZoneError> {
+    pub(super) fn close(origin: Name, table: Table, counts: Counts, repeated: Repeated) -> Result<Zone, ZoneError> {
         let set = table.get(&[]).and_then(|apex| apex.get(rtype::SOA)).ok_or(ZoneError::NoSoa)?;
         if set.count != 1 {
             return Err(ZoneError::ManySoa(set.count));
@@ -355,7 +356,8 @@ impl Zone {
             records,
             owners,
             repeated,
-            left,
+            left: Aside::default(),
+            unanswered: Aside::default(),
             mixed: Mixed::No,
             cuts,
             wildcards,

@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::node;
 use crate::name::{self, Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
-use crate::zone::{Left, LeftRecord, RRsets, Repeated, Zone, ZoneError};
+use crate::zone::{Aside, AsideRecord, RRsets, Repeated, Zone, ZoneError};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub struct Loader {
     anomalies: Anomalies,
     records: u64,
     repeated: Repeated,
-    left: Box<Left>,
+    left: Box<Aside>,
     meter: Meter,
 }
 
@@ -125,7 +125,10 @@ impl Loader {
     /// Octets in memory of the zone that the records taken so far make, whatever of it is there already.
     pub fn octets(&self) -> u64 {
         let Group { records, bytes, .. } = &*self.group;
-        self.meter.octets() + (size_of_val(&records[..]) + bytes.len()) as u64 + self.repeated.octets()
+        self.meter.octets()
+            + (size_of_val(&records[..]) + bytes.len()) as u64
+            + self.repeated.octets()
+            + self.left.octets()
     }
 
     /// Takes a record, whose owner the caller has found to be within the origin.
@@ -221,7 +224,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
     mut records: Vec<Raw<R>>,
     anomalies: &mut Anomalies,
     repeated: &mut Repeated,
-    left: &mut Vec<LeftRecord>,
+    left: &mut Vec<AsideRecord>,
 ) -> RRsets {
     records.sort_by_key(|record| record.0);
     let mut rrsets = Vec::new();
@@ -255,10 +258,10 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
 ///
 /// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and others).
 /// Data wins over an alias: addresses that exist are more use than a pointer to others.
-pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<LeftRecord> {
+pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
     let mut dropped = Vec::new();
     let mut drop = |rrset: &RRset, kept: usize| {
-        let record = |rdata: &[u8]| LeftRecord { rtype: rrset.rtype, ttl: rrset.ttl, rdata: rdata.into() };
+        let record = |rdata: &[u8]| AsideRecord { rtype: rrset.rtype, ttl: rrset.ttl, rdata: rdata.into() };
         dropped.extend(rrset.rdatas().skip(kept).map(record));
     };
     let other_data = rrsets.iter().any(|rrset| rrset.rtype != rtype::CNAME && !rr::is_dnssec(rrset.rtype));

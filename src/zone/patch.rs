@@ -24,7 +24,7 @@ use super::records::Records;
 use super::{parallel, table};
 use crate::name::{Name, NameBuf};
 use crate::rr::{self, RRset, Set, rtype};
-use crate::zone::left::{self, LeftRecord};
+use crate::zone::aside::{self, AsideRecord};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Zone, ZoneError, node};
 use std::ops::Range;
@@ -223,7 +223,7 @@ struct Patch<'a> {
     anomalies: Anomalies,
     touched: Vec<Name>,
     /// What is left out at names where that changes.
-    left: Vec<(Name, Vec<LeftRecord>)>,
+    left: Vec<(Name, Vec<AsideRecord>)>,
     absent: u64,
     present: u64,
     doubts: Vec<Removal>,
@@ -343,7 +343,7 @@ impl<'a> Patch<'a> {
             raw.extend(more);
             let mut more = Vec::new();
             let rrsets = assemble(name().as_wire(), raw, &mut self.anomalies, &mut self.repeated, &mut more);
-            left::add_each(&mut left, more);
+            aside::add_each(&mut left, more);
             node::write_sets(&rrsets, &mut sets);
         } else {
             let mut types: Vec<u16> = changes.iter().map(|change| change.rtype).collect();

@@ -1,6 +1,8 @@
 //! The daemon in front of scripted datacenters, watched all the time.
 
-use crate::harness::{Aggregator, Client, Dname, Folder, Query, Record, Region, difference, rtype, wait_until};
+use crate::harness::{
+    Aggregator, Client, Dname, Folder, Query, Record, Region, Settings, difference, rtype, wait_until,
+};
 use crate::records::dname;
 use crate::site::Site;
 use crate::watch::Watch;
@@ -33,6 +35,16 @@ pub struct Stand {
 impl Stand {
     /// Starts so many datacenters and waits until all are loaded. `transfer` is the rest of the section `[transfer]`.
     pub async fn start(count: u8, seed: u64, transfer: &str) -> Stand {
+        Stand::start_with(count, seed, transfer, None).await
+    }
+
+    /// The same with state on disk.
+    pub async fn start_kept(count: u8, seed: u64, transfer: &str) -> Stand {
+        Stand::start_with(count, seed, transfer, Some("state".to_owned())).await
+    }
+
+    /// Starts datacenters and a daemon, with a folder for its state or without.
+    async fn start_with(count: u8, seed: u64, transfer: &str, state: Option<String>) -> Stand {
         let mut sites = Vec::new();
         for number in 0..count {
             sites.push(Site::start(number, seed).await);
@@ -48,7 +60,8 @@ impl Stand {
             names.join(", ")
         );
         let folder = Folder::new();
-        let daemon = Aggregator::start(&folder, &plan);
+        let settings = Settings { state, ..Settings::new(&plan) };
+        let daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings);
         let mut client = Client::new(daemon.address());
         for zone in sites.iter().map(|site| site.truth().0).chain([Dname::parse(REGION)]) {
             wait_until(&format!("{zone} is loaded"), PATIENCE, || client.serial(&zone));
@@ -163,6 +176,11 @@ impl Stand {
     /// Records of the first zone that stayed because CNS still had them.
     pub fn vetoed(&self) -> u64 {
         self.metric(&format!("aggregator_removals_vetoed_total{{zone=\"{}\"}}", self.sites[0].origin()))
+    }
+
+    /// Records of the first zone that stay because CNS does not answer for them.
+    pub fn in_doubt(&self) -> u64 {
+        self.metric(&format!("aggregator_records_in_doubt{{zone=\"{}\"}}", self.sites[0].origin()))
     }
 
     /// Whether a version of the first zone waits for confirmation.

@@ -21,6 +21,11 @@ impl Named {
         Peer::start(&Kind { program: "named", configure: configure_incremental, arguments }, folder, zones)
     }
 
+    /// Starts it so that it keeps differences, and answers whoever is not at 127.0.0.1 for signed questions only.
+    pub fn start_signed(folder: &Folder, zones: &[ZoneText]) -> Peer {
+        Peer::start(&Kind { program: "named", configure: configure_signed, arguments }, folder, zones)
+    }
+
     /// Starts it as a secondary.
     pub fn start_secondary(folder: &Folder, plan: &SecondaryPlan) -> Secondary {
         let kind = SecondaryKind { program: "named", configure: configure_secondary, arguments };
@@ -65,6 +70,12 @@ fn configure_incremental(home: &Path, address: SocketAddr, zones: &[(Dname, Path
         .replace("recursion no;", "recursion no;\n ixfr-from-differences yes;\n max-ixfr-ratio unlimited;")
         .replace("allow-transfer { 127.0.0.1; }", &format!("allow-transfer {{ 127.0.0.1; key \"{KEY_NAME}\"; }}"));
     format!("key \"{KEY_NAME}\" {{ algorithm hmac-sha256; secret \"{KEY_SECRET}\"; }};\n{text}")
+}
+
+/// As [`configure_incremental`], with answers for those who sign.
+fn configure_signed(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
+    let allowed = format!("recursion no;\n allow-query {{ 127.0.0.1; key \"{KEY_NAME}\"; }};");
+    configure_incremental(home, address, zones).replace("recursion no;", &allowed)
 }
 
 /// It asks for differences by itself. Members of the catalog live in memory and follow its changes within a second.

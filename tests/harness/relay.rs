@@ -4,7 +4,7 @@
 //! seed; datagrams overtake each other that way, as on a network with several ways. Threads end with the process. A relay
 //! that is started within a network namespace stays there.
 
-use super::Random;
+use super::{Random, rtype};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,17 @@ use std::time::Duration;
 /// How long the server behind may take for an answer over UDP.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What happens over UDP to questions for anything but an SOA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Questions {
+    #[default]
+    Pass,
+    /// They do not arrive.
+    Lost,
+    /// Their answers have another MAC in their signature.
+    Spoiled,
+}
+
 /// What happens to what passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
@@ -20,6 +31,7 @@ pub struct Weather {
     pub cut: bool,
     /// The shortest and the longest delay of one way, in milliseconds.
     pub delay: (u64, u64),
+    pub questions: Questions,
 }
 
 /// What the threads of a relay share.
@@ -31,7 +43,7 @@ struct Shared {
 impl Shared {
     /// How long the next thing waits; none when it does not pass at all.
     fn draw(&self) -> Option<Duration> {
-        let Weather { cut, delay: (shortest, longest) } = *self.weather.lock().unwrap();
+        let Weather { cut, delay: (shortest, longest), .. } = *self.weather.lock().unwrap();
         let drawn = self.random.lock().unwrap().between(shortest as usize, longest as usize);
         (!cut).then(|| Duration::from_millis(drawn as u64))
     }
@@ -77,13 +89,23 @@ fn pass_datagrams(socket: &Arc<UdpSocket>, server: SocketAddr, shared: &Arc<Shar
         // Errors are those of clients that have gone.
         let Ok((length, client)) = socket.recv_from(&mut buffer) else { continue };
         let (Some(there), Some(back)) = (shared.draw(), shared.draw()) else { continue };
+        let questions = shared.weather.lock().unwrap().questions;
+        let is_poll = buffer[12..length].windows(5).any(|end| *end == [0, 0, rtype::SOA as u8, 0, 1]);
+        if !is_poll && questions == Questions::Lost {
+            continue;
+        }
         let (socket, shared, question) = (Arc::clone(socket), Arc::clone(shared), buffer[..length].to_vec());
         std::thread::spawn(move || {
             std::thread::sleep(there);
             let answer = exchange(server, &question);
             std::thread::sleep(back);
             // What was under way when the server was cut off is lost, too.
-            if let (Ok(answer), Some(_)) = (answer, shared.draw()) {
+            if let (Ok(mut answer), Some(_)) = (answer, shared.draw()) {
+                if !is_poll && questions == Questions::Spoiled {
+                    // Behind the MAC are id, error and length of other data (RFC 8945 section 4.2).
+                    let inside = answer.len() - 10;
+                    answer[inside] ^= 1;
+                }
                 let _ = socket.send_to(&answer, client);
             }
         });

@@ -213,6 +213,31 @@ pub fn a_zone_that_outgrows_the_budget_fires_until_it_fits() -> World {
     world
 }
 
+/// No question about what a datacenter removes arrives. The first time the whole zone tells at once.
+pub fn a_primary_that_answers_no_questions_fires_until_the_whole_zone_tells() -> World {
+    let world = World::start(&Plan { incremental: true, ..Plan::default() });
+    let set = |questions| {
+        world.relays.iter().for_each(|relays| relays[0].set(Weather { questions, ..Weather::default() }));
+    };
+    set(Questions::Lost);
+    for (serial, instances) in [(1100, 19), (1200, 18)] {
+        world.primary.replace_zone(&Dname::parse(ZONES[0]), &zone_records(0, serial, instances, 2_592_000));
+        for replica in &world.replicas {
+            let mut client = Client::new(replica.address());
+            let zone = Dname::parse(ZONES[0]);
+            wait_until("a replica has the change", PATIENCE, || (client.serial(&zone) == Some(serial)).then_some(()));
+        }
+    }
+    for replica in 0..2 {
+        world.wait_firing("CnsRecordsInDoubt", &[("zone", ZONES[0]), ("instance", &world.instance(replica))]);
+    }
+    world.assert_only(&[&CUT_OFF[..], &["CnsRecordsInDoubt"]].concat());
+    set(Questions::Pass);
+    (0..2).for_each(|replica| world.order(replica, &["retransfer", ZONES[0]]));
+    world.wait_quiet();
+    world
+}
+
 /// A replica is killed again and again; then the other one is stopped.
 pub fn restarts_in_a_row_and_a_replica_that_is_away_fire() -> World {
     let mut world = World::start(&Plan::default());

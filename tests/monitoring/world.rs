@@ -3,6 +3,7 @@
 use super::harness::*;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub const REGION: &str = "us-west.cns.example.com.";
@@ -37,19 +38,29 @@ pub struct Plan {
     pub expire: u32,
     /// Whether the first datacenter cannot be reached.
     pub missing: bool,
-    /// Whether there are secondaries, damping, and a primary that is dead, for series that a quiet world has not.
+    /// Whether there are secondaries, damping, a zone with conflicts, and a primary that is dead, for series that a quiet world has not.
     pub busy: bool,
     /// Whether name servers are looked at; the datacenters' primary is the parent, and not one of those that are listed.
     pub probed: bool,
     /// Whether both replicas have a tree of a ZooKeeper, too.
     pub tree: bool,
+    /// Whether the datacenters' primary gives differences.
+    pub incremental: bool,
     /// The budget of memory, where it is not the default.
     pub memory: Option<&'static str>,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { expire: 2_592_000, missing: false, busy: false, probed: false, tree: false, memory: None }
+        Plan {
+            expire: 2_592_000,
+            missing: false,
+            busy: false,
+            probed: false,
+            tree: false,
+            incremental: false,
+            memory: None,
+        }
     }
 }
 
@@ -75,7 +86,8 @@ impl World {
             .map(|site| (Dname::parse(ZONES[site]), write_zone(&zone_records(site, 1000, 20, plan.expire))))
             .collect();
         let zookeeper = plan.tree.then(|| start_zookeeper(&folder));
-        let primary = Knotd::start(&folder, &zones);
+        let start = if plan.incremental { Knotd::start_incremental } else { Knotd::start };
+        let primary = start(&folder, &zones);
         let relay = |seed| {
             let mut port = Port::reserve();
             Relay::start(port.release(), primary.address(), seed)
@@ -253,6 +265,11 @@ fn settings(plan: &Plan, replica: usize, relays: &[Relay], zookeeper: Option<&Zo
         let mut dead = Port::reserve();
         let dead = dead.release();
         zones.push_str(&format!("\"dead.test\" = \"{dead}\"\n"));
+        // A name with an address has an alias as well, which none of the real servers would load.
+        let text = "$ORIGIN odd.test.\n@ 60 IN SOA ns. h. 7 30 60 2592000 30\n@ 60 IN NS ns.dc.invalid.\n\
+                    web 30 IN A 192.0.2.1\nweb 30 IN CNAME old\n";
+        let odd = start_unloadable_primary(read_zone(text), &Arc::default());
+        zones.push_str(&format!("\"odd.test\" = \"{odd}\"\n"));
         // The primary is no secondary of anything and says so at once; silence would be counted after a minute.
         let secondary = relays[0].address();
         more = format!("[secondaries]\nallow_transfer = [\"127.0.0.0/8\"]\nnotify = [\"{secondary}\"]\n");

@@ -66,7 +66,7 @@ impl Site {
     /// Sets the delay of each way, in milliseconds.
     pub fn set_delay(&mut self, shortest: u64, longest: u64) {
         self.delay = (shortest, longest);
-        self.relay.set(Weather { cut: false, delay: self.delay });
+        self.relay.set(Weather { delay: self.delay, ..Weather::default() });
     }
 
     /// Publishes the next version and announces it.

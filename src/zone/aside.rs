@@ -1,0 +1,277 @@
+//! Records that are told beside a version: those of the primary that the zone cannot hold, and those that stay although they
+//! are removed, because nobody answered for them.
+//!
+//! They belong to the version, as its other marks do: [`AsideChanges`] is how they come through journal and snapshot, so a
+//! restart tells the same as the process before it.
+//!
+//! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from another version.
+
+use crate::name::{Name, NameBuf};
+use crate::rr::{self, CLASS_IN};
+use imbl::HashMap;
+use std::sync::Arc;
+
+/// What a name and a record take beside their octets.
+const ENTRY_BYTES: usize = 64;
+
+/// A record that is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AsideRecord {
+    pub rtype: u16,
+    pub ttl: u32,
+    pub rdata: Box<[u8]>,
+}
+
+impl AsideRecord {
+    /// Whether this is the record, whatever its TTL.
+    pub fn is(&self, rtype: u16, rdata: &[u8]) -> bool {
+        self.rtype == rtype && rr::compare(rtype, &self.rdata, rdata).is_eq()
+    }
+}
+
+/// Records by owner name.
+#[derive(Clone, Debug, Default)]
+pub struct Aside {
+    names: HashMap<Name, Arc<[AsideRecord]>>,
+    records: usize,
+    octets: u64,
+}
+
+impl PartialEq for Aside {
+    fn eq(&self, other: &Aside) -> bool {
+        self.names.ptr_eq(&other.names) || self.names == other.names
+    }
+}
+
+impl Aside {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Number of names.
+    pub fn names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Number of records.
+    pub fn records(&self) -> usize {
+        self.records
+    }
+
+    /// Octets that this takes in memory, nearly.
+    pub fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    /// The records of a name.
+    pub fn get(&self, name: &Name) -> &[AsideRecord] {
+        self.names.get(name).map_or(&[], |records| &records[..])
+    }
+
+    /// Iterates over names and records in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &[AsideRecord])> {
+        self.names.iter().map(|(name, records)| (name, &records[..]))
+    }
+
+    /// Replaces the records of a name. Their order says nothing.
+    pub fn set(&mut self, name: Name, mut records: Vec<AsideRecord>) {
+        let key = |record: &AsideRecord| (record.rtype, record.ttl);
+        records.sort_by(|a, b| a.rdata.cmp(&b.rdata).then_with(|| key(a).cmp(&key(b))));
+        self.put(name, records.into());
+    }
+
+    /// Replaces the records of a name, which are in order.
+    fn put(&mut self, name: Name, records: Arc<[AsideRecord]>) {
+        let size = |records: &[AsideRecord]| {
+            let octets: usize = records.iter().map(|record| ENTRY_BYTES + record.rdata.len()).sum();
+            (records.len(), (octets + ENTRY_BYTES + name.as_wire().len()) as u64)
+        };
+        let (more, more_octets) = if records.is_empty() { (0, 0) } else { size(&records) };
+        let old = self.names.get(&name).map_or((0, 0), |old| size(old));
+        (self.records, self.octets) = (self.records + more - old.0, self.octets + more_octets - old.1);
+        match records.is_empty() {
+            true => _ = self.names.remove(&name),
+            false => _ = self.names.insert(name, records),
+        }
+    }
+
+    /// Adds records of a name, each once.
+    pub fn add(&mut self, name: Name, more: Vec<AsideRecord>) {
+        if !more.is_empty() {
+            let mut records = self.get(&name).to_vec();
+            add_each(&mut records, more);
+            self.set(name, records);
+        }
+    }
+
+    /// The names of which another version told something else, in canonical order, each with what is told now.
+    fn changes_since(&self, old: &Aside) -> Changes {
+        if self.names.ptr_eq(&old.names) {
+            return Changes::default();
+        }
+        let differs = |(name, records): &(&Name, &Arc<[AsideRecord]>)| old.names.get(*name) != Some(*records);
+        let new = self.names.iter().filter(differs).map(|(name, records)| (name.clone(), records.clone()));
+        let is_gone = |name: &&Name| !self.names.contains_key(*name);
+        let gone = old.names.keys().filter(is_gone).map(|name| (name.clone(), Arc::from(Vec::new())));
+        let mut changes: Vec<_> = new.chain(gone).collect();
+        changes.sort_unstable_by(|a, b| a.0.canonical_cmp(&b.0));
+        changes.into()
+    }
+}
+
+/// Adds records, each once.
+pub(super) fn add_each(records: &mut Vec<AsideRecord>, more: Vec<AsideRecord>) {
+    for record in more {
+        if !records.iter().any(|present| present.is(record.rtype, &record.rdata)) {
+            records.push(record);
+        }
+    }
+}
+
+//--- Changes ---
+
+/// Names with the records that they have now.
+type Changes = Box<[(Name, Arc<[AsideRecord]>)]>;
+
+/// What a step changes in that which is told beside a version: records that cannot be held, and those without an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AsideChanges([Changes; 2]);
+
+impl AsideChanges {
+    /// The changes from one version to another.
+    pub fn between(old: [&Aside; 2], new: [&Aside; 2]) -> AsideChanges {
+        AsideChanges([new[0].changes_since(old[0]), new[1].changes_since(old[1])])
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|changes| changes.is_empty())
+    }
+
+    /// Makes the changes.
+    pub fn apply(&self, aside: &mut [Aside; 2]) {
+        for (aside, changes) in aside.iter_mut().zip(&self.0) {
+            changes.iter().for_each(|(name, records)| aside.put(name.clone(), records.clone()));
+        }
+    }
+
+    /// Octets that they take in a step, nearly.
+    pub fn len_bytes(&self) -> usize {
+        let octets = |(name, records): &(Name, Arc<[AsideRecord]>)| {
+            let records: usize = records.iter().map(|record| ENTRY_BYTES + record.rdata.len()).sum();
+            ENTRY_BYTES + name.as_wire().len() + records
+        };
+        self.0.iter().flat_map(|changes| changes.iter()).map(octets).sum()
+    }
+
+    /// Appends the changes: for each of the two the number of names; for each name its owner, the number of its records, and
+    /// those without owner.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        for changes in &self.0 {
+            out.extend_from_slice(&(changes.len() as u32).to_be_bytes());
+            for (name, records) in changes {
+                out.extend_from_slice(name.as_wire());
+                out.extend_from_slice(&(records.len() as u32).to_be_bytes());
+                for record in records.iter() {
+                    out.extend([record.rtype, CLASS_IN].map(u16::to_be_bytes).concat());
+                    out.extend_from_slice(&record.ttl.to_be_bytes());
+                    out.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
+                    out.extend_from_slice(&record.rdata);
+                }
+            }
+        }
+    }
+
+    /// Takes changes of a zone from the front of bytes.
+    pub fn read(origin: &Name, bytes: &mut &[u8]) -> Option<AsideChanges> {
+        let mut list = || (0..take_number(bytes)?).map(|_| read_name(origin, bytes)).collect::<Option<Changes>>();
+        Some(AsideChanges([list()?, list()?]))
+    }
+}
+
+/// Takes a name with its records.
+fn read_name(origin: &Name, bytes: &mut &[u8]) -> Option<(Name, Arc<[AsideRecord]>)> {
+    let (owner, end) = NameBuf::read_plain(bytes, 0).ok()?;
+    *bytes = &bytes[end..];
+    let name = owner.to_name();
+    let records: Option<Vec<AsideRecord>> = (0..take_number(bytes)?).map(|_| read_record(bytes)).collect();
+    Some((name, records?.into())).filter(|(name, _)| name.is_within(origin))
+}
+
+/// Takes a record without its owner.
+fn read_record(bytes: &mut &[u8]) -> Option<AsideRecord> {
+    let (rtype, class, ttl, start, length) = rr::read_fixed(bytes, 0)?;
+    let rdata = &bytes[start..start + length];
+    *bytes = &bytes[start + length..];
+    let is_sound = rr::is_data_type(rtype) && class == CLASS_IN && rr::check_plain(rtype, rdata);
+    is_sound.then(|| AsideRecord { rtype, ttl, rdata: rdata.into() })
+}
+
+/// Takes a number of four octets.
+fn take_number(bytes: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_be_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rr::rtype;
+    use proptest::prelude::*;
+
+    fn name(number: u8) -> Name {
+        Name::parse(&format!("n{number}.z")).unwrap()
+    }
+
+    fn record(number: u8) -> AsideRecord {
+        AsideRecord { rtype: rtype::CNAME, ttl: u32::from(number), rdata: [1, b'a' + number, 0].into() }
+    }
+
+    /// Up to three records each of a few names.
+    fn arbitrary() -> impl Strategy<Value = Aside> {
+        prop::collection::vec((0..5u8, prop::collection::vec(0..4u8, 0..4)), 0..6).prop_map(|names| {
+            let mut aside = Aside::default();
+            for (number, records) in names {
+                aside.set(name(number), Vec::new());
+                aside.add(name(number), records.into_iter().map(record).collect());
+            }
+            aside
+        })
+    }
+
+    proptest! {
+        /// A step tells all that changes, through bytes; no part of them passes for the whole.
+        #[test]
+        fn steps_tell_what_changes(old in [arbitrary(), arbitrary()], new in [arbitrary(), arbitrary()]) {
+            let changes = AsideChanges::between([&old[0], &old[1]], [&new[0], &new[1]]);
+            prop_assert_eq!(changes.is_empty(), old == new);
+            let mut bytes = Vec::new();
+            changes.write(&mut bytes);
+            let (origin, mut rest) = (Name::parse("z").unwrap(), &bytes[..]);
+            prop_assert_eq!(AsideChanges::read(&origin, &mut rest), Some(changes.clone()));
+            prop_assert!(rest.is_empty());
+            (0..bytes.len()).for_each(|end| assert!(AsideChanges::read(&origin, &mut &bytes[..end]).is_none()));
+            let other = AsideChanges::read(&Name::parse("y").unwrap(), &mut &bytes[..]);
+            prop_assert_eq!(other.is_none(), !changes.is_empty());
+            let mut made = old;
+            changes.apply(&mut made);
+            prop_assert_eq!(&made, &new);
+            for aside in &made {
+                let records: usize = aside.iter().map(|(_, records)| records.len()).sum();
+                prop_assert_eq!((aside.records(), aside.octets() > 0), (records, !aside.is_empty()));
+            }
+        }
+    }
+
+    #[test]
+    fn records_come_once_and_their_order_says_nothing() {
+        let (mut one, mut other) = (Aside::default(), Aside::default());
+        one.add(name(1), vec![record(1), record(2), record(1)]);
+        other.add(name(1), vec![record(2), record(1)]);
+        assert_eq!((&one, one.records(), one.octets()), (&other, 2, other.octets()));
+        one.set(name(1), Vec::new());
+        assert!(one.is_empty() && one.octets() == 0 && one.records() == 0);
+    }
+}
