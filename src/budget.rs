@@ -23,6 +23,7 @@ use indicatif::BinaryBytes;
 use ledger::{Ledger, Verdict};
 use std::any::Any;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -96,7 +97,7 @@ impl Budget {
 
     /// Begins a transfer of a zone.
     pub fn begin(self: &Arc<Self>, zone: &Name, manner: Manner) -> Claim {
-        Claim { id: self.ledger().begin(zone, manner), budget: self.clone(), replaced: None }
+        Claim { id: self.ledger().begin(zone, manner), budget: self.clone(), asked: AtomicU64::new(0), replaced: None }
     }
 
     /// Waits until a question to the books has an answer, for so long.
@@ -121,6 +122,8 @@ impl Budget {
 pub struct Claim {
     budget: Arc<Budget>,
     id: u64,
+    /// The most that was asked for, granted or not.
+    asked: AtomicU64,
     /// The version whose place was taken.
     replaced: Option<Weak<dyn Any + Send + Sync>>,
 }
@@ -135,6 +138,7 @@ impl Claim {
 
     /// Asks for so many octets in all.
     pub async fn grow(&self, octets: u64) -> Result<(), Excess> {
+        self.asked.fetch_max(octets, Ordering::Relaxed);
         let ask = |ledger: &mut Ledger| match ledger.grow(self.id, octets) {
             Verdict::Granted => Some(Ok(())),
             Verdict::Refused(excess) => Some(Err(excess)),
@@ -154,6 +158,11 @@ impl Claim {
             self.budget.bell.notify_waiters();
         }
         answer
+    }
+
+    /// The most octets that were asked for, granted or not.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Ready when the transfer has to give way to another.

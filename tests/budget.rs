@@ -173,6 +173,40 @@ fn differences_that_swell_are_refused_and_so_is_the_growth_of_a_region() {
 }
 
 #[test]
+fn differences_without_room_are_asked_for_again_and_the_whole_zone_is_not() {
+    let primary = Swelling::start();
+    primary.set("big.example", Version::new(1, Contents::Plain(100_000)));
+    let folder = Folder::new();
+    // A zone alone may take half: this one takes three quarters of that.
+    let daemon =
+        Aggregator::start_with(&folder.subfolder("us"), &settings(&primary, &["big.example"], Some("8MiB"), ""));
+    wait_for_serial(&daemon, "big.example", 1);
+    let zone = metric(&daemon, "zone_memory_bytes{zone=\"big.example.\"}").expect("its size");
+    assert!((5 * MIB / 2..4 * MIB).contains(&zone), "{zone}");
+    let wholes = primary.wholes();
+    // Fewer than the zone has, and more than there is room for.
+    let additions = Some(Contents::Plain(80_000));
+    primary.set("big.example", Version { additions, ..Version::new(2, Contents::Plain(180_000)) });
+    wait_for_refusal(&daemon, "big.example");
+    let refused = || {
+        let text = daemon.metrics();
+        let series = |line: &&str| line.contains("failures_total{kind=\"ixfr\"") && line.contains("reason=\"memory\"");
+        text.lines().find(series).and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    wait_until("they are tried again", PATIENCE, || (refused()? >= 4.0).then_some(()));
+    assert_eq!((primary.wholes(), serial(&daemon, "big.example")), (wholes, Some(1)));
+    let status = daemon.verb(&["status", "big.example"]);
+    assert!(status.stdout.contains("out of the budget of memory"), "{status:?}");
+    // Those that fit are taken.
+    let additions = Some(Contents::Plain(100));
+    primary.set("big.example", Version { additions, ..Version::new(3, Contents::Plain(100_100)) });
+    wait_for_serial(&daemon, "big.example", 3);
+    assert_eq!(primary.wholes(), wholes);
+    let series = "memory_refused{zone=\"big.example.\"}";
+    wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
+}
+
+#[test]
 fn what_is_on_disk_is_served_whatever_the_budget() {
     let primary = Swelling::start();
     primary.set("big.example", Version::new(1, Contents::Plain(100_000)));
