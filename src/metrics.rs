@@ -209,7 +209,7 @@ impl Metrics {
             )),
             memory_accounted: make.gauges(
                 "memory_accounted_bytes",
-                "Memory of the budget that is taken: zones with what regions hold of them, histories, transfers in progress.",
+                "Memory of the budget that is taken: zones with what regions hold of them and trees, transfers in progress, histories, pinned contents, the catalog, and what waits for the disk.",
                 &["part"],
             ),
             zone_memory: make.gauges("zone_memory_bytes", "Memory that the zone takes by itself.", &["zone"]),

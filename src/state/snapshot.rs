@@ -22,7 +22,7 @@ const VERSION: u32 = 3;
 /// The format of the release before, which is read as well: it did not say whether the version may be mixed.
 const OLD_VERSION: u32 = 2;
 /// Bytes handed to the system at once.
-const BUFFER_BYTES: usize = 1 << 20;
+pub const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes of the checksum.
 const CRC_BYTES: usize = 4;
 
