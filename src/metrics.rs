@@ -494,7 +494,7 @@ impl Metrics {
         }
     }
 
-    /// Removes the series of the tree that a zone no longer comes from.
+    /// Removes the series of the tree that a zone no longer comes from, and whether its growth was refused.
     pub fn forget_tree(&self, zone: &str) {
         for family in [&self.zookeeper_events, &self.zookeeper_reads, &self.zookeeper_losses] {
             forget_in(family, zone, |_| true);
@@ -505,6 +505,7 @@ impl Metrics {
             &self.zookeeper_broken_payloads,
             &self.zookeeper_tree_reset,
             &self.zookeeper_last_contact,
+            &self.memory_refused,
         ] {
             forget_in(family, zone, |_| true);
         }

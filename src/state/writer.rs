@@ -8,10 +8,7 @@
 //! What the disk refuses is tried again as a snapshot of the newest version, one zone at a time, ever less often, until it
 //! works. Meanwhile a zone keeps its newest version in memory and nothing else.
 //!
-//! Invariant: the budget of memory knows of what is held here ([`Buffers`](crate::budget::Buffers)); versions count until
-//! nobody has them, wherever they are.
-//!
-//! Cost: O(bytes appended).
+//! Cost: O(bytes appended); the budget of memory knows of what is held here ([`Buffers`](crate::budget::Buffers)).
 
 use super::builder::{Build, Done, Job, temporary_path};
 use super::disk;

@@ -295,6 +295,53 @@ fn replacements_wait_for_each_other_and_small_ones_do_not() {
 }
 
 #[test]
+fn what_nobody_transfers_counts_and_what_waits_for_the_disk_is_waited_for() {
+    let mut ledger = ledger(&[1, 1]);
+    let buffers = Buffers::default();
+    ledger.set_buffers(buffers.clone());
+    // Floors of 2,500; without anything else one zone may take 5,000 and be replaced.
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 3750, 0), Verdict::Granted);
+    assert!(matches!(ledger.grow(id, 3751, 0), Verdict::Refused(_)));
+    ledger.end(id, None);
+    ledger.set_kept(Kept { pinned: 900, catalog: 100 });
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 3250, 0), Verdict::Granted);
+    let held = buffers.hold(5751);
+    assert_eq!(ledger.grow(id, 3251, 0), Verdict::Refused(Excess { octets: 3251, share: 2500, budget: BUDGET }));
+    ledger.end(id, None);
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 3250, 0), Verdict::Wait, "until the disk has it");
+    let Usage { transfers, pinned, catalog, disk, .. } = ledger.usage();
+    assert_eq!((transfers, pinned, catalog, disk, ledger.usage().octets()), (0, 900, 100, 5751, 6751));
+    assert_eq!(ledger.room_for_histories(), 2500);
+    drop(held);
+    assert_eq!(ledger.grow(id, 3250, 0), Verdict::Granted);
+    ledger.end(id, None);
+    ledger.set_kept(Kept { pinned: 2 * BUDGET, catalog: 0 });
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 2500, 0), Verdict::Granted, "its floor, whatever is kept");
+    assert_eq!(ledger.room_for_histories(), 0);
+}
+
+#[test]
+fn what_a_source_keeps_beside_its_zone_counts_once() {
+    let mut ledger = ledger(&[3]);
+    ledger.publish(&name(0), 300);
+    ledger.set_beside(&name(0), 1000);
+    assert_eq!(ledger.usage().zones, 1900);
+    let id = ledger.begin(&name(0), Manner::Replace);
+    assert!(ledger.is_turn(id));
+    assert_eq!(ledger.usage().transfers, 1900);
+    assert_eq!(ledger.grow(id, 1000, 2000), Verdict::Granted);
+    assert_eq!(ledger.usage().transfers, 5000);
+    assert!(matches!(ledger.grow(id, 1000, 2001), Verdict::Refused(_)));
+    ledger.end(id, None);
+    ledger.configure(BUDGET, [(name(0), 1)]);
+    assert_eq!(ledger.usage().zones, 1300);
+}
+
+#[test]
 fn what_comes_from_disk_is_never_refused_but_counts() {
     let mut ledger = ledger(&[1, 2]);
     ledger.publish(&name(0), 3 * BUDGET);
