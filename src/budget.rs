@@ -190,6 +190,11 @@ impl Claim {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Whether the transfer adds to its zone, and does not replace it.
+    pub fn is_change(&self) -> bool {
+        self.budget.ledger().is_change(self.id)
+    }
+
     /// Ready when the transfer has to give way to another.
     pub async fn refused(&self) -> Excess {
         loop {

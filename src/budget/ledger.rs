@@ -340,6 +340,11 @@ impl Ledger {
         self.transfers.get(&id)?.refused
     }
 
+    /// Whether a transfer adds to its zone.
+    pub fn is_change(&self, id: u64) -> bool {
+        self.transfers.get(&id).is_some_and(|transfer| transfer.manner == Manner::Change)
+    }
+
     /// Lets a change become a replacement without a turn: the primary has sent the whole zone.
     pub fn turn_into_replacement(&mut self, id: u64) {
         let Some(transfer) = self.transfers.get(&id) else { return };

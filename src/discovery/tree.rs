@@ -174,10 +174,11 @@ impl Tree {
         self.octets
     }
 
-    /// What a node with such a path and such data would take of them at most, nearly.
+    /// What a node with such a path and such data takes of them, but for its ports; a name of its own is taken for granted.
     pub fn octets_of(&self, path: &str, data: &[u8]) -> u64 {
+        let name = path.rsplit('/').next().unwrap_or_default();
         let owner = self.plan.origin.as_wire().len() + path.len() + 1;
-        (NODE_BYTES + path.len() + 2 * owner + data.len() + data.len().min(MAX_SHOWN)) as u64
+        (NODE_BYTES + name.len() + 2 * owner + data.len().min(MAX_SHOWN)) as u64
     }
 
     /// The names of the nodes directly below one, sorted.
