@@ -1,9 +1,9 @@
-//! The budget of memory: what zones, their histories and the transfers in progress may take together.
+//! The budget of memory: what zones, their histories, the transfers in progress and buffers for the disk may take together.
 //!
 //! A transfer claims octets as they arrive, as what they become in memory: names without compression, RDATA, nodes. When all
 //! is taken, the zone that grows furthest over its share is refused, keeps the version that it has, and gives back
 //! what it had claimed. Whole zones that take the place of others wait for their turn where there is no room for both.
-//! How it is divided is told in `ledger`, how large it is by default in `host`.
+//! How it is divided is told in `ledger`, how large it is by default in `host`; `buffers` counts what waits for the disk.
 //!
 //! Octets are accounted, not measured: what is resident is at most about one and a half times as much, and what the program
 //! takes without zones (`docs/operate.md` has figures). A transfer can have one message more than it has claimed.
@@ -13,22 +13,25 @@
 //!
 //! Cost: O(log zones) for each message of a transfer; nothing for queries, which know nothing of it.
 
+pub mod buffers;
 pub mod host;
 mod ledger;
 
-pub use ledger::{Manner, Usage};
+pub use buffers::Buffers;
+pub use ledger::{Kept, Manner, Usage};
 
 use crate::name::Name;
 use indicatif::BinaryBytes;
 use ledger::{Ledger, Verdict};
 use std::any::Any;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// How often what nobody tells of is looked at: versions that their last reader lets go.
+/// How often what nobody tells of is looked at: versions that their last reader lets go, and what reaches the disk.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// How long a transfer waits for others to give way: they are gone within moments, and histories within seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,6 +76,23 @@ impl Budget {
         self.bell.notify_waiters();
     }
 
+    /// Notes what a zone's source keeps in memory beside the versions.
+    pub fn set_beside(&self, zone: &Name, octets: u64) {
+        self.ledger().set_beside(zone, octets);
+        self.bell.notify_waiters();
+    }
+
+    /// Notes what zones take that nobody transfers.
+    pub fn set_kept(&self, kept: Kept) {
+        self.ledger().set_kept(kept);
+        self.bell.notify_waiters();
+    }
+
+    /// Counts what waits for the disk from now on.
+    pub fn set_buffers(&self, buffers: Buffers) {
+        self.ledger().set_buffers(buffers);
+    }
+
     /// Notes what all histories take together.
     pub fn set_histories(&self, octets: u64) {
         self.ledger().set_histories(octets);
@@ -96,7 +116,7 @@ impl Budget {
 
     /// Begins a transfer of a zone.
     pub fn begin(self: &Arc<Self>, zone: &Name, manner: Manner) -> Claim {
-        Claim { id: self.ledger().begin(zone, manner), budget: self.clone(), replaced: None }
+        Claim { id: self.ledger().begin(zone, manner), budget: self.clone(), asked: AtomicU64::new(0), replaced: None }
     }
 
     /// Waits until a question to the books has an answer, for so long.
@@ -121,6 +141,8 @@ impl Budget {
 pub struct Claim {
     budget: Arc<Budget>,
     id: u64,
+    /// The most that was asked for, granted or not.
+    asked: AtomicU64,
     /// The version whose place was taken.
     replaced: Option<Weak<dyn Any + Send + Sync>>,
 }
@@ -135,7 +157,14 @@ impl Claim {
 
     /// Asks for so many octets in all.
     pub async fn grow(&self, octets: u64) -> Result<(), Excess> {
-        let ask = |ledger: &mut Ledger| match ledger.grow(self.id, octets) {
+        self.grow_beside(octets, 0).await
+    }
+
+    /// Asks for so many octets in all, and for as many as the zone's source is to keep beside the versions, which no region has
+    /// once more.
+    pub async fn grow_beside(&self, octets: u64, beside: u64) -> Result<(), Excess> {
+        self.asked.fetch_max(octets, Ordering::Relaxed);
+        let ask = |ledger: &mut Ledger| match ledger.grow(self.id, octets, beside) {
             Verdict::Granted => Some(Ok(())),
             Verdict::Refused(excess) => Some(Err(excess)),
             Verdict::Wait => None,
@@ -146,7 +175,7 @@ impl Claim {
             Some(answer) => answer,
             None => {
                 self.budget.bell.notify_waiters();
-                let late = || self.budget.ledger().refuse(self.id, octets);
+                let late = || self.budget.ledger().refuse(self.id, octets.saturating_add(beside));
                 self.budget.wait_for(PATIENCE, ask).await.unwrap_or_else(|| Err(late()))
             }
         };
@@ -154,6 +183,16 @@ impl Claim {
             self.budget.bell.notify_waiters();
         }
         answer
+    }
+
+    /// The most octets that were asked for, granted or not.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether the transfer adds to its zone, and does not replace it.
+    pub fn is_change(&self) -> bool {
+        self.budget.ledger().is_change(self.id)
     }
 
     /// Ready when the transfer has to give way to another.

@@ -37,7 +37,7 @@ pub use plan::{Lifetime, Plan, PlanChanges};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 pub use view::{MemberView, RegionView, View};
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Kept};
 use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Touched};
 use crate::metrics::{Metrics, unix_seconds};
@@ -221,9 +221,13 @@ impl Keeper {
         let saved = store.as_ref().map(|store| store.regions()).unwrap_or_default();
         let drains = Drains::new(store.as_ref().map(|store| store.drains()).unwrap_or_default());
         let pins = Pins::new(store.as_ref().map(|store| store.pins()).unwrap_or_default());
+        let budget: Arc<Budget> = Arc::default();
+        if let Some(store) = &store {
+            budget.set_buffers(store.buffers());
+        }
         Keeper {
             publisher,
-            budget: Arc::default(),
+            budget,
             metrics,
             store,
             identity: Identity::default(),
@@ -288,8 +292,11 @@ impl Keeper {
         self.published.map_or(Duration::ZERO, |at| (at + hold).saturating_duration_since(Instant::now()))
     }
 
-    /// Cuts histories to what all may have together, and tells the budget what that is.
+    /// Cuts histories to what all may have together, and tells the budget what that is, beside what nobody transfers.
     fn share_memory(&mut self) {
+        let pinned = self.regions.values().filter_map(KeptRegion::pinned_octets).sum();
+        let catalog = self.catalog.as_ref().map_or(0, |kept| kept.zone.octets());
+        self.budget.set_kept(Kept { pinned, catalog });
         let room = usize::try_from(self.budget.room_for_histories()).unwrap_or(usize::MAX);
         let sizes = self.history_sizes();
         let mut all: usize = sizes.iter().sum();
@@ -317,7 +324,9 @@ impl Keeper {
     /// Octets of each history.
     fn history_sizes(&self) -> Vec<usize> {
         let sources = self.sources.values().map(|source| source.history.bytes());
-        sources.chain(self.regions.values().map(|kept| kept.history.bytes())).collect()
+        let regions = self.regions.values().map(|kept| kept.history.bytes());
+        let catalog = self.catalog.iter().map(|kept| kept.history.bytes());
+        sources.chain(regions).chain(catalog).collect()
     }
 
     /// Handles a batch and publishes once.
@@ -526,8 +535,14 @@ impl Keeper {
     /// Lets the oldest steps of all histories go that limits do not allow.
     fn limit_histories(&mut self, limits: HistoryLimits) {
         let sources = self.sources.values_mut().map(|source| &mut source.history);
-        let regions = self.regions.values_mut().map(|kept| &mut kept.history);
-        sources.chain(regions).for_each(|history| history.limit(&limits));
+        let catalog = self.catalog.iter_mut().map(|kept| &mut kept.history);
+        sources.chain(catalog).for_each(|history| history.limit(&limits));
+        for kept in self.regions.values_mut() {
+            let before = kept.history.len();
+            kept.history.limit(&limits);
+            // The writer has the same steps in memory, and lets go of what it is told is gone.
+            kept.is_cut |= kept.history.len() < before;
+        }
     }
 
     /// A zone that was not here before, with what an earlier run of the program left of it.
@@ -616,7 +631,8 @@ impl Keeper {
             let newest = kept.history.iter().next_back();
             let is_saved =
                 kept.saved_step.as_ref().zip(newest).is_some_and(|(saved, newest)| Arc::ptr_eq(saved, newest));
-            if newest.is_some() && !is_saved {
+            if newest.is_some() && !is_saved || kept.is_cut {
+                kept.is_cut = false;
                 kept.saved_step = newest.cloned();
                 store.save_past(name, kept.history.clone());
             }

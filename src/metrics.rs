@@ -209,7 +209,7 @@ impl Metrics {
             )),
             memory_accounted: make.gauges(
                 "memory_accounted_bytes",
-                "Memory of the budget that is taken: zones with what regions hold of them, histories, transfers in progress.",
+                "Memory of the budget that is taken: zones with what regions hold of them and trees, transfers in progress, histories, pinned contents, the catalog, and what waits for the disk.",
                 &["part"],
             ),
             zone_memory: make.gauges("zone_memory_bytes", "Memory that the zone takes by itself.", &["zone"]),
@@ -494,7 +494,7 @@ impl Metrics {
         }
     }
 
-    /// Removes the series of the tree that a zone no longer comes from.
+    /// Removes the series of the tree that a zone no longer comes from, and whether its growth was refused.
     pub fn forget_tree(&self, zone: &str) {
         for family in [&self.zookeeper_events, &self.zookeeper_reads, &self.zookeeper_losses] {
             forget_in(family, zone, |_| true);
@@ -505,6 +505,7 @@ impl Metrics {
             &self.zookeeper_broken_payloads,
             &self.zookeeper_tree_reset,
             &self.zookeeper_last_contact,
+            &self.memory_refused,
         ] {
             forget_in(family, zone, |_| true);
         }

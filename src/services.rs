@@ -8,6 +8,9 @@
 //! every start is such a beginning, and the time has moved on since the last one. So a serial never falls, and replicas
 //! that are told the serial agree.
 //!
+//! **Memory.** Such zones count for the budget and are never refused: the operator wrote them, and the text of the file takes more
+//! than what is made of it.
+//!
 //! Parts: `openstack` the records that follow from services.
 //!
 //! Cost: O(records). RFC 1982 (serials), RFC 6763.

@@ -38,6 +38,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::Buffers;
 use crate::merge::{Drain, Pin};
 use crate::metrics::Metrics;
 use crate::name::Name;
@@ -375,6 +376,11 @@ impl Store {
                 let _ = self.shared.disk.remove(&path);
             }
         }
+    }
+
+    /// The count of what waits for the disk.
+    pub fn buffers(&self) -> Buffers {
+        self.shared.inbox.buffers().clone()
     }
 
     /// What regions were last published with, before this process.

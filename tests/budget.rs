@@ -1,7 +1,11 @@
 //! What transfers become in memory, and the budget that bounds it: zones whose few octets on the wire become many, beside
-//! zones that are as they should be. Memory is that of the real program, as the kernel has it.
+//! zones that are as they should be; and a tree of ZooKeeper's that grows. Memory is that of the real program, as the kernel has it.
 
 mod harness;
+// Made for other tests, which use all of it.
+#[allow(dead_code)]
+#[path = "zookeeper/site.rs"]
+mod site;
 #[path = "budget/swelling.rs"]
 mod swelling;
 
@@ -35,6 +39,13 @@ fn metric(daemon: &Aggregator, series: &str) -> Option<u64> {
 fn accounted(daemon: &Aggregator) -> u64 {
     let part = |part: &str| metric(daemon, &format!("memory_accounted_bytes{{part=\"{part}\"}}")).unwrap_or(0);
     part("zones") + part("histories") + part("transfers")
+}
+
+/// What the status has of the budget.
+fn memory_told(daemon: &Aggregator) -> serde_json::Value {
+    let output = daemon.verb(&["status", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
+    report["memory"].clone()
 }
 
 /// The serial that is served.
@@ -77,6 +88,11 @@ fn a_zone_that_swells_is_refused_in_its_middle_and_its_copy_is_served() {
     primary.set("big.example", Version::new(2, SWELLING));
     wait_for_refusal(&daemon, "big.example");
     assert!(primary.sent() - before > MIB, "it had begun");
+    let overview = daemon.verb(&["status"]).stdout;
+    let line = overview.lines().find(|line| line.starts_with("memory ")).expect("a line of the budget");
+    assert!(line.ends_with(" of 64.00 MiB; no room for a new version of big.example."), "{line}");
+    let told = memory_told(&daemon);
+    assert_eq!((&told["budget"], &told["refused"][0]), (&(64 * MIB).into(), &"big.example.".into()), "{told}");
     // Told in the status and by the counter of failures.
     let status = daemon.verb(&["status", "big.example"]);
     assert!(status.stdout.contains("out of the budget of memory"), "{status:?}");
@@ -104,6 +120,8 @@ fn a_zone_that_swells_is_refused_in_its_middle_and_its_copy_is_served() {
     wait_until("all is given back", PATIENCE, || (accounted(&daemon) < MIB).then_some(()));
     let series = "memory_refused{zone=\"big.example.\"}";
     wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
+    let overview = daemon.verb(&["status"]).stdout;
+    assert!(overview.lines().any(|line| line.starts_with("memory ") && line.ends_with(" of 64.00 MiB")), "{overview}");
 }
 
 #[test]
@@ -173,6 +191,40 @@ fn differences_that_swell_are_refused_and_so_is_the_growth_of_a_region() {
 }
 
 #[test]
+fn differences_without_room_are_asked_for_again_and_the_whole_zone_is_not() {
+    let primary = Swelling::start();
+    primary.set("big.example", Version::new(1, Contents::Plain(100_000)));
+    let folder = Folder::new();
+    // A zone alone may take half: this one takes three quarters of that.
+    let daemon =
+        Aggregator::start_with(&folder.subfolder("us"), &settings(&primary, &["big.example"], Some("8MiB"), ""));
+    wait_for_serial(&daemon, "big.example", 1);
+    let zone = metric(&daemon, "zone_memory_bytes{zone=\"big.example.\"}").expect("its size");
+    assert!((5 * MIB / 2..4 * MIB).contains(&zone), "{zone}");
+    let wholes = primary.wholes();
+    // Fewer than the zone has, and more than there is room for.
+    let additions = Some(Contents::Plain(80_000));
+    primary.set("big.example", Version { additions, ..Version::new(2, Contents::Plain(180_000)) });
+    wait_for_refusal(&daemon, "big.example");
+    let refused = || {
+        let text = daemon.metrics();
+        let series = |line: &&str| line.contains("failures_total{kind=\"ixfr\"") && line.contains("reason=\"memory\"");
+        text.lines().find(series).and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    wait_until("they are tried again", PATIENCE, || (refused()? >= 4.0).then_some(()));
+    assert_eq!((primary.wholes(), serial(&daemon, "big.example")), (wholes, Some(1)));
+    let status = daemon.verb(&["status", "big.example"]);
+    assert!(status.stdout.contains("out of the budget of memory"), "{status:?}");
+    // Those that fit are taken.
+    let additions = Some(Contents::Plain(100));
+    primary.set("big.example", Version { additions, ..Version::new(3, Contents::Plain(100_100)) });
+    wait_for_serial(&daemon, "big.example", 3);
+    assert_eq!(primary.wholes(), wholes);
+    let series = "memory_refused{zone=\"big.example.\"}";
+    wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
+}
+
+#[test]
 fn what_is_on_disk_is_served_whatever_the_budget() {
     let primary = Swelling::start();
     primary.set("big.example", Version::new(1, Contents::Plain(100_000)));
@@ -192,6 +244,61 @@ fn what_is_on_disk_is_served_whatever_the_budget() {
     // But it may be replaced by what is not larger.
     primary.set("big.example", Version::new(3, Contents::Plain(80_000)));
     wait_for_serial(&daemon, "big.example", 3);
+}
+
+#[test]
+fn a_tree_that_outgrows_the_budget_keeps_its_zones_until_it_fits() {
+    let folder = Folder::new();
+    let server = ZooKeeper::start(&folder);
+    let nodes = Znodes::connect(&[server.address()]);
+    site::make_service(&nodes, site::ROOT, 20);
+    nodes.create(&format!("{}/many", site::ROOT), b"");
+    let settings = || {
+        let mut settings = Settings::new(&site::plan(&[server.address()], ""));
+        settings.server = "memory = \"2MiB\"\n".to_owned();
+        settings.state = Some("state".to_owned());
+        settings
+    };
+    let mut daemon = Aggregator::start_with(&folder.subfolder("us"), &settings());
+    let mut resolver = site::Resolver::new(&daemon);
+    resolver.wait_served();
+    site::wait_session(&daemon, "live");
+    let before = accounted(&daemon);
+    assert!((20 * 400..MIB / 4).contains(&before), "the nodes count: {before}");
+
+    // Three times as much as the zones may take, told by events.
+    let paths: Vec<String> = (0..4000).map(|number| format!("{}/many/m{number}", site::ROOT)).collect();
+    let made: Vec<_> = paths.iter().zip((1000..).map(|number| site::host(site::address(number)))).collect();
+    nodes.create_all(made.iter().map(|(path, host)| (&path[..], &host[..])));
+    let refused = format!("memory_refused{{zone=\"{}\"}}", site::ZONE);
+    let losses = format!("zookeeper_session_losses_total{{reason=\"memory\",zone=\"{}\"}}", site::ZONE);
+    let wait_refused = |daemon: &Aggregator, resolver: &mut site::Resolver| {
+        wait_until("the whole tree is refused more than once", PATIENCE, || {
+            assert_eq!(resolver.addresses("web").len(), 20, "what was served is served on");
+            assert!(accounted(daemon) <= 2 * MIB + MIB / 8);
+            (metric(daemon, &losses)? >= 3 && metric(daemon, &refused) == Some(1)).then_some(())
+        });
+    };
+    wait_refused(&daemon, &mut resolver);
+    let reverse = |resolver: &mut site::Resolver| resolver.ask("1.0.0.10.in-addr.arpa.", rtype::PTR).answer.len();
+    assert_eq!(reverse(&mut resolver), 1);
+    let detail = daemon.verb(&["status", site::ZONE]).stdout;
+    assert!(detail.contains("out of the budget of memory"), "{detail}");
+    assert_eq!(memory_told(&daemon)["refused"], serde_json::json!([site::ZONE]));
+    assert!(daemon.log_text().contains("out of the budget of memory"));
+    // So it is after a restart, which begins with what is on disk.
+    daemon.kill_and_restart(|| ());
+    let mut resolver = site::Resolver::new(&daemon);
+    resolver.wait_served();
+    wait_refused(&daemon, &mut resolver);
+    // It fits again, and goes on.
+    paths.chunks(100).for_each(|paths| nodes.delete_all(paths.iter().map(String::as_str)));
+    nodes.create(&format!("{}/web/new", site::ROOT), &site::host(site::address(70)));
+    wait_until("it is taken again", PATIENCE, || (resolver.addresses("new.web") == [site::address(70)]).then_some(()));
+    site::wait_session(&daemon, "live");
+    wait_until("it is told", PATIENCE, || (metric(&daemon, &refused) == Some(0)).then_some(()));
+    wait_until("all is given back", PATIENCE, || (accounted(&daemon) < MIB).then_some(()));
+    assert_eq!(memory_told(&daemon)["refused"], serde_json::json!([]));
 }
 
 /// What the budget calls the memory of a zone is what it takes, for zones of every kind.

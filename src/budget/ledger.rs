@@ -1,20 +1,21 @@
 //! The books of the budget, as a pure type: what is granted, who waits, who is refused.
 //!
 //! A zone *claims* `steady`, what it takes once a transfer is published, and *uses* more while old and new version are there
-//! both. With `floor` = budget ÷ (2 × zones) and `reserve` = the largest claim, never less than a floor, these hold for
+//! both. What its source keeps beside the versions counts with it, once. With `floor` = budget ÷ (2 × zones) and `reserve` = the largest claim, never less than a floor, these hold for
 //! everything that is granted:
 //!
-//! - Σ max(steady, floor) + reserve ≤ budget: each zone reaches its floor, and then the largest can be replaced;
-//! - Σ max(use, floor) ≤ budget: there is room for both versions meanwhile;
-//! - Σ use + leaving + histories ≤ budget. Replaced versions that are still read are waited for, for moments as a rule;
-//!   histories have what nobody else uses, and go where it is needed.
+//! - Σ max(steady, floor) + reserve + kept ≤ budget: each zone reaches its floor, and then the largest can be replaced;
+//! - Σ max(use, floor) + kept ≤ budget: there is room for both versions meanwhile;
+//! - Σ use + kept + leaving + buffers + histories ≤ budget. Replaced versions that are still read, and buffers of what waits
+//!   for the disk, are waited for, for moments as a rule; histories have what nobody else uses, and go where it is needed.
 //!
-//! What is loaded from disk, or made by sources that ask nobody, counts and is never refused; where that breaks the
+//! What is loaded from disk, written in the configuration or *kept* by order, counts and is never refused; where that breaks the
 //! inequalities, nothing is granted but growth within floors, and one replacement at a time.
 //!
 //! Cost: O(log zones) for a change; O(transfers) where something does not fit.
 
 use super::Excess;
+use super::buffers::Buffers;
 use crate::name::Name;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -42,7 +43,7 @@ pub enum Verdict {
 }
 
 /// The octets of everything, by what they are for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Usage {
     pub budget: u64,
     /// Published versions, with what regions take of them.
@@ -50,6 +51,46 @@ pub struct Usage {
     /// Transfers in progress, and versions that were replaced and that somebody still reads.
     pub transfers: u64,
     pub histories: u64,
+    /// Contents to which regions are pinned.
+    pub pinned: u64,
+    pub catalog: u64,
+    /// What waits for the disk.
+    pub disk: u64,
+}
+
+impl Usage {
+    /// The parts with their labels.
+    pub fn parts(&self) -> [(&'static str, u64); 6] {
+        let Usage { zones, transfers, histories, pinned, catalog, disk, .. } = *self;
+        [
+            ("zones", zones),
+            ("transfers", transfers),
+            ("histories", histories),
+            ("pinned", pinned),
+            ("catalog", catalog),
+            ("disk", disk),
+        ]
+    }
+
+    /// All of them together.
+    pub fn octets(&self) -> u64 {
+        self.parts().iter().map(|(_, octets)| octets).sum()
+    }
+}
+
+/// Octets of zones that nobody transfers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Contents to which regions are pinned.
+    pub pinned: u64,
+    pub catalog: u64,
+}
+
+impl Kept {
+    /// Both.
+    fn octets(self) -> u64 {
+        self.pinned.saturating_add(self.catalog)
+    }
 }
 
 /// One zone.
@@ -59,15 +100,17 @@ struct Account {
     weight: u64,
     /// Octets of the published version, once.
     version: u64,
+    /// Octets that its source keeps beside it.
+    beside: u64,
     /// Octets granted to transfers, weighted.
     changes: u64,
     replacements: u64,
 }
 
 impl Account {
-    /// The published version.
+    /// The published version, and what is beside it.
     fn published(&self) -> u64 {
-        self.version.saturating_mul(self.weight)
+        self.version.saturating_mul(self.weight).saturating_add(self.beside)
     }
 
     /// What it takes when its transfers are published.
@@ -108,6 +151,8 @@ pub struct Ledger {
     budget: u64,
     floor: u64,
     histories: u64,
+    kept: Kept,
+    buffers: Buffers,
     /// Octets of histories that a transfer asks for.
     wanted: u64,
     zones: HashMap<Name, Account>,
@@ -130,6 +175,8 @@ impl Default for Ledger {
             budget: u64::MAX,
             floor: u64::MAX,
             histories: 0,
+            kept: Kept::default(),
+            buffers: Buffers::default(),
             wanted: 0,
             zones: HashMap::new(),
             steady: 0,
@@ -149,8 +196,8 @@ impl Ledger {
     pub fn configure(&mut self, budget: u64, zones: impl IntoIterator<Item = (Name, u64)>) {
         let mut old = std::mem::take(&mut self.zones);
         let account = |(name, weight): (Name, u64)| {
-            let version = old.remove(&name).map_or(0, |account| account.version);
-            (name, Account { weight, version, ..Account::default() })
+            let Account { version, beside, .. } = old.remove(&name).unwrap_or_default();
+            (name, Account { weight, version, beside, ..Account::default() })
         };
         self.zones = zones.into_iter().map(account).collect();
         for transfer in self.transfers.values() {
@@ -175,6 +222,21 @@ impl Ledger {
         self.change(zone, |account| account.version = octets);
     }
 
+    /// Notes what a zone's source keeps in memory beside the versions.
+    pub fn set_beside(&mut self, zone: &Name, octets: u64) {
+        self.change(zone, |account| account.beside = octets);
+    }
+
+    /// Notes what zones take that nobody transfers.
+    pub fn set_kept(&mut self, kept: Kept) {
+        self.kept = kept;
+    }
+
+    /// Counts these buffers from now on.
+    pub fn set_buffers(&mut self, buffers: Buffers) {
+        self.buffers = buffers;
+    }
+
     /// Notes what all histories take.
     pub fn set_histories(&mut self, octets: u64) {
         (self.histories, self.wanted) = (octets, 0);
@@ -183,7 +245,7 @@ impl Ledger {
     /// What histories may take, so that they are in nobody's way.
     pub fn room_for_histories(&mut self) -> u64 {
         self.forget_leaving();
-        let taken = self.filled.saturating_add(self.leaving_octets()).saturating_add(self.wanted);
+        let taken = self.all().saturating_sub(self.histories).saturating_add(self.wanted);
         (self.budget / HISTORY_PART).min(self.budget.saturating_sub(taken))
     }
 
@@ -214,7 +276,7 @@ impl Ledger {
         let used = account.used().saturating_add(octets);
         let is_first = || {
             let more = used.max(self.floor) - account.used().max(self.floor);
-            let fits = self.used.saturating_add(more) <= self.budget;
+            let fits = self.used.saturating_add(self.kept.octets()).saturating_add(more) <= self.budget;
             place == 0 && (fits || self.zones.values().all(|account| account.replacements == 0))
         };
         if !(octets == 0 || used <= self.floor || is_first()) {
@@ -229,14 +291,15 @@ impl Ledger {
         true
     }
 
-    /// Asks for so many octets in all, for one copy of what the transfer has brought.
-    pub fn grow(&mut self, id: u64, octets: u64) -> Verdict {
+    /// Asks for so many octets in all: for one copy of what the transfer has brought, and for what is kept beside it.
+    pub fn grow(&mut self, id: u64, octets: u64, beside: u64) -> Verdict {
         let Some(transfer) = self.transfers.get(&id) else { return Verdict::Granted };
         if let Some(excess) = transfer.refused {
             return Verdict::Refused(excess);
         }
         let Some(before) = self.zones.get(&transfer.zone).copied() else { return Verdict::Granted };
-        let (granted, octets) = (transfer.octets, octets.saturating_mul(before.weight));
+        let granted = transfer.octets;
+        let octets = octets.saturating_mul(before.weight).saturating_add(beside);
         if octets <= granted {
             return Verdict::Granted;
         }
@@ -277,6 +340,11 @@ impl Ledger {
         self.transfers.get(&id)?.refused
     }
 
+    /// Whether a transfer adds to its zone.
+    pub fn is_change(&self, id: u64) -> bool {
+        self.transfers.get(&id).is_some_and(|transfer| transfer.manner == Manner::Change)
+    }
+
     /// Lets a change become a replacement without a turn: the primary has sent the whole zone.
     pub fn turn_into_replacement(&mut self, id: u64) {
         let Some(transfer) = self.transfers.get(&id) else { return };
@@ -306,7 +374,9 @@ impl Ledger {
         self.forget_leaving();
         let zones = self.zones.values().map(Account::published).sum();
         let transfers = self.zones.values().map(|account| account.changes + account.replacements).sum::<u64>();
-        Usage { budget: self.budget, zones, transfers: transfers + self.leaving_octets(), histories: self.histories }
+        let (transfers, Kept { pinned, catalog }) = (transfers + self.leaving_octets(), self.kept);
+        let (budget, histories, disk) = (self.budget, self.histories, self.buffers.octets());
+        Usage { budget, zones, transfers, histories, pinned, catalog, disk }
     }
 
     //--- Sums ---
@@ -314,22 +384,28 @@ impl Ledger {
     /// Whether what is granted is within the budget, as far as zones and transfers go.
     fn fits(&self) -> bool {
         let largest = self.claims.last_key_value().map_or(0, |(claim, _)| *claim);
-        self.steady.saturating_add(largest.max(self.floor)).max(self.used) <= self.budget
+        let most = self.steady.saturating_add(largest.max(self.floor)).max(self.used);
+        most.saturating_add(self.kept.octets()) <= self.budget
     }
 
     /// Whether what goes by itself, or gives way, is still where something was granted, the last of it so many octets.
     /// Histories give way with as much again, so that the next octets need not wait.
     fn is_obstructed(&mut self, octets: u64) -> bool {
-        let all =
-            |ledger: &Ledger| ledger.filled.saturating_add(ledger.leaving_octets()).saturating_add(ledger.histories);
-        if all(self) <= self.budget {
+        if self.all() <= self.budget {
             return false;
         }
         self.forget_leaving();
-        if self.histories > 0 && all(self) > self.budget {
+        let all = self.all();
+        if self.histories > 0 && all > self.budget {
             self.wanted = self.wanted.max(octets.saturating_mul(2));
         }
-        all(self) > self.budget && all(self) > self.filled
+        all > self.budget && all > self.filled.saturating_add(self.kept.octets())
+    }
+
+    /// Octets of everything.
+    fn all(&self) -> u64 {
+        let parts = [self.kept.octets(), self.leaving_octets(), self.buffers.octets(), self.histories];
+        parts.into_iter().fold(self.filled, u64::saturating_add)
     }
 
     /// Octets of replaced versions.

@@ -91,7 +91,7 @@ pub const SERVER: Table = Table {
             "memory",
             "size",
             "",
-            "memory for zones, their histories and transfers in progress; default: half of what the process may have",
+            "memory for zones, their histories, trees and transfers in progress; default: half of what the process may have",
         ),
         key(
             "tsig_legacy",

@@ -103,6 +103,18 @@ pub enum SourceStatus {
     Services(ServicesStatus),
 }
 
+impl SourceStatus {
+    /// Whether a new version of a zone is refused because memory has no room for it; a tree is told of by its forward zone.
+    pub fn is_out_of_memory(&self, zone: &Name) -> bool {
+        let is_memory = |reason: Option<&str>| reason == Some("memory");
+        match self {
+            SourceStatus::Primaries(source) => source.primaries.iter().any(|primary| is_memory(primary.reason)),
+            SourceStatus::Tree(source) => source.tree == *zone && is_memory(source.reason),
+            SourceStatus::Services(_) => false,
+        }
+    }
+}
+
 /// What the configuration says of its own zones, beside what earlier runs and versions left of them.
 pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: &Published) -> Vec<Update> {
     let base = |zone: &Name| {
@@ -222,7 +234,9 @@ impl Sources {
         for plan in &config.trees {
             let tree = kept_trees.remove(plan.zone()).unwrap_or_else(|| {
                 let updates = keeper.updates.clone();
-                Arc::new(zookeeper::start(plan.clone(), updates, publisher.clone(), metrics.clone(), roots.clone()))
+                let (publisher, metrics, roots) = (publisher.clone(), metrics.clone(), roots.clone());
+                let budget = keeper.budget.clone();
+                Arc::new(zookeeper::start(plan.clone(), updates, publisher, metrics, roots, budget))
             });
             sources.extend(plan.all_zones().map(|zone| (zone.clone(), Source::Tree(tree.clone()))));
         }

@@ -1,5 +1,6 @@
 //! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
 
+use crate::budget::Usage;
 use crate::config::format_size;
 use crate::daemon::history::moment;
 use crate::daemon::lookup::printable;
@@ -16,6 +17,7 @@ use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
 use crate::transfer::{self, SetbackStatus};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -33,6 +35,7 @@ pub struct Report {
     pub generation: u64,
     /// What outlives the process.
     pub state: StateReport,
+    pub memory: MemoryReport,
     pub regions: Vec<RegionReport>,
     /// What regions go without.
     pub drains: Vec<DrainStatus>,
@@ -86,6 +89,38 @@ impl StateReport {
             Some(error) => format!("state folder {folder}: {error}; a restart would begin with older zones"),
             None => format!("state folder {folder}, {}", format_size(self.bytes)),
         }
+    }
+}
+
+/// The budget of memory.
+#[derive(Serialize)]
+pub struct MemoryReport {
+    /// Octets of all parts together.
+    pub used: u64,
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Zones of which a new version is refused because there is no room for it.
+    pub refused: Vec<Name>,
+}
+
+impl MemoryReport {
+    /// Puts together what the keeper and the sources tell.
+    fn new(usage: Usage, sources: &HashMap<Name, SourceStatus>) -> MemoryReport {
+        let refused = sources.iter().filter(|(zone, source)| source.is_out_of_memory(zone));
+        let mut refused: Vec<Name> = refused.map(|(zone, _)| zone.clone()).collect();
+        refused.sort_by(Name::canonical_cmp);
+        MemoryReport { used: usage.octets(), usage, refused }
+    }
+
+    /// One line.
+    fn describe(&self) -> String {
+        let (used, budget) = (BinaryBytes(self.used), BinaryBytes(self.usage.budget));
+        let mut text = format!("memory {used} of {budget}");
+        if !self.refused.is_empty() {
+            let zones: Vec<String> = self.refused.iter().map(Name::to_string).collect();
+            _ = write!(text, "; no room for a new version of {}", zones.join(", "));
+        }
+        text
     }
 }
 
@@ -151,6 +186,7 @@ impl Report {
         about: About,
         only: Option<&Name>,
     ) -> Report {
+        let memory = MemoryReport::new(snapshot.memory, &sources);
         let wanted = |name: &Name| only.is_none_or(|only| only == name);
         let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
         let regions = snapshot.regions.into_iter().filter(|region| wanted(&region.region));
@@ -170,6 +206,7 @@ impl Report {
             next_audit: about.next_audit.map(crate::metrics::unix_seconds),
             generation: snapshot.generation,
             state: about.state,
+            memory,
             regions,
             drains,
             zones,
@@ -190,6 +227,7 @@ impl Report {
         let up = format_seconds(self.uptime_seconds);
         _ = writeln!(text, "aggregator {}, up {up}, configuration {}", self.version, self.config);
         _ = writeln!(text, "{}", self.state.describe());
+        _ = writeln!(text, "{}", self.memory.describe());
         let mut rows =
             vec![["ZONE", "STATE", "SERIAL", "RECORDS", "REFRESHED", "EXPIRES", "REMARKS"].map(str::to_owned)];
         for RegionReport { kept: region, .. } in &self.regions {

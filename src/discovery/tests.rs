@@ -609,3 +609,28 @@ proptest! {
         site.publish();
     }
 }
+
+#[test]
+fn the_memory_of_nodes_is_known_before_and_given_back_after() {
+    let mut tree = Tree::new(plan());
+    let host = |pad: usize| {
+        format!(r#"{{"type":"host","host":{{"address":"172.27.10.1"}},"x":"{}"}}"#, "x".repeat(pad)).into_bytes()
+    };
+    let nodes = [("", 0), ("a", 10), ("a/b", 5000), ("a/b/c.d", 0), ("a/b/not a name", 7)];
+    nodes.iter().for_each(|(path, pad)| _ = tree.set(path, &host(*pad), 1));
+    let others = nodes[1..4].iter().map(|(path, pad)| tree.octets_of(path, &host(*pad))).sum::<u64>();
+    // What has no owner takes less.
+    let most = others + tree.octets_of("a/b/not a name", &host(7)) + host(0).len() as u64;
+    assert!(tree.octets() > others && tree.octets() < most, "{others} < {} < {most}", tree.octets());
+    // Other data, and none.
+    let before = tree.octets();
+    tree.set("a", br#"{"type":"host","host":{"address":"172.27.10.1","ports":[1,2,3]}}"#, 2);
+    assert_ne!(tree.octets(), before);
+    tree.set("a", &host(10), 3);
+    assert_eq!(tree.octets(), before);
+    tree.born("a", 7);
+    tree.born("a", 8);
+    tree.remove("a");
+    tree.remove("");
+    assert_eq!(tree.octets(), 0);
+}

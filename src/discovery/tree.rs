@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub(super) const ROOT: Id = 0;
 /// Octets of a payload that are kept to be shown.
 const MAX_SHOWN: usize = 1024;
+/// Octets of memory for a node beside its texts: its place, and its part of the tables of children, owners and addresses.
+const NODE_BYTES: usize = 400;
 
 /// A node of the tree.
 #[derive(Default)]
@@ -72,6 +74,8 @@ pub struct Tree {
     pub(super) touched: HashSet<Name>,
     /// Addresses likewise.
     pub(super) touched_addresses: HashSet<IpAddr>,
+    /// Octets of all nodes in memory, nearly.
+    octets: u64,
     /// The zones as they were made last.
     pub(super) versions: HashMap<Name, Version>,
 }
@@ -91,6 +95,7 @@ impl Tree {
             counts: Counts { nodes: 1, ..Counts::default() },
             touched: HashSet::new(),
             touched_addresses: HashSet::new(),
+            octets: 0,
             versions: HashMap::new(),
         }
     }
@@ -115,7 +120,9 @@ impl Tree {
         });
         self.counts.faulty -= u64::from(node.fault.is_some());
         self.counts.faulty += u64::from(read.fault.is_some());
-        node.data = data[..data.len().min(MAX_SHOWN)].into();
+        let data = &data[..data.len().min(MAX_SHOWN)];
+        self.octets = self.octets - node.data.len() as u64 + data.len() as u64;
+        node.data = data.into();
         // What a broken record's placeholder says depends on the fault, too.
         if node.payload != payload || node.fault != read.fault {
             self.nodes[id as usize].fault = read.fault;
@@ -160,6 +167,18 @@ impl Tree {
     /// The newest transaction that is known of.
     pub fn zxid(&self) -> i64 {
         self.zxid
+    }
+
+    /// Octets that all nodes but the domain's own take in memory, nearly.
+    pub fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    /// What a node with such a path and such data takes of them, but for its ports; a name of its own is taken for granted.
+    pub fn octets_of(&self, path: &str, data: &[u8]) -> u64 {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let owner = self.plan.origin.as_wire().len() + path.len() + 1;
+        (NODE_BYTES + name.len() + 2 * owner + data.len().min(MAX_SHOWN)) as u64
     }
 
     /// The names of the nodes directly below one, sorted.
@@ -239,6 +258,7 @@ impl Tree {
         let owner = self.node(parent).owner.as_ref().and_then(|above| owner_below(above, name));
         let name: Arc<str> = name.into();
         let node = Node { name: name.clone(), parent: Some(parent), owner: owner.clone(), ..Node::default() };
+        self.octets += node_octets(&node);
         let id = match self.free.pop() {
             Some(id) => {
                 self.nodes[id as usize] = node;
@@ -273,10 +293,12 @@ impl Tree {
         self.counts.faulty -= u64::from(self.node(id).fault.is_some());
         let Some(parent) = self.node(id).parent else {
             let root = &mut self.nodes[id as usize];
+            self.octets -= root.data.len() as u64;
             (root.fault, root.data, root.born) = (None, Box::default(), 0);
             return;
         };
         let node = std::mem::take(&mut self.nodes[id as usize]);
+        self.octets -= node_octets(&node);
         self.nodes[parent as usize].children.remove(&node.name);
         self.free.push(id);
         self.counts.nodes -= 1;
@@ -292,7 +314,9 @@ impl Tree {
 
     /// Puts a payload in the place of another, and its address into the table.
     fn replace_payload(&mut self, id: Id, payload: Payload) {
+        self.octets += payload_octets(&payload);
         let old = std::mem::replace(&mut self.nodes[id as usize].payload, payload);
+        self.octets -= payload_octets(&old);
         if let Payload::Host(host) = old {
             self.counts.hosts -= 1;
             claims::remove(&mut self.addresses, &host.address, id);
@@ -354,6 +378,21 @@ impl Tree {
     fn touch_claimants(&mut self, owner: &Name) {
         let ids: Vec<Id> = self.owners.get(owner).into_iter().flat_map(Claims::iter).collect();
         ids.into_iter().for_each(|id| self.touch(id));
+    }
+}
+
+/// Octets of a node in memory, nearly.
+fn node_octets(node: &Node) -> u64 {
+    let owner = node.owner.as_ref().map_or(0, |owner| owner.as_wire().len());
+    (NODE_BYTES + node.name.len() + 2 * owner + node.data.len()) as u64 + payload_octets(&node.payload)
+}
+
+/// Octets of what a payload has beside its place in the node.
+fn payload_octets(payload: &Payload) -> u64 {
+    match payload {
+        Payload::Host(host) => host.ports.as_ref().map_or(0, |ports| size_of_val(&ports[..])) as u64,
+        Payload::Service(service) => size_of_val(&**service) as u64,
+        Payload::Nothing | Payload::Broken => 0,
     }
 }
 

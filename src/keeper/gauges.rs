@@ -19,7 +19,7 @@ impl Keeper {
         let metrics = &self.metrics;
         let usage = self.budget.usage();
         metrics.memory_budget.set(i64::try_from(usage.budget).unwrap_or(i64::MAX));
-        for (part, octets) in [("zones", usage.zones), ("histories", usage.histories), ("transfers", usage.transfers)] {
+        for (part, octets) in usage.parts() {
             metrics.memory_accounted.with_label_values(&[part]).set(i64::try_from(octets).unwrap_or(i64::MAX));
         }
         for (name, source) in &self.sources {

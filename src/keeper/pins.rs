@@ -135,6 +135,11 @@ impl KeptRegion {
         self.pinned.as_ref().map(|pinned| &pinned.zone).or(self.region.zone.as_ref())
     }
 
+    /// Octets of the contents to which the region is pinned.
+    pub fn pinned_octets(&self) -> Option<u64> {
+        self.pinned.as_ref().map(|pinned| pinned.zone.octets())
+    }
+
     /// The region's pin.
     pub fn pin(&self) -> Option<&Pin> {
         self.pinned.as_ref().map(|pinned| &pinned.pin)

@@ -46,6 +46,8 @@ pub(super) struct KeptRegion {
     pub history: History,
     /// The step of it that was given to the disk last.
     pub saved_step: Option<Arc<Delta>>,
+    /// Whether steps have left the history since then for want of room.
+    pub is_cut: bool,
     /// The way to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
     /// Serials under which other servers have it, if nothing is remembered of it here.
@@ -79,6 +81,7 @@ impl KeptRegion {
             waiting_since: now,
             history: History::default(),
             saved_step: None,
+            is_cut: false,
             past: History::default(),
             heard: Vec::new(),
             causes: Vec::new(),

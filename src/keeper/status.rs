@@ -1,6 +1,7 @@
 //! What the keeper tells operators: zones, regions, members, conflicts.
 
 use super::{Keeper, SourceZone, ZoneConflict, conflicts};
+use crate::budget::Usage;
 use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Pin, Region, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::name::Name;
@@ -21,6 +22,8 @@ pub struct Snapshot {
     pub zones: Vec<ZoneStatus>,
     pub regions: Vec<RegionStatus>,
     pub drains: Vec<DrainStatus>,
+    /// What is taken of the budget of memory.
+    pub memory: Usage,
 }
 
 /// A member, or names of it, that regions go without.
@@ -153,7 +156,7 @@ impl Keeper {
             .collect();
         regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
         let drains = self.drains.all().iter().map(|drain| self.drain_status(drain)).collect();
-        Snapshot { generation: self.generation, zones, regions, drains }
+        Snapshot { generation: self.generation, zones, regions, drains, memory: self.budget.usage() }
     }
 
     /// How a drain is.

@@ -8,7 +8,8 @@
 //! Invariants: a zone is replaced by a tree that was read to its end, never by a part of one; a record goes only when
 //! ZooKeeper said that its node is not there (`guard` holds back a tree that was reset, and has one that was read anew and
 //! lacks much confirmed first); without a session the last tree stays, until `serve_stale` has passed and the zone expires like
-//! any other; the task ends with its `Source`, or with the keeper.
+//! any other; what the budget of memory has no room for is not taken, and its zones stay as they are; the task ends with its
+//! `Source`, or with the keeper.
 //!
 //! Parts: `plan` what to do, `link` one session, `relay` the limit of what a server may send, `reader` many requests at once,
 //! `mirror` the tree as it was read, `guard` trees that look wrong, `roots` what they are compared with, `session` the steps in
@@ -32,6 +33,7 @@ pub mod status;
 pub use plan::TreePlan;
 pub use status::TreeStatus;
 
+use crate::budget::Budget;
 use crate::discovery::Explanation;
 use crate::metrics::Metrics;
 use crate::name::Name;
@@ -54,6 +56,7 @@ const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 pub struct Source {
     plan: Arc<TreePlan>,
     shared: Arc<Shared>,
+    budget: Arc<Budget>,
     task: AbortHandle,
 }
 
@@ -64,6 +67,7 @@ pub fn start(
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     roots: Arc<Roots>,
+    budget: Arc<Budget>,
 ) -> Source {
     let plan = Arc::new(plan);
     let shared = Arc::new(Shared {
@@ -72,14 +76,15 @@ pub fn start(
         mirror: Mutex::new(Mirror::new(&plan)),
     });
     let again = {
-        let (plan, shared) = (plan.clone(), shared.clone());
+        let (plan, shared, budget) = (plan.clone(), shared.clone(), budget.clone());
         move || {
             let account = Account::new(&plan, metrics.clone(), shared.clone());
-            Task::new(plan.clone(), updates.clone(), publisher.clone(), account, shared.clone(), roots.clone())
+            let (publisher, roots) = (publisher.clone(), roots.clone());
+            Task::new(plan.clone(), updates.clone(), publisher, account, shared.clone(), roots, budget.clone())
         }
     };
     let task = tokio::spawn(keep_running(again)).abort_handle();
-    Source { plan, shared, task }
+    Source { plan, shared, budget, task }
 }
 
 /// Runs the task, and once more if it panics: a tree must not silently stay as it is for ever.
@@ -123,6 +128,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.task.abort();
+        self.budget.set_beside(self.plan.zone(), 0);
     }
 }
 

@@ -62,7 +62,9 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
     for job in jobs {
         match job {
             Job::Build(build) => {
+                let buffered = inbox.buffers().hold(build.buffer_bytes());
                 let result = build.run(disk);
+                drop(buffered);
                 let temporary = temporary_path(&build.folder);
                 // A journal stays whose snapshot is in place already.
                 if result.is_err() && temporary.exists() {
@@ -90,6 +92,12 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
 }
 
 impl Build {
+    /// Octets that this holds at most beside the version: a buffer, then the part of the journal, alone and behind a header.
+    fn buffer_bytes(&self) -> usize {
+        let carried = self.carried.as_ref().map_or(0, |(_, start, end)| end.saturating_sub(*start));
+        snapshot::BUFFER_BYTES.max(2 * usize::try_from(carried).unwrap_or(usize::MAX / 2))
+    }
+
     /// Writes the files, down to the medium, and puts them in place if no journal in use leads to them. Returns their lengths.
     fn run(&self, disk: &Disk) -> io::Result<(u64, u64)> {
         disk.ensure_folder(&self.folder)?;

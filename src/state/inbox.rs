@@ -9,6 +9,8 @@ use super::builder::Done;
 use super::ledger::Ledger;
 use super::past::Past;
 use super::regions::Regions;
+use crate::budget::Buffers;
+use crate::budget::buffers::Buffered;
 use crate::name::Name;
 use crate::zone::{Delta, History, Zone};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -38,6 +40,8 @@ pub struct Backlog {
     pub found: Option<Found>,
     pub deltas: Vec<(Arc<Delta>, SystemTime)>,
     bytes: usize,
+    /// Counts them until they are written.
+    buffered: Option<Buffered>,
     /// A version to which no step leads, and from which the steps go on.
     pub base: Option<(Arc<Zone>, SystemTime)>,
     /// The version that the newest step leads to.
@@ -53,7 +57,7 @@ impl Backlog {
         self.newest = Some((version, time));
         self.refreshed = None;
         self.deltas.clear();
-        self.bytes = 0;
+        (self.bytes, self.buffered) = (0, None);
     }
 }
 
@@ -88,6 +92,7 @@ pub struct Inbox {
     came: Condvar,
     /// Something has been written, or will not be for now.
     settled: Condvar,
+    buffers: Buffers,
 }
 
 /// What waits, and what is not yet written.
@@ -156,6 +161,11 @@ impl Waiting {
 }
 
 impl Inbox {
+    /// The count of what waits here, and of what the threads hold of it.
+    pub fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
     /// Takes the lock; what it guards is valid between any two statements.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -186,6 +196,8 @@ impl Inbox {
                 backlog.newest = Some((new, time));
                 backlog.refreshed = None;
                 backlog.deltas.push((delta, time));
+                let bytes = backlog.bytes;
+                backlog.buffered.get_or_insert_with(|| self.buffers.hold(0)).set(bytes);
             }
         });
     }

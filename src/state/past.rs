@@ -47,6 +47,13 @@ impl Past {
         if history.is_empty() { Ok(()) } else { self.save(disk, folder, &history) }
     }
 
+    /// Octets that saving a history holds at most, nearly: its new steps, once more behind a header in a new file.
+    pub fn unsaved_bytes(&self, history: &History) -> usize {
+        let is_last = |step: &&HistoryStep| self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &step.delta));
+        let new = history.steps().rev().take_while(|step| !is_last(step));
+        2 * new.map(|step| step.delta.len_bytes()).sum::<usize>()
+    }
+
     /// Writes the steps that have come since the last time; all of them if that one is not among them any more.
     pub fn save(&mut self, disk: &Disk, folder: &Path, history: &History) -> io::Result<()> {
         self.history = history.clone();

@@ -22,7 +22,7 @@ const VERSION: u32 = IMAGE_FORMAT;
 /// The format of the release before; from that on all are read.
 const OLD_VERSION: u32 = OLDEST_IMAGE_FORMAT;
 /// Bytes handed to the system at once.
-const BUFFER_BYTES: usize = 1 << 20;
+pub const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes of the checksum.
 const CRC_BYTES: usize = 4;
 

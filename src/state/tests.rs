@@ -631,3 +631,32 @@ fn a_refusal_does_not_end_the_waiting_for_others() {
     inbox.settle(refused);
     assert!(inbox.flush(Duration::ZERO));
 }
+
+#[test]
+fn what_waits_for_the_disk_is_counted_until_it_is_written() {
+    let inbox = Inbox::default();
+    let old = first(&text(1, 4000));
+    let (delta, new) = step(&old, &text(2, 8000));
+    inbox.append(&name("z"), delta.clone(), new.clone(), at(2));
+    assert_eq!(inbox.buffers().octets(), delta.len_bytes() as u64);
+    let work = inbox.take(None, false);
+    assert_eq!(inbox.buffers().octets(), delta.len_bytes() as u64, "the writer has it");
+    drop(work);
+    assert_eq!(inbox.buffers().octets(), 0);
+    // A version does for steps.
+    inbox.append(&name("z"), delta.clone(), new.clone(), at(2));
+    inbox.replace(&name("z"), new, at(2));
+    assert_eq!(inbox.buffers().octets(), 0);
+    // And nothing stays with the writer or the builder.
+    let folder = folder();
+    let (store, _) = open_in(folder.path());
+    let mut version = old;
+    store.replace(&version.origin, version.clone(), at(1));
+    for serial in 2..40 {
+        let (delta, new) = step(&version, &text(serial, 4000 * (1 + serial as usize % 2)));
+        store.append(&new.origin, delta, new.clone(), at(u64::from(serial)));
+        version = new;
+    }
+    assert!(store.flush(PATIENCE));
+    wait("all is written", || store.buffers().octets() == 0);
+}

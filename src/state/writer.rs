@@ -8,7 +8,7 @@
 //! What the disk refuses is tried again as a snapshot of the newest version, one zone at a time, ever less often, until it
 //! works. Meanwhile a zone keeps its newest version in memory and nothing else.
 //!
-//! Cost: O(bytes appended).
+//! Cost: O(bytes appended); the budget of memory knows of what is held here ([`Buffers`](crate::budget::Buffers)).
 
 use super::builder::{Build, Done, Job, temporary_path};
 use super::disk;
@@ -18,6 +18,7 @@ use super::ledger::{Ledger, journal_path};
 use super::past::Past;
 use super::regions::{RegionFile, Regions};
 use super::{Shared, StateError};
+use crate::budget::buffers::Buffered;
 use crate::name::Name;
 use crate::rr::RRset;
 use crate::zone::{Delta, Zone};
@@ -83,6 +84,8 @@ enum Building {
 struct Held {
     steps: Encoded,
     tip: Arc<RRset>,
+    /// Counts the steps.
+    buffered: Buffered,
 }
 
 /// A version that must become a snapshot.
@@ -351,6 +354,8 @@ impl Writer {
         if deltas.is_empty() {
             return entry.tip() == Some(version.soa_rrset());
         }
+        let bytes = deltas.iter().map(|(delta, _)| delta.len_bytes()).sum();
+        let _buffered = self.shared.inbox.buffers().hold(bytes);
         let Some(steps) = entry.tip().and_then(|tip| encode(tip, deltas)) else { return false };
         let tip = version.soa_rrset().clone();
         if let Some(Building::Whole(held)) = &mut entry.building {
@@ -358,6 +363,7 @@ impl Writer {
                 return false;
             }
             held.steps.extend(&steps);
+            held.buffered.set(held.steps.bytes.len());
             held.tip = tip;
             return true;
         }
@@ -385,6 +391,7 @@ impl Writer {
         let from = match &mut entry.building {
             Some(Building::Whole(held)) => {
                 held.steps.push(Kind::Refreshed, time, |_| ());
+                held.buffered.set(held.steps.bytes.len());
                 return;
             }
             // The builder reads what is before.
@@ -438,7 +445,8 @@ impl Writer {
         entry.generation = (entry.generation + 1).max(frame::to_millis(SystemTime::now()));
         let mut carried = None;
         entry.building = Some(if whole || entry.ledger.tip.is_none() {
-            Building::Whole(Held { steps: Encoded::default(), tip: version.soa_rrset().clone() })
+            let (tip, buffered) = (version.soa_rrset().clone(), self.shared.inbox.buffers().hold(0));
+            Building::Whole(Held { steps: Encoded::default(), tip, buffered })
         } else {
             let (start, at) = (entry.ledger.carried_from(), entry.ledger.end);
             carried = Some((journal_path(&entry.folder, entry.ledger.generation), start, at));
@@ -574,6 +582,7 @@ impl Writer {
             *past = found;
         }
         let Some((history, number)) = backlog.history else { return };
+        let _buffered = self.shared.inbox.buffers().hold(past.unsaved_bytes(&history));
         if let Err(error) = past.save(&self.shared.disk, &folder, &history) {
             // The next version brings it again; nothing that is served depends on it.
             self.shared.count("history");

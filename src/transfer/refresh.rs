@@ -12,7 +12,8 @@
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
 //! that is valid, while no version is held back. Once the differences together are as large as a whole zone may be, one is
 //! transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences, the same primary is asked for the
-//! whole zone at once. Removals in doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because differences that agree with a version
+//! whole zone at once; but where memory has no room for them it is so only if they take more than the zone that is there, which a
+//! whole zone would claim at least: else they are asked for again later. Removals in doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because differences that agree with a version
 //! that was never adopted would prove nothing.
 //!
 //! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published; differences
@@ -420,6 +421,10 @@ impl Task {
                 Ok(Some(outcome))
             }
             Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
+            // A whole zone would claim no less than ours takes. One that came in place of differences had no turn.
+            Err(error @ TransferError::Memory(_)) if claim.is_change() && claim.asked() <= before.octets() => {
+                self.accounts.note(index, Kind::Ixfr, Err(error))
+            }
             Err(error) => {
                 let pause = self.manners[index].note_failure(&error, Instant::now());
                 self.accounts.note_no_differences(index, &error, pause);

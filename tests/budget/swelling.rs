@@ -49,6 +49,8 @@ pub struct Swelling {
     versions: Arc<Mutex<HashMap<String, Version>>>,
     /// Octets sent over TCP.
     sent: Arc<AtomicU64>,
+    /// Questions for whole zones.
+    wholes: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
@@ -72,6 +74,7 @@ impl Swelling {
             address: tcp.local_addr().expect("an address"),
             versions: Arc::default(),
             sent: Arc::default(),
+            wholes: Arc::default(),
             stop: Arc::default(),
         };
         let (versions, stop) = (primary.versions.clone(), primary.stop.clone());
@@ -87,15 +90,16 @@ impl Swelling {
                 let _ = udp.send_to(&message.0, client);
             }
         });
-        let (versions, sent, stop) = (primary.versions.clone(), primary.sent.clone(), primary.stop.clone());
+        let (versions, stop) = (primary.versions.clone(), primary.stop.clone());
+        let (sent, wholes) = (primary.sent.clone(), primary.wholes.clone());
         thread::spawn(move || {
             for stream in tcp.incoming() {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let (versions, sent) = (versions.clone(), sent.clone());
+                let (versions, sent, wholes) = (versions.clone(), sent.clone(), wholes.clone());
                 // A client that has heard enough goes away.
-                thread::spawn(move || stream.map(|stream| serve(stream, &versions, &sent)));
+                thread::spawn(move || stream.map(|stream| serve(stream, &versions, &sent, &wholes)));
             }
         });
         primary
@@ -110,10 +114,20 @@ impl Swelling {
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
+
+    /// How often a whole zone was asked for.
+    pub fn wholes(&self) -> u64 {
+        self.wholes.load(Ordering::Relaxed)
+    }
 }
 
 /// Answers what comes over a connection.
-fn serve(mut stream: TcpStream, versions: &Mutex<HashMap<String, Version>>, sent: &AtomicU64) -> std::io::Result<()> {
+fn serve(
+    mut stream: TcpStream,
+    versions: &Mutex<HashMap<String, Version>>,
+    sent: &AtomicU64,
+    wholes: &AtomicU64,
+) -> std::io::Result<()> {
     loop {
         let query = read_frame(&mut stream)?;
         let question = Question::read(&query);
@@ -125,6 +139,7 @@ fn serve(mut stream: TcpStream, versions: &Mutex<HashMap<String, Version>>, sent
             Ok::<_, std::io::Error>(())
         };
         let soa_record = |message: &mut Message, serial| message.record(&question.origin, SOA, &soa(serial));
+        wholes.fetch_add(u64::from(question.rtype == AXFR), Ordering::Relaxed);
         let mut first = Message::answer(&question, true);
         soa_record(&mut first, version.serial);
         match (question.rtype, version.additions) {

@@ -120,7 +120,7 @@ impl World {
             let new = if running.manner == Manner::Replace { wanted.max(published) } else { wanted };
             (published + new) * self.weights[running.zone] <= self.ledger.floor
         };
-        match self.ledger.grow(id, wanted) {
+        match self.ledger.grow(id, wanted, 0) {
             Verdict::Granted => running.octets = wanted,
             Verdict::Wait if in_floor => {
                 // Nothing but histories and versions that are still read can be in its way, and they go.
@@ -128,7 +128,7 @@ impl World {
                 let room = self.ledger.room_for_histories();
                 let fewer = self.ledger.histories.min(room);
                 self.ledger.set_histories(fewer);
-                assert_eq!(self.ledger.grow(id, wanted), Verdict::Granted, "the floor is reached");
+                assert_eq!(self.ledger.grow(id, wanted, 0), Verdict::Granted, "the floor is reached");
                 running.octets = wanted;
             }
             Verdict::Wait => {
@@ -220,7 +220,7 @@ proptest! {
         let id = ledger.begin(&name(0), Manner::Replace);
         assert!(ledger.is_turn(id));
         let mut octets = 0;
-        while octets < hog && ledger.grow(id, octets + 100) == Verdict::Granted {
+        while octets < hog && ledger.grow(id, octets + 100, 0) == Verdict::Granted {
             octets += 100;
         }
         prop_assert!(octets + 100 > floor || octets >= hog);
@@ -229,7 +229,7 @@ proptest! {
         for zone in 1..zones {
             let id = ledger.begin(&name(zone), Manner::Replace);
             prop_assert!(ledger.is_turn(id));
-            prop_assert_eq!(ledger.grow(id, floor), Verdict::Granted);
+            prop_assert_eq!(ledger.grow(id, floor, 0), Verdict::Granted);
             ledger.publish(&name(zone), floor);
             ledger.end(id, None);
         }
@@ -238,7 +238,7 @@ proptest! {
             let id = ledger.begin(&name(zone), Manner::Replace);
             prop_assert!(ledger.is_turn(id));
             let octets = ledger.zones[&name(zone)].version;
-            prop_assert_eq!(ledger.grow(id, octets), Verdict::Granted);
+            prop_assert_eq!(ledger.grow(id, octets, 0), Verdict::Granted);
             ledger.end(id, None);
         }
     }
@@ -250,7 +250,7 @@ fn the_growth_furthest_over_its_share_gives_way() {
     let [large, small, third] = [0, 1, 2].map(|zone| ledger.begin(&name(zone), Manner::Replace));
     [large, small, third].into_iter().for_each(|id| assert!(ledger.is_turn(id)));
     let mut octets = 0;
-    while ledger.grow(large, octets + 1) == Verdict::Granted {
+    while ledger.grow(large, octets + 1, 0) == Verdict::Granted {
         octets += 1;
     }
     // Four others have floors of a thousand; half of what is left is for its replacement.
@@ -259,18 +259,18 @@ fn the_growth_furthest_over_its_share_gives_way() {
     ledger.end(large, None);
     let large = ledger.begin(&name(0), Manner::Replace);
     assert!(ledger.is_turn(large));
-    assert_eq!(ledger.grow(large, 2900), Verdict::Granted);
-    assert_eq!(ledger.grow(small, 1000), Verdict::Granted, "its floor");
-    assert_eq!(ledger.grow(small, 1500), Verdict::Wait);
+    assert_eq!(ledger.grow(large, 2900, 0), Verdict::Granted);
+    assert_eq!(ledger.grow(small, 1000, 0), Verdict::Granted, "its floor");
+    assert_eq!(ledger.grow(small, 1500, 0), Verdict::Wait);
     assert_eq!(ledger.refusal(large).map(|excess| (excess.octets, excess.share)), Some((2900, 1000)));
     assert_eq!((ledger.refusal(small), ledger.refusal(third)), (None, None));
-    assert!(matches!(ledger.grow(large, 2901), Verdict::Refused(_)));
+    assert!(matches!(ledger.grow(large, 2901, 0), Verdict::Refused(_)));
     ledger.end(large, None);
-    assert_eq!(ledger.grow(small, 1500), Verdict::Granted);
+    assert_eq!(ledger.grow(small, 1500, 0), Verdict::Granted);
     // What is published stays.
     ledger.publish(&name(1), 2900);
     ledger.end(small, None);
-    assert!(matches!(ledger.grow(third, 2900), Verdict::Refused(_)));
+    assert!(matches!(ledger.grow(third, 2900, 0), Verdict::Refused(_)));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn replacements_wait_for_each_other_and_small_ones_do_not() {
     assert!(!ledger.is_turn(second), "not before the first");
     assert!(ledger.is_turn(first) && !ledger.is_turn(second) && !ledger.is_turn(third));
     assert!(ledger.is_turn(small), "both versions fit within its floor");
-    assert_eq!(ledger.grow(first, 1800), Verdict::Granted);
+    assert_eq!(ledger.grow(first, 1800, 0), Verdict::Granted);
     let old = Arc::new(0u64);
     let weak: Weak<u64> = Arc::downgrade(&old);
     ledger.end(first, Some(weak));
@@ -295,19 +295,66 @@ fn replacements_wait_for_each_other_and_small_ones_do_not() {
 }
 
 #[test]
+fn what_nobody_transfers_counts_and_what_waits_for_the_disk_is_waited_for() {
+    let mut ledger = ledger(&[1, 1]);
+    let buffers = Buffers::default();
+    ledger.set_buffers(buffers.clone());
+    // Floors of 2,500; without anything else one zone may take 5,000 and be replaced.
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 3750, 0), Verdict::Granted);
+    assert!(matches!(ledger.grow(id, 3751, 0), Verdict::Refused(_)));
+    ledger.end(id, None);
+    ledger.set_kept(Kept { pinned: 900, catalog: 100 });
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 3250, 0), Verdict::Granted);
+    let held = buffers.hold(5751);
+    assert_eq!(ledger.grow(id, 3251, 0), Verdict::Refused(Excess { octets: 3251, share: 2500, budget: BUDGET }));
+    ledger.end(id, None);
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 3250, 0), Verdict::Wait, "until the disk has it");
+    let Usage { transfers, pinned, catalog, disk, .. } = ledger.usage();
+    assert_eq!((transfers, pinned, catalog, disk, ledger.usage().octets()), (0, 900, 100, 5751, 6751));
+    assert_eq!(ledger.room_for_histories(), 2500);
+    drop(held);
+    assert_eq!(ledger.grow(id, 3250, 0), Verdict::Granted);
+    ledger.end(id, None);
+    ledger.set_kept(Kept { pinned: 2 * BUDGET, catalog: 0 });
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert_eq!(ledger.grow(id, 2500, 0), Verdict::Granted, "its floor, whatever is kept");
+    assert_eq!(ledger.room_for_histories(), 0);
+}
+
+#[test]
+fn what_a_source_keeps_beside_its_zone_counts_once() {
+    let mut ledger = ledger(&[3]);
+    ledger.publish(&name(0), 300);
+    ledger.set_beside(&name(0), 1000);
+    assert_eq!(ledger.usage().zones, 1900);
+    let id = ledger.begin(&name(0), Manner::Replace);
+    assert!(ledger.is_turn(id));
+    assert_eq!(ledger.usage().transfers, 1900);
+    assert_eq!(ledger.grow(id, 1000, 2000), Verdict::Granted);
+    assert_eq!(ledger.usage().transfers, 5000);
+    assert!(matches!(ledger.grow(id, 1000, 2001), Verdict::Refused(_)));
+    ledger.end(id, None);
+    ledger.configure(BUDGET, [(name(0), 1)]);
+    assert_eq!(ledger.usage().zones, 1300);
+}
+
+#[test]
 fn what_comes_from_disk_is_never_refused_but_counts() {
     let mut ledger = ledger(&[1, 2]);
     ledger.publish(&name(0), 3 * BUDGET);
     assert_eq!(ledger.usage().zones, 3 * BUDGET);
     let id = ledger.begin(&name(1), Manner::Change);
-    assert_eq!(ledger.grow(id, 1250), Verdict::Granted, "its floor, once for itself and once for a region");
-    assert!(matches!(ledger.grow(id, 1251), Verdict::Refused(_)));
+    assert_eq!(ledger.grow(id, 1250, 0), Verdict::Granted, "its floor, once for itself and once for a region");
+    assert!(matches!(ledger.grow(id, 1251, 0), Verdict::Refused(_)));
     ledger.end(id, None);
     // One that is too large can be replaced by one that is not larger.
     let id = ledger.begin(&name(0), Manner::Replace);
     assert!(ledger.is_turn(id));
-    assert_eq!(ledger.grow(id, 3 * BUDGET), Verdict::Granted);
-    assert!(matches!(ledger.grow(id, 3 * BUDGET + 1), Verdict::Refused(_)));
+    assert_eq!(ledger.grow(id, 3 * BUDGET, 0), Verdict::Granted);
+    assert!(matches!(ledger.grow(id, 3 * BUDGET + 1, 0), Verdict::Refused(_)));
     ledger.end(id, None);
     // Another plan knows what is there.
     ledger.configure(2 * BUDGET, [(name(0), 1), (name(2), 1)]);

@@ -510,3 +510,24 @@ fn naive(contents: &[String; 2], expired: [bool; 2], drained: [bool; 2]) -> Zone
     region.merge_all(&[member(0), member(1)]);
     (*region.zone.unwrap()).clone()
 }
+
+#[test]
+fn what_is_pinned_and_the_catalog_count_as_long_as_they_are_there() {
+    let mut bench = bench();
+    let parts = |bench: &Bench| {
+        let usage = bench.keeper.budget.usage();
+        (usage.pinned, usage.catalog)
+    };
+    assert_eq!(parts(&bench), (0, 0));
+    bench.pin("w.x", 30).unwrap();
+    let octets = bench.served("w.x").zone.as_ref().unwrap().octets();
+    assert!(octets > 0);
+    assert_eq!(parts(&bench), (octets, 0));
+    bench.release("w.x").unwrap();
+    assert_eq!(parts(&bench), (0, 0));
+    let (done, _changes) = oneshot::channel();
+    let catalog = Some(CatalogPlan { origin: name("c.x"), server_name: name("ns.x") });
+    bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(Plan { catalog, ..Plan::default() }), done)]);
+    let octets = bench.served("c.x").zone.as_ref().unwrap().octets();
+    assert_eq!(parts(&bench), (0, octets));
+}

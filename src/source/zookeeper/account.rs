@@ -29,6 +29,7 @@ impl Account {
         for reason in SessionError::LABELS {
             drop(account.metrics.zookeeper_losses.with_label_values(&[zone, reason]));
         }
+        account.metrics.memory_refused.with_label_values(&[zone]).set(0);
         account.note_held(None);
         account.show_session(Session::Disconnected);
         account
@@ -80,7 +81,17 @@ impl Account {
         let mut status = self.status();
         status.session = Session::Disconnected;
         status.losses += 1;
-        status.error = Some(error.to_string());
+        (status.error, status.reason) = (Some(error.to_string()), Some(error.label()));
+        drop(status);
+        if matches!(error, SessionError::Memory(_)) {
+            self.metrics.memory_refused.with_label_values(&[&self.zone[..]]).set(1);
+        }
+    }
+
+    /// Notes that memory has room for the tree and its zones.
+    pub fn note_room(&self) {
+        self.metrics.memory_refused.with_label_values(&[&self.zone[..]]).set(0);
+        self.status().reason = None;
     }
 
     /// Notes that no member gave a session whose tree could be read, and when that is tried again.

@@ -3,6 +3,7 @@
 //! Invariant: each reason has a label, so that metrics can tell an ensemble that is away from one that refuses us.
 
 use super::relay::Fault;
+use crate::budget::Excess;
 use std::time::Duration;
 use zookeeper_client::{Error, SessionState};
 
@@ -32,13 +33,15 @@ pub enum SessionError {
     NoRecursiveWatches,
     #[error("the tree takes more than {0} octets while it is read; raise \"max_bytes\" if it is that large")]
     TreeTooLarge(u64),
+    #[error("out of the budget of memory: {0}")]
+    Memory(#[from] Excess),
     #[error("{0}")]
     Other(String),
 }
 
 impl SessionError {
     /// All labels, for metrics.
-    pub const LABELS: [&'static str; 12] = [
+    pub const LABELS: [&'static str; 13] = [
         "unreachable",
         "slow",
         "disconnected",
@@ -50,6 +53,7 @@ impl SessionError {
         "reply-too-long",
         "malformed",
         "tree-too-large",
+        "memory",
         "other",
     ];
 
@@ -67,14 +71,15 @@ impl SessionError {
             SessionError::Relay(Fault::TooLong { .. }) => 8,
             SessionError::Relay(Fault::Length | Fault::Children(_) | Fault::Unasked) => 9,
             SessionError::TreeTooLarge(_) => 10,
-            SessionError::Other(_) => 11,
+            SessionError::Memory(_) => 11,
+            SessionError::Other(_) => 12,
         };
         SessionError::LABELS[index]
     }
 
     /// Whether the next session would most likely come to the same, so that it must not begin at once.
     pub fn is_excess(&self) -> bool {
-        matches!(self, SessionError::Relay(_) | SessionError::TreeTooLarge(_))
+        matches!(self, SessionError::Relay(_) | SessionError::TreeTooLarge(_) | SessionError::Memory(_))
     }
 }
 

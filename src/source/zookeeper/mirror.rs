@@ -61,6 +61,16 @@ impl Mirror {
         Extent { nodes, zxid: self.zxid, born: if self.rooted { self.born } else { 0 } }
     }
 
+    /// Octets that it takes in memory, nearly.
+    pub fn octets(&self) -> u64 {
+        self.tree.octets()
+    }
+
+    /// What the nodes of a reading would take of them at most, nearly.
+    pub fn octets_of(&self, reading: &Reading) -> u64 {
+        reading.nodes.iter().map(|node| self.tree.octets_of(&node.path, &node.data)).sum()
+    }
+
     /// The tree, for those who ask why a name answers as it does.
     pub fn tree(&self) -> &Tree {
         &self.tree

@@ -1,12 +1,14 @@
 //! Reading many nodes with many requests on the way at once.
 //!
-//! Invariants: what is read never takes more than [`Bounds::bytes`], however much a server sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
+//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much a server
+//! sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
 //! there; a session without any answer for its whole timeout is given up.
 //!
 //! Cost: one request for each leaf, two for each node with children; for each node where each is watched.
 
 use super::error::SessionError;
 use super::link::{Found, Link, Touch};
+use crate::budget::Claim;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -71,8 +73,8 @@ enum Job {
 }
 
 /// Reads the whole tree.
-pub async fn read_tree(link: &Link, bounds: Bounds) -> Result<Reading, SessionError> {
-    run(link, vec![Job::Tree(String::new())], &|_| Vec::new(), bounds).await
+pub async fn read_tree(link: &Link, bounds: Bounds, claim: &Claim) -> Result<Reading, SessionError> {
+    run(link, vec![Job::Tree(String::new())], &|_| Vec::new(), bounds, claim).await
 }
 
 /// Reads what events have touched. `children` tells the names of a node's children as they are known.
@@ -81,6 +83,7 @@ pub async fn read_touched(
     touched: &HashSet<(String, Touch)>,
     children: &(impl Fn(&str) -> Vec<String> + Sync),
     bounds: Bounds,
+    claim: &Claim,
 ) -> Result<Reading, SessionError> {
     let mut jobs = HashSet::new();
     for (path, touch) in touched {
@@ -100,7 +103,7 @@ pub async fn read_touched(
     let alone =
         |job: &Job| matches!(job, Job::Node(path) | Job::Children(path) if jobs.contains(&Job::Tree(path.clone())));
     let jobs = jobs.iter().filter(|job| !alone(job)).cloned().collect();
-    run(link, jobs, children, bounds).await
+    run(link, jobs, children, bounds, claim).await
 }
 
 /// The path above another; the root is above itself.
@@ -114,6 +117,7 @@ async fn run(
     mut jobs: Vec<Job>,
     known: &(impl Fn(&str) -> Vec<String> + Sync),
     bounds: Bounds,
+    claim: &Claim,
 ) -> Result<Reading, SessionError> {
     let Bounds { patience, bytes } = bounds;
     let mut reading = Reading::default();
@@ -151,6 +155,7 @@ async fn run(
         if spent > bytes {
             return Err(SessionError::TreeTooLarge(bytes));
         }
+        claim.grow_beside(0, spent).await?;
         lists.extend(take(&mut reading, &mut jobs, job, found));
     }
 }

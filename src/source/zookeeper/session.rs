@@ -9,6 +9,8 @@
 //!
 //! Cost: see `reader`; a heartbeat one request.
 
+mod memory;
+
 use super::account::Account;
 use super::error::SessionError;
 use super::guard::{self, Doubt, Extent, Guard, Held, Limits};
@@ -18,12 +20,14 @@ use super::plan::{Member, TreePlan, Watches};
 use super::reader::{Bounds, Reading, read_touched, read_tree};
 use super::roots::Roots;
 use super::{Shared, link};
+use crate::budget::{Budget, Manner};
 use crate::name::Name;
 use crate::publish::Publisher;
 use crate::source::requests::Answer;
 use crate::source::{Change, Update, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
+use memory::granted;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -59,6 +63,7 @@ pub(super) struct Task {
     account: Account,
     shared: Arc<Shared>,
     roots: Arc<Roots>,
+    budget: Arc<Budget>,
     guard: Guard,
     /// Whether each node gets watches of its own.
     each: bool,
@@ -130,8 +135,10 @@ impl Task {
         account: Account,
         shared: Arc<Shared>,
         roots: Arc<Roots>,
+        budget: Arc<Budget>,
     ) -> Task {
         *shared.mirror() = Mirror::new(&plan);
+        budget.set_beside(plan.zone(), 0);
         let held_since = roots.get(plan.zone()).and_then(|tree| tree.held_since);
         // A clock that was set back has held nothing.
         let earlier = held_since.map(|since| since.elapsed().unwrap_or_default()).unwrap_or_default();
@@ -145,6 +152,7 @@ impl Task {
             publisher,
             shared,
             roots,
+            budget,
             guard: Guard::resume(earlier),
             followed: false,
             failures: 0,
@@ -315,9 +323,11 @@ impl Task {
         let started = Instant::now();
         self.early = None;
         self.take_call();
+        let claim = self.budget.begin(self.plan.zone(), Manner::Replace);
+        claim.take_turn().await;
         within(self.patience(), link.sync()).await?;
         let heard = Instant::now();
-        let reading = read_tree(link, self.bounds()).await?;
+        let reading = granted(&claim, read_tree(link, self.bounds(), &claim)).await?;
         self.account.note_read();
         self.account.note_contact();
         if reading.closed.iter().any(String::is_empty) {
@@ -338,7 +348,11 @@ impl Task {
             return Ok(());
         }
         self.account.note_held(None);
+        let octets = self.shared.mirror().octets_of(&reading);
+        claim.grow_beside(self.octets(), octets).await.map_err(SessionError::from)?;
         self.take(reading);
+        // The reading is gone; what came of it counts by itself.
+        drop(claim);
         // Whoever sees the tree in an answer finds its session live.
         self.account.note_live();
         let summary = self.publish_settled(link, heard).await?;
@@ -361,6 +375,7 @@ impl Task {
                 *mirror = Mirror::new(&self.plan);
             }
             mirror.replace(reading);
+            self.budget.set_beside(self.plan.zone(), mirror.octets());
             self.account.note_tree(&mirror);
         });
     }
@@ -433,6 +448,7 @@ impl Task {
     fn note_tree_read(&mut self) {
         (self.followed, self.failures) = (true, 0);
         self.account.note_live();
+        self.account.note_room();
     }
 
     /// Takes in what events tell, with all that come meanwhile.
@@ -516,14 +532,18 @@ impl Task {
     /// Reads what events have touched.
     async fn read_events(&self, link: &Link, touched: &Touched) -> Result<(), Leave> {
         let children = |path: &str| self.shared.mirror().children(path);
-        let reading = read_touched(link, touched, &children, self.bounds()).await?;
+        let claim = self.budget.begin(self.plan.zone(), Manner::Change);
+        let reading = granted(&claim, read_touched(link, touched, &children, self.bounds(), &claim)).await?;
         self.account.note_contact();
         if self.is_reset(&reading) {
             return Err(Leave::Again);
         }
+        let octets = self.shared.mirror().octets_of(&reading);
+        claim.grow_beside(0, octets).await.map_err(SessionError::from)?;
         tokio::task::block_in_place(|| {
             let mut mirror = self.shared.mirror();
             mirror.apply(reading);
+            self.budget.set_beside(self.plan.zone(), mirror.octets());
             self.account.note_tree(&mirror);
         });
         Ok(())
@@ -560,12 +580,14 @@ impl Task {
 
     /// Sends the keeper what has changed, and waits until it is published.
     async fn publish(&self, heard: Instant) -> Result<Summary, Leave> {
-        // Before the zone: when both are on disk, this is not older.
-        self.note_root(self.shared.mirror().extent(), None);
+        let extent = self.shared.mirror().extent();
         let root = self.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
         let changed = tokio::task::block_in_place(|| self.shared.mirror().zones(base));
         let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
+        let claims = self.claim(&changed).await?;
+        // Before the zone: when both are on disk, this is not older.
+        self.note_root(extent, None);
         // Whoever sees a machine's address finds its PTR record, too.
         changed.sort_by_key(|zone| zone.zone == *self.plan.zone());
         let sent: HashSet<Name> = changed.iter().map(|zone| zone.zone.clone()).collect();
@@ -591,6 +613,9 @@ impl Task {
         for done in waiting {
             // A zone that has left the configuration is not published; another task follows with the rest.
             done.await.map_err(|_| Leave::Ended)?;
+        }
+        for (claim, before) in claims {
+            claim.settle(before);
         }
         if summary.text.is_empty() {
             let serial = base_serial(base(self.plan.zone()).as_deref());

@@ -96,6 +96,9 @@ pub struct TreeStatus {
     pub failures: u32,
     /// What came of the last of them, in words.
     pub error: Option<String>,
+    /// Label of why the last session was lost, until a tree was taken.
+    #[serde(skip)]
+    pub reason: Option<&'static str>,
     /// When the next one is.
     pub next_attempt: Option<i64>,
 }
@@ -122,6 +125,7 @@ impl TreeStatus {
             losses: 0,
             failures: 0,
             error: None,
+            reason: None,
             next_attempt: None,
         }
     }
