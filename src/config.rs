@@ -1,7 +1,7 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `zones`, `trees`, `services`, `regions`,
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `services`, `regions`,
 //! `drains` and `probe` know the sections. `instances` holds services that are written as records against their rules.
 //! `schema` holds the table of all keys, `plan` prints what came out.
 //!
@@ -14,11 +14,13 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
+mod apex;
 mod drains;
 pub(crate) mod error;
 mod instances;
 mod json;
 mod keys;
+mod names;
 mod peers;
 mod plan;
 mod probe;
@@ -29,6 +31,7 @@ mod secondaries;
 mod secret;
 mod server;
 mod services;
+mod transfer;
 pub(crate) mod tree;
 mod trees;
 mod united;
@@ -53,6 +56,7 @@ use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
 use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
+use apex::Surroundings;
 use error::Source;
 use keys::Keys;
 use read::{Fields, Reader};
@@ -63,7 +67,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trees::Surroundings;
 
 /// Everything a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -206,7 +209,7 @@ impl Config {
             return Err(reader.finish().expect_err("a root that is no table was reported"));
         };
         let server = server::read_sections(&mut reader, &root);
-        let transfer = zones::read_transfer(&mut reader, &root);
+        let transfer = transfer::read_transfer(&mut reader, &root);
         let keys = Keys::read(&mut reader, &root, server.tsig_legacy, check_files);
         let mut out = Secondaries::read(&mut reader, &root, &keys);
         let around = Surroundings { transfer: &transfer, server_name: &server.name, touch_disk: check_files };

@@ -31,9 +31,10 @@ mod restore;
 mod rollback;
 mod sources;
 mod status;
+mod text;
 mod threads;
 
-pub use status::{format_seconds, write_table};
+pub use text::{format_seconds, write_table};
 
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};

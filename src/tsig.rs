@@ -16,18 +16,23 @@ mod key;
 mod record;
 mod rejection;
 mod server;
+mod signer;
 #[cfg(test)]
 mod tests;
 
 pub use client::{Chain, sign_request};
 pub use key::{Algorithm, Key, Keyring, UnknownAlgorithm};
 pub use rejection::Rejection;
-pub use server::{Opened, Signer, open_request};
+pub use server::{Opened, open_request};
+pub use signer::Signer;
 
 /// How far clocks may be apart, in seconds (recommended by RFC 8945 section 10).
 const FUDGE_SECONDS: u16 = 300;
 /// Bytes of a message header (RFC 1035 section 4.1.1).
 const HEADER_BYTES: usize = 12;
+
+/// The flag in the third octet of a header that marks responses (RFC 1035 section 4.1.1).
+const FLAG_QR: u8 = 0x80;
 
 /// The response codes that matter here (RFC 1035 section 4.1.1, RFC 8945 section 3).
 mod rcode {

@@ -12,15 +12,18 @@
 //! RFCs: 2782 (SRV), 6763 sections 4.1, 5 and 6.
 
 use crate::config::read::Reader;
-use crate::config::services::Written;
 use crate::dnssd::{self, Host, text};
 use crate::name::{Name, NameBuf};
 use crate::rr::rtype;
 use crate::services::ServicesPlan;
+use crate::zone::TextRecord;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// RFC 6763 section 6.2: the most octets of a TXT record that fits into one packet with everything beside it.
 const MAX_TEXT_BYTES: usize = 400;
+
+/// A record and where it is written in the file.
+pub type Written = (TextRecord, usize);
 
 /// A written record: its type, its RDATA, and where it stands in the file.
 type Fact<'w> = (u16, &'w [u8], usize);

@@ -8,11 +8,11 @@
 //!
 //! RFCs: 8945 (TSIG; section 6 has the algorithms), 4648 section 4 (base64).
 
+use crate::config::names::{report_twice, report_unquoted, unquoted_names};
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secret::{SecretError, read_secret_file};
 use crate::config::tree::{Entry, Node, Value};
-use crate::config::zones::{report_twice, report_unquoted, unquoted_names};
 use crate::name::Name;
 use crate::tsig::{Algorithm, Key, Keyring};
 use data_encoding::BASE64;

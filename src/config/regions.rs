@@ -7,18 +7,15 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
+use crate::config::names::{Declared, SELF, report_twice, report_unquoted, unquoted_names};
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::units::format_duration;
-use crate::config::zones::{Declared, report_twice, report_unquoted, unquoted_names};
 use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
 use crate::name::Name;
 use std::time::Duration;
-
-/// What stands for this server's own name in `mname`.
-pub const SELF: &str = "self";
 
 /// Reads `[aggregations]` in file order.
 pub fn read_regions(

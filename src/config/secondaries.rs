@@ -11,11 +11,11 @@
 use crate::access::{Access, Prefix, PrefixError, Rule};
 use crate::catalog::CatalogPlan;
 use crate::config::keys::Keys;
+use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::tree::{Node, Value};
-use crate::config::zones::Declared;
 use crate::name::Name;
 use crate::notify::{Target, Targets};
 use crate::publish::Outgoing;

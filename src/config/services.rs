@@ -6,13 +6,13 @@
 //!
 //! RFCs: 1035 section 5 (text), 2782 (SRV), 6763 (services), OpenStack "DNS-based Service Discovery".
 
-use crate::config::instances;
+use crate::config::apex::{Surroundings, read_ns, read_soa};
+use crate::config::instances::{self, Written};
+use crate::config::names::SELF;
 use crate::config::read::{Fields, Reader, shorten};
-use crate::config::regions::SELF;
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::tree::{Entry, Node, Value};
-use crate::config::trees::{Surroundings, read_ns, read_soa};
 use crate::dnssd::{Endpoint, ServiceType};
 use crate::name::Name;
 use crate::rr::{self, TypeName, rtype};
@@ -96,9 +96,6 @@ pub fn read_services(
 }
 
 //--- Records ---
-
-/// A record and where it is written in the file.
-pub type Written = (TextRecord, usize);
 
 /// Reads records: one text, or a list of them, each of which goes on where the one before ends.
 fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, ttl: u32) -> Option<Vec<Written>> {

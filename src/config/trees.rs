@@ -8,15 +8,16 @@
 //! RFCs: 1035 section 3.5 and 3596 section 2.5 (reverse names).
 
 use crate::access::Prefix;
+use crate::config::apex::{Surroundings, read_ns, read_soa};
+use crate::config::names::{Declared, SELF};
 use crate::config::read::{Fields, Reader, shorten};
-use crate::config::regions::SELF;
 use crate::config::schema;
 use crate::config::secondaries::{Secondaries, read_prefix};
 use crate::config::secret::{read_private_file, read_secret_file};
+use crate::config::transfer::read_regress;
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::units::format_duration;
-use crate::config::zones::{Declared, TransferSection, read_regress};
-use crate::discovery::{self, SoaFields, path_of, reverse};
+use crate::discovery::{self, path_of, reverse};
 use crate::name::Name;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
 use crate::source::zookeeper::{TreePlan, relay};
@@ -40,14 +41,6 @@ const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// More octets than a private key in PEM needs.
 const MAX_KEY_BYTES: u64 = 1 << 20;
-
-/// What the reading of a tree needs to know of the rest of the file.
-pub struct Surroundings<'s> {
-    pub transfer: &'s TransferSection,
-    pub server_name: &'s Name,
-    /// Whether files are read.
-    pub touch_disk: bool,
-}
 
 /// Whether a table of `[zones]` stands for a tree, also when the word is misspelt.
 pub fn is_tree(entry: &Entry) -> bool {
@@ -276,57 +269,6 @@ fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32
 }
 
 //--- What the zones hold beside the tree ---
-
-/// Reads the SOA's fields.
-pub fn read_soa(
-    reader: &mut Reader<'_>,
-    fields: &Fields<'_>,
-    zone: &Name,
-    around: &Surroundings<'_>,
-    stale: Duration,
-) -> SoaFields {
-    let mname = fields.read(reader, "mname", |r, key, node| match &node.value {
-        Value::Text(text) if text == SELF => Some(around.server_name.clone()),
-        _ => r.name(key, node),
-    });
-    let ttl = fields.read(reader, "soa_ttl", Reader::ttl).unwrap_or(30);
-    SoaFields {
-        mname: mname.unwrap_or_else(|| around.server_name.clone()),
-        // A zone whose name leaves no room for one more label has the contact that is a domain itself.
-        rname: fields
-            .read(reader, "rname", Reader::mailbox)
-            .unwrap_or_else(|| zone.prepend(b"hostmaster").unwrap_or_else(|_| zone.clone())),
-        ttl,
-        // As CNS has them.
-        refresh: 30,
-        retry: 60,
-        // Secondaries give the zone up when we do.
-        expire: u32::try_from(stale.as_secs()).unwrap_or(u32::MAX).max(1),
-        minimum: ttl,
-    }
-}
-
-/// Reads the name servers.
-pub fn read_ns(reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> Option<Vec<Name>> {
-    let entry = fields.entry("ns")?;
-    let wanted = "a list of names such as [\"ns1.example.com\"]";
-    let names = reader.list("ns", &entry.node, wanted, |r, key, node| Some((r.name(key, node)?, node.at)))?;
-    if matches!(&entry.node.value, Value::List(items) if items.is_empty()) {
-        reader.error(
-            entry.node.at,
-            format!("{place} has no name server; write one, or leave \"ns\" out for this server"),
-        );
-    }
-    let mut listed: Vec<Name> = Vec::new();
-    for (name, at) in names {
-        if listed.contains(&name) {
-            reader.error(at, format!("{place} lists name server {name} twice; remove one"));
-        } else {
-            listed.push(name);
-        }
-    }
-    Some(listed)
-}
 
 /// Reads what is added to serials.
 fn read_offset(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {

@@ -9,12 +9,14 @@
 //! Cost: O(members squared) for each zone.
 
 use crate::config::keys::Keys;
+use crate::config::names::Declared;
 use crate::config::read::{Fields, Reader, shorten};
 use crate::config::regions::Context;
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
+use crate::config::transfer::TransferSection;
 use crate::config::tree::{Entry, Node, Value};
-use crate::config::zones::{Declared, TransferSection, read_way};
+use crate::config::zones::read_way;
 use crate::merge::RegionPlan;
 use crate::name::Name;
 use crate::transfer::ZonePlan;

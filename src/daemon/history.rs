@@ -8,10 +8,9 @@
 
 use super::Daemon;
 use super::diff::Change;
-use super::status::write_table;
+use super::text::{moment, write_table};
 use crate::control::Reply;
 use crate::metrics::unix_seconds;
-use crate::moment::format_moment;
 use crate::name::Name;
 use crate::publish::{Published, Served};
 use crate::serial::Serial;
@@ -19,7 +18,6 @@ use crate::zone::{Block, Cause, HistoryStep};
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Versions or changes that are listed unless an operator wants more.
 const LISTED: usize = 20;
@@ -316,12 +314,6 @@ fn describe_cause(cause: &Cause) -> String {
     }
 }
 
-/// Unix time as text, or a dash.
-pub fn moment(at: Option<i64>) -> String {
-    let time = |at: i64| -> SystemTime { UNIX_EPOCH + Duration::from_secs(at.max(0).cast_unsigned()) };
-    at.map_or("-".into(), |at| format_moment(time(at)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,6 +321,7 @@ mod tests {
     use crate::zone::tests::zone;
     use crate::zone::{Delta, HistoryLimits};
     use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()

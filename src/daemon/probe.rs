@@ -12,7 +12,7 @@
 
 use crate::config::Config;
 use crate::daemon::audit::part_of;
-use crate::daemon::status::format_seconds;
+use crate::daemon::text::format_seconds;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::name::Name;
 use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};

@@ -2,12 +2,12 @@
 
 use crate::budget::Usage;
 use crate::config::format_size;
-use crate::daemon::history::moment;
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::{Outward, TransferCounts, newest};
 use crate::daemon::probe::ProbeReport;
 use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
+use crate::daemon::text::{format_seconds, moment, write_table};
 use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::name::Name;
 use crate::publish::Published;
@@ -580,37 +580,11 @@ fn serial(serial: Option<Serial>) -> String {
     serial.map_or("-".into(), |serial| serial.to_string())
 }
 
-/// Seconds in the two largest units.
-pub fn format_seconds(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3600..86400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86400, seconds / 3600 % 24),
-    }
-}
-
-/// Writes columns as wide as they must be.
-pub fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::daemon::outward::HistoryReport;
     use crate::notify::TargetStatus;
-
-    #[test]
-    fn times_read_well() {
-        let text = [5, 65, 3_700, 2_592_000].map(format_seconds);
-        assert_eq!(text, ["5s", "1m05s", "1h01m", "30d00h"]);
-    }
 
     #[test]
     fn the_state_folder_is_told() {
@@ -652,12 +626,5 @@ mod tests {
                         secondary 192.0.2.9:53: told 7, acknowledged 6, no reply\n";
         assert_eq!(text, expected);
         assert_eq!(outward.notified(), Some(Serial(7)));
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let mut text = String::new();
-        write_table(&mut text, &[["A".into(), "B".into()], ["long".into(), "".into()]]);
-        assert_eq!(text, "A     B\nlong\n");
     }
 }

@@ -14,8 +14,8 @@
 use crate::discovery::Plan;
 use crate::discovery::claims::{self, Claims, Id};
 use crate::discovery::payload::{self, Payload, PayloadError, Service};
-use crate::discovery::versions::Version;
 use crate::name::Name;
+use crate::zone::Zone;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -56,6 +56,14 @@ pub struct Counts {
     pub unnamed: u64,
     /// Nodes whose owner name another node has.
     pub shadowed: u64,
+}
+
+/// A zone as it was made last.
+pub(super) struct Version {
+    /// Shares everything with the one that is published.
+    pub zone: Zone,
+    /// What was added to the serial that follows from the tree.
+    pub drift: u32,
 }
 
 /// A mirror of the nodes of one domain.

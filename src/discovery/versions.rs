@@ -14,7 +14,7 @@
 use crate::discovery::TreeZone;
 use crate::discovery::payload::Payload;
 use crate::discovery::reverse;
-use crate::discovery::tree::{Tree, service_owner};
+use crate::discovery::tree::{Tree, Version, service_owner};
 use crate::name::Name;
 use crate::serial::Serial;
 use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Zone, ZoneError, apex_rrsets};
@@ -24,14 +24,6 @@ use std::sync::Arc;
 
 /// Bits of a serial that count transactions; the epoch is above.
 const COUNTER_BITS: u32 = 28;
-
-/// A zone as it was made last.
-pub(super) struct Version {
-    /// Shares everything with the one that is published.
-    zone: Zone,
-    /// What was added to the serial that follows from the tree.
-    drift: u32,
-}
 
 impl Version {
     /// Whether a zone is this version and no other, even of the same contents.

@@ -3,12 +3,14 @@
 //! Cost: O(names with such records).
 
 use super::regions::LOGGED_CONFLICTS;
-use super::status::LISTED_CONFLICTS;
 use crate::merge::ConflictKind;
 use crate::name::Name;
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Conflicts listed for one region or zone; the total is always told.
+pub(super) const LISTED_CONFLICTS: usize = 100;
 
 /// A conflict within one zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -12,7 +12,7 @@
 //! [`Region`]: crate::merge::Region
 
 use super::Keeper;
-use super::regions::KeptRegion;
+use super::regions::{KeptRegion, Pinned};
 use crate::merge::Pin;
 use crate::name::Name;
 use crate::rr::{RRset, rtype};
@@ -43,13 +43,6 @@ pub enum PinError {
     Unreachable(Name, Serial),
     #[error("region {0} is not pinned")]
     NotPinned(Name),
-}
-
-/// A pinned region's contents, and why they are what they are.
-#[derive(Clone, Debug)]
-pub(super) struct Pinned {
-    pub pin: Pin,
-    pub zone: Arc<Zone>,
 }
 
 /// All pins, as far as the disk is concerned.

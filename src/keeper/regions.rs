@@ -8,9 +8,10 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::fingerprint::{NO_PLAN, fingerprint};
-use super::pins::Pinned;
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
-use crate::merge::{Conflict, Damper, Intake, Members, OnExpire, Outcome, Place, Region, RegionPlan, Scope, Touched};
+use crate::merge::{
+    Conflict, Damper, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
+};
 use crate::name::Name;
 use crate::publish::State;
 use crate::serial::{Serial, region_sum};
@@ -29,6 +30,13 @@ pub(super) const LOGGED_CONFLICTS: usize = 20;
 
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;
+
+/// A pinned region's contents, and why they are what they are.
+#[derive(Clone, Debug)]
+pub(super) struct Pinned {
+    pub pin: Pin,
+    pub zone: Arc<Zone>,
+}
 
 /// A region with its state.
 pub(super) struct KeptRegion {

@@ -11,9 +11,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Conflicts listed for one region or zone; the total is always told.
-pub(super) const LISTED_CONFLICTS: usize = 100;
-
 /// Everything the keeper knows at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
@@ -203,7 +200,7 @@ impl Keeper {
 fn list_conflicts(region: &Region) -> BTreeMap<String, Vec<Conflict>> {
     let mut places: Vec<_> = region.conflicts.iter().collect();
     places.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));
-    let listed = places.into_iter().take(LISTED_CONFLICTS);
+    let listed = places.into_iter().take(conflicts::LISTED_CONFLICTS);
     listed.map(|(place, conflicts)| (place.name.to_string(), conflicts.clone())).collect()
 }
 

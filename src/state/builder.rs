@@ -9,7 +9,7 @@
 
 use super::disk::{self, Disk};
 use super::frame::Header;
-use super::inbox::Inbox;
+use super::inbox::{Done, Inbox};
 use super::ledger::journal_path;
 use super::snapshot;
 use crate::name::Name;
@@ -42,14 +42,6 @@ pub struct Build {
     pub refreshed: SystemTime,
     /// Which part of which journal led to the version; none if no journal leads to it.
     pub carried: Option<(PathBuf, u64, u64)>,
-}
-
-/// What was done.
-pub enum Done {
-    /// With the bytes of snapshot and journal.
-    Built { zone: Name, generation: u64, result: io::Result<(u64, u64)> },
-    /// With what failed.
-    Synced(Vec<(Option<Name>, io::Error)>),
 }
 
 /// Where a snapshot is written before it is whole.

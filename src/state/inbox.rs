@@ -5,7 +5,6 @@
 //!
 //! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
-use super::builder::Done;
 use super::ledger::Ledger;
 use super::past::Past;
 use super::regions::Regions;
@@ -14,6 +13,7 @@ use crate::budget::buffers::Buffered;
 use crate::name::Name;
 use crate::zone::{Delta, History, Zone};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -68,6 +68,14 @@ pub struct PastBacklog {
     pub found: Option<Past>,
     /// The newest history, and the number under which the first of it was handed over that is not written.
     pub history: Option<(History, u64)>,
+}
+
+/// Work that the builder has done.
+pub enum Done {
+    /// With the bytes of snapshot and journal.
+    Built { zone: Name, generation: u64, result: io::Result<(u64, u64)> },
+    /// With what failed.
+    Synced(Vec<(Option<Name>, io::Error)>),
 }
 
 /// All that the writer takes at once.

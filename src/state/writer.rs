@@ -10,10 +10,10 @@
 //!
 //! Cost: O(bytes appended); the budget of memory knows of what is held here ([`Buffers`](crate::budget::Buffers)).
 
-use super::builder::{Build, Done, Job, temporary_path};
+use super::builder::{Build, Job, temporary_path};
 use super::disk;
 use super::frame::{self, Encoded, Kind};
-use super::inbox::{Backlog, PastBacklog};
+use super::inbox::{Backlog, Done, PastBacklog};
 use super::ledger::{Ledger, journal_path};
 use super::past::Past;
 use super::regions::{RegionFile, Regions};

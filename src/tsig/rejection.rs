@@ -6,8 +6,8 @@
 //! Cost: O(records) of the request, and what signing takes.
 
 use super::record::{self, Stamp, number16};
-use super::server::{FLAG_QR, Signer};
-use super::{FUDGE_SECONDS, HEADER_BYTES, TsigError, code, rcode};
+use super::signer::Signer;
+use super::{FLAG_QR, FUDGE_SECONDS, HEADER_BYTES, TsigError, code, rcode};
 use crate::name::{self, NameBuf};
 use crate::rr::{self, rtype};
 use std::fmt;

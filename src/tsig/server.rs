@@ -1,4 +1,4 @@
-//! The side that answers: opening signed requests, signing responses, refusing what is not right.
+//! Opening of signed requests: the side that answers.
 //!
 //! Invariants: a request without TSIG record passes untouched and unanswered, and so does a response, for answering those
 //! would make loops; only an accepted request gives a signer.
@@ -6,15 +6,11 @@
 //! Cost: O(1) for requests without records, O(records) for others, O(bytes) of hashing for signed ones with a known
 //! key. A rejection allocates.
 
-use super::key::{Key, Keyring, Tag};
-use super::record::{self, Coverage, Stamp, digest_prior};
+use super::key::{Keyring, Tag};
+use super::record::{self, Coverage, Stamp};
 use super::rejection::{Rejection, Verdict};
-use super::{FUDGE_SECONDS, HEADER_BYTES, TsigError, code};
-use crate::name::Name;
-use std::sync::Arc;
-
-/// The flag in the third octet of a header that marks responses (RFC 1035 section 4.1.1).
-pub(super) const FLAG_QR: u8 = 0x80;
+use super::signer::Signer;
+use super::{FLAG_QR, HEADER_BYTES, TsigError, code};
 
 //--- Opening ---
 
@@ -74,48 +70,6 @@ fn open_signed(message: &[u8], start: usize, keys: &Keyring, now: u64) -> Result
             let Stamp { time, fudge, .. } = tsig.stamp;
             Err(Rejection { error, verdict: Verdict::Time { signer: Box::new(signer), time, fudge, now } })
         }
-    }
-}
-
-//--- Signer ---
-
-/// Signs the response to one request, message by message.
-#[derive(Clone)]
-pub struct Signer {
-    key: Arc<Key>,
-    /// The MAC of the request, then that of the last message.
-    prior: Tag,
-    pub(super) original_id: u16,
-    coverage: Coverage,
-}
-
-impl Signer {
-    /// The name of the key that signed the request.
-    pub fn key(&self) -> &Name {
-        &self.key.name
-    }
-
-    /// How many octets to leave free behind a message.
-    pub fn overhead(&self) -> usize {
-        record::overhead(&self.key)
-    }
-
-    /// Appends a TSIG record to the message at the front of a buffer and returns the new length. `None`, with nothing
-    /// done, when there is no room for it. Every message of a longer response is to be signed (RFC 8945 section 5.3.1).
-    pub fn sign(&mut self, buffer: &mut [u8], length: usize, now: u64) -> Option<usize> {
-        let stamp =
-            Stamp { time: now, fudge: FUDGE_SECONDS, original_id: self.original_id, error: code::NOERROR, other: &[] };
-        self.seal(buffer, length, &stamp)
-    }
-
-    /// Signs with these fields in the record.
-    pub(super) fn seal(&mut self, buffer: &mut [u8], length: usize, stamp: &Stamp) -> Option<usize> {
-        let mut mac = self.key.begin();
-        digest_prior(&mut mac, &self.prior);
-        let (end, tag) = record::seal(&self.key, mac, (buffer, length), stamp, self.coverage)?;
-        self.prior = tag;
-        self.coverage = Coverage::Timers;
-        Some(end)
     }
 }
 

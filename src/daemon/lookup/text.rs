@@ -4,8 +4,8 @@ use super::report::{
     Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
     TreeReport,
 };
-use crate::daemon::history::moment;
-use crate::daemon::status::{describe_pin, format_seconds};
+use crate::daemon::status::describe_pin;
+use crate::daemon::text::{format_seconds, moment};
 use crate::serial::Serial;
 use std::fmt::Write;
 

@@ -5,7 +5,7 @@
 //!
 //! Cost: O(text).
 
-use crate::daemon::status::format_seconds;
+use crate::daemon::text::format_seconds;
 use crate::keeper::MemberStatus;
 use crate::moment::format_moment;
 use crate::name::Name;

@@ -9,9 +9,8 @@ use crate::daemon::history::{Versions, list_versions};
 use crate::daemon::lookup::printable;
 use crate::daemon::outward::Outward;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::status::{
-    RegionReport, Report, ZoneReport, describe_pin, format_seconds, newest_at_primary, remarks,
-};
+use crate::daemon::status::{RegionReport, Report, ZoneReport, describe_pin, newest_at_primary, remarks};
+use crate::daemon::text::format_seconds;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::name::Name;
 use crate::probe::{Problem, ServerCheck};

@@ -11,7 +11,6 @@
 //!
 //! Cost: some messages of memory while it runs, nothing while it waits; O(octets).
 
-use super::turns::FRAME_BYTES;
 use super::{Admission, Conversation, write};
 use crate::serve::message::{MAX_UDP_BYTES, rcode};
 use crate::serve::places::Connection;
@@ -22,6 +21,8 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
+/// The longest message with its length in front.
+pub(super) const FRAME_BYTES: usize = 2 + u16::MAX as usize;
 /// Octets a second that a client takes, as those transfers must that come in.
 pub(super) const LEAST_RATE: u64 = 1024;
 /// Over how many idle timeouts the rate is measured: 60 s with the default of 10 s,

@@ -11,7 +11,7 @@
 //!
 //! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1), and O(turns) where all are taken.
 
-use super::send::LEAST_RATE;
+use super::send::{FRAME_BYTES, LEAST_RATE};
 use crate::serve::places::Connection;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,8 +25,6 @@ use tokio::time::{Instant, timeout};
 pub(super) const MAX_TRANSFERS: usize = 32;
 /// Transfers under way at once to one client: close to what secondaries ask for by themselves (BIND: 2, Knot: 10).
 pub(super) const MAX_PER_CLIENT: usize = 8;
-/// The longest message with its length in front.
-pub(super) const FRAME_BYTES: usize = 2 + u16::MAX as usize;
 /// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
 const WAIT: Duration = Duration::from_secs(2);
 

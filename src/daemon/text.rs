@@ -1,0 +1,51 @@
+//! Times and columns as operators read them.
+//!
+//! Cost: O(text).
+
+use crate::moment::format_moment;
+use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Seconds in the two largest units.
+pub fn format_seconds(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86400, seconds / 3600 % 24),
+    }
+}
+
+/// Writes columns as wide as they must be.
+pub fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+/// Unix time as text, or a dash.
+pub fn moment(at: Option<i64>) -> String {
+    let time = |at: i64| -> SystemTime { UNIX_EPOCH + Duration::from_secs(at.max(0).cast_unsigned()) };
+    at.map_or("-".into(), |at| format_moment(time(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_well() {
+        let text = [5, 65, 3_700, 2_592_000].map(format_seconds);
+        assert_eq!(text, ["5s", "1m05s", "1h01m", "30d00h"]);
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut text = String::new();
+        write_table(&mut text, &[["A".into(), "B".into()], ["long".into(), "".into()]]);
+        assert_eq!(text, "A     B\nlong\n");
+    }
+}
