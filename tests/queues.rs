@@ -187,7 +187,7 @@ fn transfers_per_primary_is_obeyed_and_those_that_wait_say_so() {
     let folder = Folder::new();
     let plan = plan(&primary, ZONES) + "[transfer]\ntransfers_per_primary = 2\n";
     let daemon = Aggregator::start(&folder, &plan);
-    wait_until("two transfers begin", PATIENCE, || (primary.counts().transfers == 2).then_some(()));
+    wait_until("two transfers begin", PATIENCE, || (primary.counts().transfers >= 2).then_some(()));
     let status = |number: usize| daemon.verb(&["status", &zone(number)]).stdout;
     let waits = |number: &usize| status(*number).contains("\n  waits for other polls or transfers from the primary\n");
     wait_until("all others wait", PATIENCE, || ((0..ZONES).filter(waits).count() == ZONES - 2).then_some(()));

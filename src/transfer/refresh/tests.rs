@@ -152,8 +152,8 @@ async fn the_question_at_our_own_serial_waits_in_line_and_reads_one_record() {
         let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.expect("its turn").unwrap();
         let mut query = vec![0; usize::from(stream.read_u16().await.unwrap())];
         stream.read_exact(&mut query).await.unwrap();
-        // The beginning of the whole zone, which is at our serial or a newer one; more is not sent, nor asked for.
-        let first = answer(&query, &[serial.advance(ahead)]);
+        // The beginning of an answer at our serial or of differences to a newer one; more is not sent, nor asked for.
+        let first = answer(&query, &[serial.advance(ahead), serial]);
         stream.write_all(&first).await.unwrap();
         let end = timeout(PATIENCE / 2, stream.read(&mut [0])).await.expect("the client is gone");
         assert!(!matches!(end, Ok(1..)), "{end:?}");
