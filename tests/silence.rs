@@ -104,7 +104,6 @@ impl World {
         let secondary = self.daemon.address();
         wait_until("CNS was asked at our own serial", PATIENCE, || (self.primary.tally().again > again).then_some(()));
         wait_until("CNS announces again", PATIENCE, || (!self.primary.is_silent(secondary)).then_some(()));
-        self.wait_assumed(true);
         for zone in 0..ZONES.len() {
             self.expect_announced(zone);
         }
@@ -132,6 +131,7 @@ async fn a_new_start_has_cns_announce_again() {
     let (again, secondary) = (world.primary.tally().again, world.daemon.address());
     let World { primary, sites, daemon, .. } = &mut world;
     daemon.kill_and_restart(|| World::make_silent(primary, &sites[0], secondary));
+    world.wait_assumed(true);
     world.expect_cured(again);
 }
 
