@@ -62,6 +62,7 @@ use keys::Keys;
 use read::{Fields, Reader};
 use secondaries::Secondaries;
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -177,6 +178,11 @@ impl Config {
     /// Where a listen address comes from: its position, or the file for a default.
     pub fn place_of(&self, address: SocketAddr) -> String {
         self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
+    }
+
+    /// The addresses of all primaries, each once.
+    pub fn primary_addresses(&self) -> HashSet<SocketAddr> {
+        self.zones.iter().flat_map(|zone| &zone.primaries).map(|primary| primary.address).collect()
     }
 
     /// The names of all zones that have a source: primaries, a tree, or this file.

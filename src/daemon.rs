@@ -12,7 +12,7 @@
 
 mod audit;
 mod changes;
-mod descriptors;
+pub mod descriptors;
 mod diff;
 mod disk;
 mod drain;
@@ -196,7 +196,7 @@ impl Daemon {
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, announced) = Reception::new(metrics.clone());
         notify.set_announcers(announcers(&config));
-        let sources = Sources::start();
+        let sources = Sources::start(metrics.clone());
         let loading = bars.map(|bars| Loading::start(bars, sources.clone(), publisher.clone()));
         // What an earlier run left is read before a socket opens: clients go to another server until then.
         let disk = DiskWork::default();

@@ -12,9 +12,9 @@
 //! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
-//! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one plan from
-//! another, `pins` which of them stay as they were, `gauges` what is shown to
-//! Prometheus, `status` and `view` to operators.
+//! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one
+//! plan from another, `pins` which of them stay as they were, `gauges` what is shown to Prometheus, `status` and `view`
+//! to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -64,8 +64,8 @@ const RETIRE_AFTER: Duration = Duration::from_secs(2);
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// How often states and gauges are looked at when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-/// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than the
-/// batch itself.
+/// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than
+/// the batch itself.
 const FEW_ZONES: usize = 200;
 /// How long a publication waits for the disk: many times what a disk takes that is well.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
@@ -616,8 +616,8 @@ impl Keeper {
 
     /// Waits until what is to be published is on disk, for as long as that is reasonable.
     ///
-    /// The serials of regions follow from those of the zones but for a drift, which is saved with the serial that has it.
-    /// Returns whether it is.
+    /// The serials of regions follow from those of the zones but for a drift, which is saved with the serial that has
+    /// it. Returns whether it is.
     fn save(&mut self) -> bool {
         let (drains, pins) = (self.drains.take_unsaved(), self.take_unsaved_pins());
         let Some(store) = &self.store else { return false };

@@ -9,51 +9,49 @@
 //! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
 //!
 //! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
-//! Prometheus names, [`moment`] points in time as text, [`terminal`] what a terminal can do, and bars on it. None of them knows
-//! anything else here. [`log`] has the set-up of log lines, which go between those bars.
+//! Prometheus names, [`moment`] points in time as text, [`terminal`] what a terminal can do, and bars on it. None of
+//! them knows anything else here. [`log`] has the set-up of log lines, which go between those bars.
 //!
-//! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares
-//! serials (RFC 1982) and sums those of a region. [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key, [`budget`] how much memory zones
-//! may take. [`dnssd`] knows how
-//! services are named and described.
+//! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares serials (RFC 1982) and
+//! sums those of a region. [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address
+//! and key, [`budget`] how much memory zones may take. [`dnssd`] knows how services are named and described.
 //!
-//! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version, the
-//! loader and the patcher that turn transfers into one, differences of versions, and their history. Beside
-//! it, [`tsig`] signs messages and checks signatures.
+//! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version,
+//! the loader and the patcher that turn transfers into one, differences of versions, and their history. Beside it,
+//! [`tsig`] signs messages and checks signatures.
 //!
 //! **Discovery.** [`discovery`] mirrors the nodes that Registrar writes into ZooKeeper and makes zones of them, as pure
 //! functions of the tree.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
-//! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served, as a
-//! zone; [`services`] makes zones of records that the configuration has itself.
+//! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
+//! as a zone; [`services`] makes zones of records that the configuration has itself.
 //!
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
 //! changed, with the same result; and tells of any name which member gave what.
 //!
-//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads requests
-//! and writes responses, [`serve::answer`] turns one into the other, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements, [`serve::xfr`]
-//! gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and [`serve::refusals`] keeps
-//! floods of those who are turned away out of the log. No sockets.
-//! [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins with.
-//! [`exchange`] asks another server one question.
+//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads
+//! requests and writes responses, [`serve::answer`] turns one into the other, [`serve::ahead`] has memory ready for it,
+//! [`serve::notify`] takes announcements, [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among
+//! them and sees to signatures, and [`serve::refusals`] keeps floods of those who are turned away out of the log. No
+//! sockets. [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins
+//! with. [`exchange`] asks another server one question.
 //!
-//! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for each
-//! zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's, which mirrors
-//! it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only in
-//! messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
+//! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
+//! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,
+//! which mirrors it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only
+//! in messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page, with
 //! [`serve::places`], which decides whose connection is closed for a newcomer's. [`control`] is the operators' socket,
-//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells the
-//! service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton instance.
-//! [`discover`] finds services, and announces them on the local link.
+//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells
+//! the service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton
+//! instance. [`discover`] finds services, and announces them on the local link.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions, shows
-//! itself on the status page, and stops it.
-//! [`firstboot`] finds the configuration of an instance that was only just made, and follows it. [`registrar`] is another
-//! program, the agent that registers a service in ZooKeeper. [`demo`] runs the daemon beside primaries that exist only in the
-//! process. [`cli`] is the command line.
+//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions,
+//! shows itself on the status page, and stops it. [`firstboot`] finds the configuration of an instance that was only
+//! just made, and follows it. [`registrar`] is another program, the agent that registers a service in ZooKeeper.
+//! [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the command line.
 
 pub mod accept;
 pub mod access;

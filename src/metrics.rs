@@ -46,6 +46,8 @@ pub struct Metrics {
     pub transfer_bytes: IntCounterVec,
     pub transfer_success: IntGaugeVec,
     pub primary_failures: IntGaugeVec,
+    pub silence_assumed: IntGaugeVec,
+    pub silence_questions: IntCounterVec,
     pub transfer_held: IntGaugeVec,
     pub transfer_regressed: IntGaugeVec,
     pub memory_refused: IntGaugeVec,
@@ -187,6 +189,17 @@ impl Metrics {
                 "primary_failures",
                 "Polls and zone transfers that have failed in a row; 0 while the primary does what is asked of it.",
                 &["zone", "primary"],
+            ),
+            silence_assumed: make.gauges(
+                "silence_assumed",
+                "1 while a CNS is assumed to announce nothing to us, so that its zones are polled every 10 s; only addresses \
+                 of CNS have it.",
+                &["primary"],
+            ),
+            silence_questions: make.counters(
+                "silence_questions_total",
+                "Questions for differences at our own serial that a CNS answered, so that it announces changes again.",
+                &["primary"],
             ),
             transfer_held: make.gauges(
                 "transfer_held",
@@ -509,6 +522,13 @@ impl Metrics {
         ] {
             forget_in(family, zone, |_| true);
         }
+    }
+
+    /// Removes the series of an address from which no zone comes any more.
+    pub fn forget_silence(&self, primary: &str) {
+        // A series that is not there is as good as removed.
+        let _ = self.silence_assumed.remove_label_values(&[primary]);
+        let _ = self.silence_questions.remove_label_values(&[primary]);
     }
 
     /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any more

@@ -1,20 +1,23 @@
 //! Transfers of zones from their primaries: one task for each zone.
 //!
 //! [`start`] makes the task and gives its handle, a [`Source`]. The task asks the primaries for the zone's serial,
-//! transfers what has changed, or the whole zone, when that is newer, and sends the keeper what it found out. Between refreshes it waits for its
-//! timer or for a [`Wake`].
+//! transfers what has changed, or the whole zone, when that is newer, and sends the keeper what it found out. Between
+//! refreshes it waits for its timer or for a [`Wake`].
 //!
-//! Invariants: tasks share nothing but the road to the keeper, the queues in front of primaries, and what is assumed of a
-//! primary's silence, so a bad primary costs only its own zones; the zone is
-//! replaced only by a complete, validated transfer (contract F7); requests that come during a refresh become one
-//! refresh after it (RFC 1996 section 4.4); the task ends with its `Source`, or with the keeper.
+//! Invariants: tasks share nothing but the road to the keeper, the queues in front of primaries, and what is assumed of
+//! a primary's silence, so a bad primary costs only its own zones; the zone is replaced only by a complete, validated
+//! transfer (contract F7); requests that come during a refresh become one refresh after it (RFC 1996 section 4.4); the
+//! task ends with its `Source`, or with the keeper.
 //!
-//! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary, `wire` the connection of a transfer, `message` and `reader`
-//! what is said on it, `ixfr` whom to ask for differences, `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial, `setback` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer comes to, `guard` versions that look
-//! wrong, `refresh` the steps in order, `account`, `progress` and `status` what operators see, `error` what goes wrong.
+//! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,
+//! `wire` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
+//! `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial,
+//! `setback` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer
+//! comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and `status` what
+//! operators see, `error` what goes wrong.
 //!
-//! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on a
-//! blocking thread.
+//! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on
+//! a blocking thread.
 
 mod account;
 pub mod doubt;
@@ -43,8 +46,9 @@ pub mod wire;
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
-pub use queue::Queues;
-pub use status::{PrimaryStatus, SetbackStatus, Status, TransferNote};
+pub use queue::Turns;
+pub use silence::SilenceStatus;
+pub use status::{Activity, PrimaryStatus, SetbackStatus, Status, TransferNote};
 
 use crate::budget::Budget;
 use crate::metrics::Metrics;
@@ -54,11 +58,12 @@ use crate::source::{Update, Wake, WakeKind};
 use progress::Tally;
 use refresh::Task;
 use silence::{Silence, Silences, Times};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
@@ -68,7 +73,7 @@ pub struct Source {
     plan: ZonePlan,
     shared: Arc<Shared>,
     /// What is assumed of the primaries, by their addresses.
-    silent: Vec<(IpAddr, Arc<Silence>)>,
+    silent: Vec<(SocketAddr, Arc<Silence>)>,
     task: AbortHandle,
 }
 
@@ -76,15 +81,15 @@ pub struct Source {
 #[derive(Clone)]
 pub struct Common {
     /// Whose turn it is at each primary.
-    pub queues: Arc<Queues>,
+    pub turns: Arc<Turns>,
     /// What is assumed of primaries that announce nothing.
     pub silences: Silences,
 }
 
 impl Common {
     /// Nothing is known of any primary yet. Must be called within a tokio runtime.
-    pub fn start(times: Times) -> Common {
-        Common { queues: Arc::default(), silences: Silences::start(times) }
+    pub fn start(times: Times, metrics: Arc<Metrics>) -> Common {
+        Common { turns: Arc::default(), silences: Silences::start(times, metrics) }
     }
 }
 
@@ -97,7 +102,7 @@ pub fn start(
     common: Common,
     budget: Arc<Budget>,
 ) -> Source {
-    let silent = plan.primaries.iter().map(|primary| (primary.address.ip(), common.silences.of(primary))).collect();
+    let silent = plan.primaries.iter().map(|primary| (primary.address, common.silences.of(primary))).collect();
     let shared =
         Arc::new(Shared { inbox: Inbox::default(), status: Mutex::new(Status::new(&plan)), tally: Tally::default() });
     let again = {
@@ -137,13 +142,16 @@ impl Source {
     /// Takes an announcement of a change (NOTIFY) from an address.
     pub fn announce(&self, peer: IpAddr) {
         let peer = peer.to_canonical();
-        self.silent.iter().filter(|(address, _)| *address == peer).for_each(|(_, silence)| silence.hear());
+        self.silent.iter().filter(|(address, _)| address.ip() == peer).for_each(|(_, silence)| silence.hear());
         self.wake(Wake { kind: WakeKind::Announced, done: None });
     }
 
     /// What is known of the zone's way in.
     pub fn status(&self) -> Status {
-        let status = self.shared.status().clone();
+        let mut status = self.shared.status().clone();
+        for (primary, (_, silence)) in status.primaries.iter_mut().zip(&self.silent) {
+            primary.silence = silence.status(Instant::now());
+        }
         Status { running: status.running.map(|running| running.at(&self.shared.tally)), ..status }
     }
 

@@ -84,7 +84,7 @@ async fn keep(mut updates: mpsc::Receiver<Update>, publisher: Arc<Publisher>, ch
 
 impl Secondary {
     fn start(plan: ZonePlan) -> Secondary {
-        Secondary::start_with(plan, Common::start(Times::default()))
+        Secondary::start_with(plan, Common::start(Times::default(), Arc::default()))
     }
 
     fn start_with(plan: ZonePlan, common: Common) -> Secondary {
@@ -517,7 +517,7 @@ async fn the_task_ends_with_the_keeper() {
     let primary = Primary::start("127.0.0.1", Script::new(1)).await;
     let (updates, receiver) = mpsc::channel(1);
     drop(receiver);
-    let common = Common::start(Times::default());
+    let common = Common::start(Times::default(), Arc::default());
     let (publisher, metrics) = (Arc::default(), Arc::default());
     let source =
         transfer::start(plan(&[primary.address], limits()), updates, publisher, metrics, common, Arc::default());

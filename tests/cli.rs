@@ -291,6 +291,35 @@ fn check_names_what_is_wrong() {
 }
 
 #[test]
+fn check_says_how_many_connections_the_limit_on_open_files_allows() {
+    let fixture = Fixture::new("127.0.0.1:0", "[]");
+    let check = |more: &[&str]| {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n 300 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_aggregator"), "check", "-c"]);
+        outcome(limited.arg(fixture.config()).args(more).output().unwrap())
+    };
+    let (code, output, problem) = check(&[]);
+    assert_eq!((code, problem.as_str()), (0, ""));
+    let warning =
+        output.lines().find(|line| line.starts_with("warning: the limit on open files is 300 here, ")).unwrap();
+    assert!(warning.contains(", fewer than tcp_connections = 1000; "), "{warning}");
+    let json: Value = serde_json::from_str(&check(&["--json"]).1).unwrap();
+    let told = &json["descriptors"];
+    assert_eq!((&told["open_files"], &told["tcp_connections"]), (&json!(300), &json!(1000)));
+    let connections = told["connections"].as_u64().unwrap();
+    assert!((75..250).contains(&connections) && warning.contains(&format!("room for {connections} connections")));
+    assert_eq!((&json["ok"], json["warnings"].as_array().unwrap().len()), (&json!(true), 1));
+    let text = fs::read_to_string(fixture.config()).unwrap();
+    fixture.write(&text.replace("[server]", "[server]\ntcp_connections = 5"));
+    let (code, output, _) = check(&[]);
+    assert!(code == 0 && !output.contains("warning: "), "{output}");
+    assert!(
+        output.contains("\nthe limit on open files is 300 here, ")
+            && output.contains(&format!("room for {connections} "))
+    );
+}
+
+#[test]
 fn a_port_in_use_is_an_error_at_its_position() {
     let held = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
     let [dns, metrics] = held.each_ref().map(|listener| listener.local_addr().unwrap().to_string());

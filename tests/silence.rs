@@ -67,6 +67,20 @@ impl World {
         page.lines().find_map(|line| line.strip_prefix(&family)?.parse().ok()).unwrap_or(0)
     }
 
+    /// A series of the address of CNS.
+    fn series(&self, family: &str) -> Option<u64> {
+        let series = format!("aggregator_{family}{{primary=\"{}\"}} ", self.primary.address());
+        self.daemon.metrics().lines().find_map(|line| line.strip_prefix(&series)?.parse().ok())
+    }
+
+    /// Waits until the silence is assumed, or no more.
+    fn wait_assumed(&self, assumed: bool) {
+        let wanted = Some(u64::from(assumed));
+        wait_until("the gauge tells", PATIENCE, || (self.series("silence_assumed") == wanted).then_some(()));
+        let text = self.daemon.verb(&["status", ZONES[0]]).stdout;
+        assert_eq!(text.contains("    silence assumed for another "), assumed, "{text}");
+    }
+
     /// Changes a zone, and waits until that was announced and is served.
     fn expect_announced(&mut self, zone: usize) {
         let before = self.announced(zone);
@@ -93,6 +107,19 @@ impl World {
         for zone in 0..ZONES.len() {
             self.expect_announced(zone);
         }
+        self.wait_assumed(false);
+        assert_eq!(self.series("silence_questions_total"), Some(1));
+        let status = self.daemon.verb(&["status", ZONES[1]]).stdout;
+        assert!(status.contains("    asked at our own serial "), "{status}");
+        let json = self.daemon.verb(&["status", "--json", ZONES[1]]).stdout;
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let told = &json["zones"][0]["source"]["primaries"][0]["silence"];
+        assert_eq!(
+            (&told["until"], &told["owed"]),
+            (&serde_json::Value::Null, &serde_json::Value::Bool(false)),
+            "{told}"
+        );
+        assert!(told["questions"] == 1 && told["asked"].is_i64(), "{told}");
         assert_eq!(self.primary.tally().again, again + 1, "one question for the address");
         assert_eq!(self.primary.tally().fatal, 0);
     }
@@ -104,6 +131,7 @@ async fn a_new_start_has_cns_announce_again() {
     let (again, secondary) = (world.primary.tally().again, world.daemon.address());
     let World { primary, sites, daemon, .. } = &mut world;
     daemon.kill_and_restart(|| World::make_silent(primary, &sites[0], secondary));
+    world.wait_assumed(true);
     world.expect_cured(again);
 }
 

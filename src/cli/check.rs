@@ -1,8 +1,8 @@
 //! `aggregator check`: would the server start with this file?
 //!
-//! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that addresses
-//! which exclude one another are found too. Where the control socket of the file answers, the server that runs with it
-//! may hold the addresses; those in use are then named in a note instead of refused.
+//! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
+//! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
+//! runs with it may hold the addresses; those in use are then named in a note instead of refused.
 //!
 //! With `--live` the name servers are asked instead, in `live`.
 //!
@@ -12,6 +12,7 @@ use crate::cli::live::check_live;
 use crate::cli::{FAILED, fail, print, print_json};
 use crate::config::{Config, ConfigErrors};
 use crate::control;
+use crate::daemon::descriptors::{Descriptors, Room};
 use crate::name::Name;
 use crate::serve::BindError;
 use crate::serve::http::HttpListener;
@@ -34,6 +35,7 @@ const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";
 #[derive(Default)]
 struct Findings {
     errors: Vec<String>,
+    warnings: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -61,18 +63,23 @@ pub fn check(path: &Path, options: &CheckOptions, as_json: bool) -> ExitCode {
     if options.live {
         return check_live(&config, options.zone.as_ref(), as_json);
     }
-    let Findings { errors, notes } = examine(&config);
+    let Findings { errors, warnings, notes } = examine(&config);
+    let room = Descriptors::allowed().room(&config);
     let ok = errors.is_empty();
     if as_json {
         let errors: Vec<_> = errors.iter().map(|message| json!({ "message": message })).collect();
-        let printed = print_json(&json!({ "ok": ok, "errors": errors, "notes": notes, "plan": config.plan_json() }));
+        let plan = config.plan_json();
+        let printed = print_json(&json!({
+            "ok": ok, "errors": errors, "warnings": warnings, "notes": notes, "descriptors": room, "plan": plan
+        }));
         return if ok { printed } else { ExitCode::from(FAILED) };
     }
     if !ok {
         return fail(&errors.join("\n"));
     }
-    let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
-    print(&format!("{}{notes}", config.plan_text()))
+    let told = |kind: &str, texts: &[String]| texts.iter().map(|text| format!("{kind}: {text}\n")).collect::<String>();
+    let fits = if room.fits() { describe_room(room) + "\n" } else { String::new() };
+    print(&format!("{}{fits}{}{}", config.plan_text(), told("warning", &warnings), told("note", &notes)))
 }
 
 /// The errors of a file for programs.
@@ -99,6 +106,7 @@ fn examine(config: &Config) -> Findings {
             "the state folder {folder} cannot be written by this user; the server would go on and lose its zones at a restart"
         ));
     }
+    warn_of_room(Descriptors::allowed().room(config), &mut findings);
     let running = control::is_answering(&config.control.socket);
     let mut held = Vec::new();
     for error in bind_all(config) {
@@ -128,8 +136,30 @@ fn examine(config: &Config) -> Findings {
     findings
 }
 
-/// Whether the control socket could be made; makes nothing that stays, such as a folder of root's that the server's user
-/// could not write.
+/// Warns where the limit on open files leaves room for fewer connections of clients than are asked for. The service may
+/// have another limit.
+fn warn_of_room(room: Room, findings: &mut Findings) {
+    if !room.fits() {
+        findings.warnings.push(format!(
+            "{}, fewer than tcp_connections = {}; with this limit the server would serve no more than those: raise it \
+             (LimitNOFILE of the service, ulimit -n) or lower tcp_connections",
+            describe_room(room),
+            room.tcp_connections
+        ));
+    }
+}
+
+/// How many connections there is room for, in words.
+fn describe_room(room: Room) -> String {
+    let Room { open_files, set_apart, connections, .. } = room;
+    format!(
+        "the limit on open files is {open_files} here, of which {set_apart} are set apart for everything else: there \
+         is room for {connections} connections of clients"
+    )
+}
+
+/// Whether the control socket could be made; makes nothing that stays, such as a folder of root's that the server's
+/// user could not write.
 fn try_socket(path: &Path) -> io::Result<()> {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         Some(folder) if is_writable(folder) => Ok(()),

@@ -8,7 +8,7 @@
 use super::{FAILED, fail, print_problem, report_call, show_reply};
 use crate::control::{self, CallError, Reply, Request};
 use crate::terminal::{Bar, Bars};
-use crate::transfer::Progress;
+use crate::transfer::{Activity, Progress};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::path::Path;
@@ -73,12 +73,10 @@ pub fn progress_of(running: &Value) -> Progress {
 /// How far a zone's source is, and in words.
 fn describe(source: &Value) -> (Progress, String) {
     let progress = progress_of(&source["running"]);
-    let words = match source["activity"].as_str() {
-        Some("transferring") => progress.describe(),
-        Some("queued") => "waits for other transfers from the primary".to_owned(),
-        Some("waiting") => "waits for room in memory".to_owned(),
-        Some("publishing") => "is published".to_owned(),
-        _ => "is asked for".to_owned(),
+    let words = match serde_json::from_value(source["activity"].clone()) {
+        Ok(Activity::Transferring) => progress.describe(),
+        Ok(Activity::Publishing) => "is published".to_owned(),
+        activity => activity.ok().and_then(Activity::describe_wait).unwrap_or("is asked for").to_owned(),
     };
     (progress, words)
 }

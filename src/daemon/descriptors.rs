@@ -1,31 +1,58 @@
 //! File descriptors: how many the system allows, and how many of them are for connections of clients.
 //!
-//! Every connection is one. If clients could have them all, nobody could be polled, no zone transferred, no operator served,
-//! and no scrape answered. So what the rest of the program may need is set apart, and connections get what is left.
+//! Every connection is one. If clients could have them all, nobody could be polled, no zone transferred, no operator
+//! served, and no scrape answered. So what the rest of the program may need is set apart, and connections get what is
+//! left.
 //!
 //! Invariant: connections never have more than the configuration says. Cost: O(zones) for each configuration.
 
 use crate::config::Config;
 use crate::serve::ListenPlan;
+use crate::transfer::queue::{SOCKETS_PER_POLL, polls_at_once};
 use crate::{control, serve};
-use std::collections::HashSet;
 
-/// Files of the runtime, the log and the state folder, signals, announcements, and connections that have lost their places and
-/// are still ending.
+/// Files of the runtime, the log and the state folder, signals, announcements, and connections that have lost their
+/// places and are still ending.
 const ALWAYS: usize = 96;
 /// For each listener: its socket, the one that the service manager keeps, and room for its successor in a reload.
 const PER_LISTENER: usize = 4;
 /// For each tree of ZooKeeper's: a session and its successors.
 const PER_TREE: usize = 4;
-/// Questions to primaries at once; more of them fail and are asked again.
-const MAX_POLLS: usize = 256;
 /// What is left to connections of clients at least, of all descriptors one in so many.
 const LEAST_SHARE: usize = 4;
 
 /// The limit on open files.
 pub struct Descriptors(usize);
 
+/// How many connections of clients the limit allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Room {
+    /// Open files that the system allows.
+    pub open_files: usize,
+    /// Those of them that everything else may need.
+    pub set_apart: usize,
+    /// Connections that there is room for.
+    pub connections: usize,
+    /// Connections that the configuration asks for.
+    pub tcp_connections: usize,
+}
+
+impl Room {
+    /// Whether there is room for as many connections as the configuration asks for.
+    pub fn fits(&self) -> bool {
+        self.tcp_connections <= self.connections
+    }
+}
+
 impl Descriptors {
+    /// As many as [`Descriptors::raise`] would allow to this process, without raising anything.
+    pub fn allowed() -> Descriptors {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the call takes a pointer to this structure, which outlives it. It cannot fail with one.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        Descriptors(usize::try_from(limit.rlim_max).unwrap_or(usize::MAX))
+    }
+
     /// Allows as many open files as the system permits: the customary 1,024 are fewer than a configuration may ask for.
     pub fn raise() -> Descriptors {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -44,19 +71,26 @@ impl Descriptors {
         Descriptors(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
     }
 
+    /// How many connections of clients there is room for beside what else a configuration needs.
+    pub fn room(&self, config: &Config) -> Room {
+        let set_apart = self.set_apart(config);
+        let connections = self.0.saturating_sub(set_apart).max(self.0 / LEAST_SHARE).max(1);
+        Room { open_files: self.0, set_apart, connections, tcp_connections: config.listen.tcp_connections }
+    }
+
     /// The plan of a configuration, with fewer connections where they do not fit, which is said.
     pub fn fit(&self, config: &Config) -> ListenPlan {
-        let most = self.0.saturating_sub(self.set_apart(config)).max(self.0 / LEAST_SHARE).max(1);
+        let room = self.room(config);
         let mut plan = config.listen.clone();
-        if plan.tcp_connections > most {
+        if !room.fits() {
             tracing::warn!(
-                tcp_connections = plan.tcp_connections,
-                used = most,
-                open_files = self.0,
+                tcp_connections = room.tcp_connections,
+                used = room.connections,
+                open_files = room.open_files,
                 "the limit on open files leaves room for fewer connections than tcp_connections; raise it (LimitNOFILE of \
                  the service) or lower tcp_connections"
             );
-            plan.tcp_connections = most;
+            plan.tcp_connections = room.connections;
         }
         plan
     }
@@ -67,11 +101,12 @@ impl Descriptors {
         let tls = listen.tls.as_ref().map_or(0, |tls| tls.listen.len());
         let listeners = PER_LISTENER * (2 * listen.dns.len() + tls + http + 1);
         let clients = http * serve::http::MAX_CONNECTIONS + control::MAX_CLIENTS;
-        let primaries = config.zones.iter().flat_map(|zone| &zone.primaries);
-        let addresses: HashSet<_> = primaries.map(|primary| primary.address).collect();
+        let primaries = config.primary_addresses().len();
         let at_once = config.zones.first().map_or(0, |zone| zone.limits.per_primary);
-        let transfers = config.zones.len().min(addresses.len().saturating_mul(at_once)).min(self.0 / LEAST_SHARE);
-        let polls = config.zones.len().min(MAX_POLLS);
+        // As the queues in front of primaries have it.
+        let zones = |each: usize| config.zones.len().min(primaries.saturating_mul(each));
+        let transfers = zones(at_once).min(self.0 / LEAST_SHARE);
+        let polls = (SOCKETS_PER_POLL * zones(polls_at_once(primaries))).min(self.0 / LEAST_SHARE);
         ALWAYS + listeners + clients + transfers + polls + PER_TREE * config.trees.len()
     }
 }
@@ -81,8 +116,16 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    /// Zones of one primary.
     fn config(zones: usize, connections: usize) -> Config {
-        let zones: String = (0..zones).map(|zone| format!("\"z{zone}.test\" = \"192.0.2.1\"\n")).collect();
+        config_of(1, zones, connections)
+    }
+
+    /// Zones of so many primaries.
+    fn config_of(primaries: usize, zones: usize, connections: usize) -> Config {
+        let zone =
+            |zone| format!("\"z{zone}.test\" = \"192.0.{}.{}\"\n", zone % primaries / 250, zone % primaries % 250);
+        let zones: String = (0..zones).map(zone).collect();
         let text = format!("[server]\nname = \"ns.test\"\ntcp_connections = {connections}\n[zones]\n{zones}");
         Config::parse(Path::new("test.toml"), &text).unwrap()
     }
@@ -97,7 +140,19 @@ mod tests {
         let left = fit(1024, 3, 1000);
         assert!((600..800).contains(&left), "{left}");
         let left = fit(1024, 20_000, 1000);
-        assert!((256..500).contains(&left), "{left}");
+        assert!((500..700).contains(&left), "{left}: one primary is asked for 64 zones at once, whatever their number");
         assert_eq!((fit(64, 1, 1000), fit(usize::MAX, 1, 1_000_000)), (16, 1_000_000));
+    }
+
+    #[test]
+    fn what_queues_let_through_is_set_apart() {
+        let room = |limit: usize, primaries| Descriptors(limit).room(&config_of(primaries, 2000, 1000));
+        let others = room(524_288, 1).set_apart - 25 - 3 * 64;
+        for (primaries, transfers, polls) in [(2, 50, 84), (4, 100, 84), (40, 1000, 160), (300, 2000, 1200)] {
+            assert_eq!(room(524_288, primaries).set_apart, others + transfers + 3 * polls, "{primaries}");
+        }
+        let few = room(1024, 300);
+        assert!((256..300).contains(&few.connections) && !few.fits(), "{few:?}");
+        assert!(room(524_288, 300).fits());
     }
 }

@@ -16,6 +16,7 @@ use crate::source::zookeeper::roots::Roots;
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
 use crate::source::{Update, Wake};
 use crate::state::Restored;
+use crate::transfer::queue::polls_at_once;
 use crate::transfer::silence::Times;
 use crate::transfer::{self, Common, ZonePlan};
 use serde::Serialize;
@@ -135,8 +136,8 @@ pub struct Sources {
 
 impl Sources {
     /// No sources yet. Must be called within a tokio runtime.
-    pub fn start() -> Sources {
-        Sources { by_zone: Arc::default(), common: Common::start(Times::default()) }
+    pub fn start(metrics: Arc<Metrics>) -> Sources {
+        Sources { by_zone: Arc::default(), common: Common::start(Times::default(), metrics) }
     }
 
     /// The sources, for a moment.
@@ -179,6 +180,7 @@ impl Sources {
         metrics: &Arc<Metrics>,
         roots: &Arc<Roots>,
     ) {
+        self.common.turns.set_polls_at_once(polls_at_once(config.primary_addresses().len()));
         let mut sources = self.lock();
         let mut old = std::mem::take(&mut *sources);
         let mut kept_trees = HashMap::new();

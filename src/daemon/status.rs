@@ -16,7 +16,7 @@ use crate::source::services::ServicesStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
-use crate::transfer::{self, SetbackStatus};
+use crate::transfer::{self, SetbackStatus, SilenceStatus};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -407,9 +407,15 @@ fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::St
         let seconds = next - crate::metrics::unix_seconds(SystemTime::now());
         _ = writeln!(text, "  next refresh in {}", format_seconds(seconds.max(0).cast_unsigned()));
     }
+    if let Some(wait) = source.activity.describe_wait() {
+        _ = writeln!(text, "  {wait}");
+    }
     for primary in &source.primaries {
         let announced = serial(primary.announced);
         _ = writeln!(text, "  primary {}: serial {announced}, {}", primary.address, primary.result);
+        for line in primary.silence.iter().flat_map(describe_silence) {
+            _ = writeln!(text, "    {line}");
+        }
     }
     let remarks = transfer_remarks(source);
     if !remarks.is_empty() {
@@ -418,6 +424,18 @@ fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::St
     if let Some(counts) = describe_counts(report.outward.received) {
         _ = writeln!(text, "  transfers from primaries: {counts}");
     }
+}
+
+/// What is assumed of a CNS that may announce nothing, and what was done about that.
+fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
+    let now = crate::metrics::unix_seconds(SystemTime::now());
+    let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
+    let assumed = silence.until.map(|until| {
+        let owed = if silence.owed { "; no transfer has started CNS' time yet" } else { "" };
+        format!("silence assumed for another {} unless NOTIFY comes: polled every 10 s{owed}", seconds(now, until))
+    });
+    let asked = silence.asked.map(|asked| format!("asked at our own serial {} ago, for NOTIFY", seconds(asked, now)));
+    assumed.into_iter().chain(asked).collect()
 }
 
 /// Writes what is known of the tree that a zone comes from.

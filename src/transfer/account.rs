@@ -94,6 +94,11 @@ impl Accounts {
         self.count_attempt(index, kind);
     }
 
+    /// Counts a question at our own serial that a primary answered.
+    pub fn note_question(&self, index: usize) {
+        self.metrics.silence_questions.with_label_values(&[self.primary(index)]).inc();
+    }
+
     /// Counts an attempt.
     fn count_attempt(&self, index: usize, kind: Kind) {
         self.metrics.transfer_attempts.with_label_values(&[self.zone(), self.primary(index), kind.label()]).inc();

@@ -1,20 +1,82 @@
-//! Queues in front of primaries: how many transfers run at once from one address and port, whatever the zone.
+//! Queues in front of primaries: how many transfers and how many polls run at once at one address and port, whatever
+//! the zone.
 //!
-//! A name server has so many connections for all its clients together (NSD 100, BIND 150) and closes those beyond. Whoever
-//! begins with thousands of zones at once would lose most of them to that, and take the places of everybody else. So a
-//! transfer waits here until it may begin, in the order of coming, and its clocks run only from then on.
+//! A name server has so many connections for all its clients together (NSD 100, BIND 150) and closes those beyond.
+//! Whoever begins with thousands of zones at once would lose most of them to that, and take the places of everybody
+//! else. So a transfer waits here until it may begin, in the order of coming, and its clocks run only from then on.
 //!
-//! Invariants: waiting is no failure; a zone with another primary to turn to waits no longer than it would for a message; a
-//! queue is forgotten with the last who stands in it. Cost: O(1).
+//! Polls have queues of their own, so that no long transfer holds up the question whether another is needed. Each takes
+//! descriptors while it lasts, and one that gets no answer lasts for seconds. [`polls_at_once`] shares [`MOST_SOCKETS`]
+//! among the primaries, so that those which are away leave places to those which answer.
+//!
+//! Invariants: waiting is no failure; a zone with another primary to turn to waits no longer than it would for a
+//! message; a queue is forgotten with the last who stands in it; nobody waits in one queue while having a turn from
+//! another. Cost: O(1).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Sockets for polls of all primaries together, while there are not too many primaries for that.
+const MOST_SOCKETS: usize = 256;
+/// Sockets that one poll has at most: each datagram that is sent again has its own.
+pub const SOCKETS_PER_POLL: usize = 3;
+/// Polls of one primary at once. Where UDP does not get through they are connections, which together with those of the
+/// default number of transfers are fewer than the 100 that NSD has.
+const MOST_POLLS_EACH: usize = 64;
+/// The same, however many primaries there are.
+const LEAST_POLLS_EACH: usize = 4;
+
+/// Polls of one primary at once, by how many primaries there are.
+pub fn polls_at_once(primaries: usize) -> usize {
+    (MOST_SOCKETS / SOCKETS_PER_POLL / primaries.max(1)).clamp(LEAST_POLLS_EACH, MOST_POLLS_EACH)
+}
+
+/// Whose turn it is, for a transfer and for a poll.
+pub struct Turns {
+    transfers: Arc<Queues>,
+    polls: Arc<Queues>,
+    polls_at_once: AtomicUsize,
+}
+
+impl Turns {
+    /// Nobody waits yet. The number of polls at once of one primary is that for a single primary until it is set.
+    pub fn new() -> Turns {
+        Turns { transfers: Arc::default(), polls: Arc::default(), polls_at_once: AtomicUsize::new(polls_at_once(1)) }
+    }
+
+    /// Sets how many polls of one primary run at once. It counts for a primary once nobody stands in its queue.
+    pub fn set_polls_at_once(&self, polls: usize) {
+        self.polls_at_once.store(polls, Relaxed);
+    }
+
+    /// How many polls of one primary run at once.
+    pub fn polls_at_once(&self) -> usize {
+        self.polls_at_once.load(Relaxed)
+    }
+
+    /// Waits until a transfer from a primary may begin, of which so many may run at once.
+    pub async fn transfer(&self, primary: SocketAddr, limit: usize) -> Turn {
+        self.transfers.take(primary, limit).await
+    }
+
+    /// Waits until a primary may be polled.
+    pub async fn poll(&self, primary: SocketAddr) -> Turn {
+        self.polls.take(primary, self.polls_at_once()).await
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns::new()
+    }
+}
+
 /// The queues of all primaries.
 #[derive(Default)]
-pub struct Queues(Mutex<HashMap<SocketAddr, Arc<Semaphore>>>);
+struct Queues(Mutex<HashMap<SocketAddr, Arc<Semaphore>>>);
 
 /// A turn, or a place in a queue; dropping it lets another begin.
 pub struct Turn {
@@ -31,9 +93,9 @@ struct Place {
 }
 
 impl Queues {
-    /// Waits until a transfer from a primary may begin, of which so many may run at once. A limit that has changed counts once
-    /// nobody stands in the queue.
-    pub async fn take(self: &Arc<Self>, primary: SocketAddr, limit: usize) -> Turn {
+    /// Waits for a turn at a primary, of which there are so many at once. A limit that has changed counts once nobody
+    /// stands in the queue.
+    async fn take(self: &Arc<Self>, primary: SocketAddr, limit: usize) -> Turn {
         let queue = self.lock().entry(primary).or_insert_with(|| Arc::new(Semaphore::new(limit))).clone();
         let mut turn =
             Turn { permit: None, _place: Place { queues: self.clone(), primary, queue: Some(queue.clone()) } };
@@ -85,5 +147,22 @@ mod tests {
         assert!(queues.lock().is_empty(), "queues are forgotten");
         // Another limit counts from then on.
         let _held = [queues.take(one, 3).await, queues.take(one, 3).await, queues.take(one, 3).await];
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn polls_wait_for_polls_alone_and_are_fewer_where_primaries_are_many() {
+        assert_eq!([0, 1, 2, 4, 10, 1000].map(polls_at_once), [64, 64, 42, 21, 8, 4]);
+        for primaries in 1..=21 {
+            assert!(primaries * polls_at_once(primaries) * SOCKETS_PER_POLL <= MOST_SOCKETS, "{primaries}");
+        }
+        let (turns, primary, patience) = (Turns::new(), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
+        turns.set_polls_at_once(2);
+        let transfer = turns.transfer(primary, 1).await;
+        let polls = [turns.poll(primary).await, turns.poll(primary).await];
+        assert!(timeout(patience, turns.poll(primary)).await.is_err());
+        assert!(timeout(patience, turns.transfer(primary, 1)).await.is_err());
+        drop(polls);
+        timeout(patience, turns.poll(primary)).await.expect("a turn");
+        drop(transfer);
     }
 }

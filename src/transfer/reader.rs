@@ -9,14 +9,16 @@
 //! SOA new, { SOA from, removed…, SOA to, added… }…, SOA new    differences, condensed or step by step
 //! ```
 //!
-//! Invariants: nothing leaves the reader before the closing SOA, and after an error the reader says `closed` for
-//! ever. Differences begin at our serial, each step where the one before has ended, each at a newer serial than it began,
-//! and the last at the serial that was announced. CNS breaks all of these on occasion (contract `cns.md` sections 7 and 9):
+//! Invariants: nothing leaves the reader before the closing SOA, and after an error the reader says `closed` for ever.
+//! Differences begin at our serial, each step where the one before has ended, each at a newer serial than it began, and
+//! the last at the serial that was announced. CNS breaks all of these on occasion (contract `cns.md` sections 7 and 9):
 //!
 //! - it begins below a serial that it does not know; that is an error;
-//! - it sends the whole zone when nothing is newer; so reading stops at the first SOA, or at the second record when it was asked
-//!   on purpose for what else happened under our serial;
-//! - it has a step from a serial to the same one after two commits under one serial; that is taken, its removals in doubt;
+//! - it sends the whole zone when nothing is newer; so reading stops at the first SOA, or at the second record when it
+//!   was asked on purpose for what else happened under our serial; and always at the first SOA when it was asked only
+//!   to be asked;
+//! - it has a step from a serial to the same one after two commits under one serial; that is taken, its removals in
+//!   doubt;
 //! - it goes one step beyond the SOA that frames the steps; that step is not published yet, and left out.
 //!
 //! Because of the last two, the SOA that may close differences does so only at the end of its message.
@@ -40,7 +42,7 @@ pub enum Progress {
 
 /// What a complete transfer brought.
 pub enum Received {
-    /// The primary's SOA is not newer than ours, and nothing behind it was read.
+    /// The primary's SOA is not newer than ours, or no more was wanted; nothing behind it was read.
     NotNewer(Soa),
     /// The records of the whole zone.
     Full(Soa, Loader),
@@ -108,8 +110,7 @@ pub struct Reader {
     present: Option<Arc<Zone>>,
     /// The base's mark.
     mixed: Mixed,
-    /// Whether what happened under our serial is asked for as well.
-    same_serial: bool,
+    extent: Extent,
     stage: Stage,
     first: bool,
     records: u64,
@@ -123,7 +124,18 @@ struct Versions<'a> {
     base: Option<&'a Arc<Zone>>,
     present: Option<&'a Arc<Zone>>,
     mixed: Mixed,
-    same_serial: bool,
+    extent: Extent,
+}
+
+/// What is read of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// What is newer than ours.
+    Newer,
+    /// What happened under our serial as well.
+    SameSerial,
+    /// The opening SOA alone.
+    Opening,
 }
 
 /// What the reader waits for.
@@ -259,14 +271,19 @@ impl Reader {
 
     /// Asks for what happened under our serial as well.
     pub fn with_same_serial(self) -> Reader {
-        Reader { same_serial: true, ..self }
+        Reader { extent: Extent::SameSerial, ..self }
+    }
+
+    /// Reads the opening SOA alone, whatever follows.
+    pub fn with_opening_alone(self) -> Reader {
+        Reader { extent: Extent::Opening, ..self }
     }
 
     /// Waits for the answer to a query.
     fn new(query: Query, base: Option<Arc<Zone>>) -> Reader {
         let mixed = base.as_ref().map_or(Mixed::No, |base| base.mixed);
-        let (first, stage, scratch) = (true, Stage::Start, Vec::new());
-        Reader { query, base, present: None, mixed, same_serial: false, stage, first, records: 0, scratch }
+        let (first, stage, scratch, extent) = (true, Stage::Start, Vec::new(), Extent::Newer);
+        Reader { query, base, present: None, mixed, extent, stage, first, records: 0, scratch }
     }
 
     /// The query to send.
@@ -298,8 +315,8 @@ impl Reader {
         }
     }
 
-    /// Whether all that has come to a question for differences is a newer SOA. More may follow in another message, or nothing:
-    /// over UDP that would be the answer "too long, ask over TCP" (RFC 1995 section 2).
+    /// Whether all that has come to a question for differences is a newer SOA. More may follow in another message, or
+    /// nothing: over UDP that would be the answer "too long, ask over TCP" (RFC 1995 section 2).
     pub fn has_lone_soa(&self) -> bool {
         self.base.is_some() && matches!(self.stage, Stage::Opened(_))
     }
@@ -332,7 +349,7 @@ impl Reader {
             base: self.base.as_ref(),
             present: self.present.as_ref(),
             mixed: self.mixed,
-            same_serial: self.same_serial,
+            extent: self.extent,
         };
         self.query.read(message, self.first, &mut self.scratch, |record| {
             *records += 1;
@@ -376,8 +393,8 @@ impl Stage {
         Ok(Next::Read)
     }
 
-    /// Looks at what a message ends with. An answer to the question for what happened under our serial that has no more than an
-    /// SOA says that nothing did.
+    /// Looks at what a message ends with. An answer to the question for what happened under our serial that has no more
+    /// than an SOA says that nothing did.
     fn end_message(self, versions: Versions<'_>) -> Stage {
         match self {
             Stage::Opened(opening) if versions.is_ours(opening.soa.serial) => {
@@ -410,7 +427,8 @@ impl Stage {
             Stage::Start => {
                 // At the undefined distance neither is newer (RFC 1982 section 3.2); then the whole zone may follow.
                 let not_newer = |ours: Serial| !soa.serial.newer_than(ours) && !soa.serial.undefined_against(ours);
-                if base.is_some_and(|base| not_newer(base.soa.serial)) && !versions.is_ours(soa.serial) {
+                let is_enough = base.is_some_and(|base| not_newer(base.soa.serial)) && !versions.is_ours(soa.serial);
+                if is_enough || versions.extent == Extent::Opening {
                     return Ok(Stage::Complete(Box::new(Received::NotNewer(soa))));
                 }
                 let (owner, ttl, rdata) = (*record.owner, record.ttl, record.rdata.into());
@@ -443,7 +461,7 @@ impl Stage {
 impl Versions<'_> {
     /// Whether what happened under a serial is asked for, although it is ours.
     fn is_ours(&self, serial: Serial) -> bool {
-        self.same_serial && self.base.is_some_and(|base| base.soa.serial == serial)
+        self.extent == Extent::SameSerial && self.base.is_some_and(|base| base.soa.serial == serial)
     }
 }
 

@@ -6,23 +6,28 @@
 //! - no zone yet, or an expired one: transfer, whatever the serial;
 //! - equal: the zone is current;
 //! - newer, or at the undefined distance: transfer;
-//! - older: a failure, and the next primary is asked. When every primary that answered has been older for long enough, at the
-//!   word of an operator, or when our version has nothing beside its apex, the zone goes back to the newest of them.
+//! - older: a failure, and the next primary is asked. When every primary that answered has been older for long enough,
+//!   at the word of an operator, or when our version has nothing beside its apex, the zone goes back to the newest of
+//!   them.
 //!
-//! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a zone
-//! that is valid, while no version is held back. Once the differences together are as large as a whole zone may be, one is
-//! transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences, the same primary is asked for the
-//! whole zone at once; but where memory has no room for them it is so only if they take more than the zone that is there, which a
-//! whole zone would claim at least: else they are asked for again later. Removals in doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because differences that agree with a version
-//! that was never adopted would prove nothing.
+//! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a
+//! zone that is valid, while no version is held back. Once the differences together are as large as a whole zone may
+//! be, one is transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences,
+//! the same primary is asked for the whole zone at once; but where memory has no room for them, only if they take more
+//! than the zone that is there, which a whole zone would claim at least: else they are asked for again later. Removals
+//! in doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because
+//! differences that agree with a version that was never adopted would prove nothing.
 //!
-//! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published; differences
-//! are applied to the version that was published when they were asked for.
+//! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published;
+//! differences are applied to the version that was published when they were asked for.
 //!
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
 mod back;
+#[cfg(test)]
+mod tests;
 mod turns;
+mod unheard;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::metrics::Metrics;
@@ -36,12 +41,12 @@ use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
-use crate::transfer::queue::Queues;
+use crate::transfer::queue::Turns;
 use crate::transfer::reader::Received;
 use crate::transfer::recourse::Recourse;
 use crate::transfer::setback::{Answers, Setback};
 use crate::transfer::settle::{self, Settled};
-use crate::transfer::silence::Ears;
+use crate::transfer::silence::{Cause, Ears};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
@@ -61,7 +66,7 @@ pub(super) struct Task {
     plan: ZonePlan,
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
-    queues: Arc<Queues>,
+    turns: Arc<Turns>,
     budget: Arc<Budget>,
     accounts: Accounts,
     shared: Arc<Shared>,
@@ -82,7 +87,8 @@ pub(super) struct Task {
     asked: bool,
     /// Octets of differences since the last whole zone.
     differences: u64,
-    /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its transfer.
+    /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its
+    /// transfer.
     waited: Duration,
 }
 
@@ -149,7 +155,7 @@ impl Task {
             plan,
             updates,
             publisher,
-            queues: common.queues.clone(),
+            turns: common.turns.clone(),
             budget,
             shared,
             guard: Guard::default(),
@@ -175,13 +181,11 @@ impl Task {
         while let Some(Call { kind, answers, asked }) = self.wait(&mut pace).await {
             self.asked = asked;
             let before = self.ours().base.map(|zone| zone.soa.serial);
-            let was_held = self.guard.held().is_some();
+            let held = self.guard.held().is_some();
             let result = self.refresh(kind).await;
             let soa = self.ours().base.map(|zone| zone.soa);
             if matches!(result, Ok(Outcome::Adopted(_))) {
-                // Nobody announces what comes under the serial that was there, and what was held may have been announced.
-                let is_new = soa.as_ref().map(|soa| soa.serial) != before;
-                self.ears.note_transfer(self.good, soa.as_ref(), asked || was_held || !is_new);
+                self.ears.note_transfer(self.good, soa.as_ref(), Cause { before, asked, held });
             }
             let (zone, timers) = (&self.plan.zone, &self.plan.timers);
             let delay = match &result {
@@ -252,18 +256,6 @@ impl Task {
         }
     }
 
-    /// Has a primary that may have forgotten us see a transfer, where that is to be done and differences may be asked for.
-    async fn ask_for_nothing(&self) {
-        let (primary, limits) = (&self.plan.primaries[self.good], &self.plan.limits);
-        if let Some(base) = self.ours().base
-            && self.plan.ixfr
-            && self.manners[self.good].may_ask(Instant::now())
-        {
-            let claim = self.budget.begin(&self.plan.zone, Purpose::Change);
-            self.ears.ask_for_nothing(self.good, base, primary, limits, &claim).await;
-        }
-    }
-
     /// Goes through the primaries until one is good.
     async fn refresh(&mut self, kind: WakeKind) -> Result<Outcome, String> {
         let mut problems = Vec::new();
@@ -308,15 +300,18 @@ impl Task {
         self.waited = Duration::ZERO;
         if kind != WakeKind::Refresh {
             let result = self.transfer_zone(index, Aim::of(kind)).await;
-            // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
+            // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is
+            // asked.
             if let Err(TransferError::Regressed { theirs, .. }) = result {
                 answers.note_older(index, theirs);
             }
             return result;
         }
+        let turn = self.turn(index, Kind::Soa).await?;
         let heard = Instant::now();
         self.accounts.note_poll(index);
         let announced = self.poll(index, answers).await;
+        drop(turn);
         self.ears.note_poll(index, &announced);
         self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
@@ -332,7 +327,8 @@ impl Task {
             match self.transfer_changes(index, base, theirs).await {
                 Ok(Some(outcome)) => return Ok(outcome),
                 Ok(None) => {}
-                // The zone is current all the same, which the poll has confirmed; what else there is is asked for again.
+                // The zone is current all the same, which the poll has confirmed; what else there is is asked for
+                // again.
                 Err(_) => self.twin.note_change(Instant::now()),
             }
         }
@@ -383,8 +379,8 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the whole
-    /// zone must be asked for.
+    /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the
+    /// whole zone must be asked for.
     async fn transfer_changes(
         &mut self,
         index: usize,
@@ -403,7 +399,7 @@ impl Task {
         let candidate = match fetched {
             // Nothing else happened under our serial, and CNS has seen a transfer.
             Ok((Received::NotNewer(soa), _)) if polled == ours && soa.serial == ours => {
-                self.ears.note_transfer(index, Some(&soa), true);
+                self.ears.note_nothing(index, Some(&soa));
                 return Ok(None);
             }
             Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
@@ -433,7 +429,8 @@ impl Task {
         }
     }
 
-    /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the version.
+    /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the
+    /// version.
     fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
         self.accounts.note_settled(index, &candidate.settled);
         let unanswered = &candidate.settled.unanswered;
@@ -500,12 +497,13 @@ impl Task {
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => {
-                let mixed = Mixed::after_copy(serial, settle::ask_end(&self.plan, index).await);
+                let mixed = Mixed::after_copy(serial, settle::ask_end(&self.plan, index, &self.turns).await);
                 (Kind::Axfr, Some(Version::load(loader, ours.base.clone(), mixed).await?))
             }
             Received::Changed(changed) => {
                 let primary = &self.plan.primaries[index];
-                let (version, done) = settle::settle(changed, primary, self.plan.limits.max_records).await?;
+                let (version, done) =
+                    settle::settle(changed, primary, self.plan.limits.max_records, &self.turns).await?;
                 settled = done;
                 (Kind::Ixfr, Some(version))
             }

@@ -1,7 +1,7 @@
 //! A version out of differences, with their removals in doubt settled.
 //!
-//! The differences are applied; if removals in doubt are among them the primary is asked, and they are applied once more with
-//! the records that stay. The version waits [`PATIENCE`] for answers, no longer.
+//! The differences are applied; if removals in doubt are among them the primary is asked, and they are applied once
+//! more with the records that stay. The version waits [`PATIENCE`] for answers, no longer.
 //!
 //! Cost: O(records at the names that changed), twice where something is in doubt, and a question for each set.
 
@@ -10,6 +10,7 @@ use crate::serial::Serial;
 use crate::transfer::doubt::{Answer, Doubts, Outcome};
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::{PrimaryPlan, ZonePlan};
+use crate::transfer::queue::Turns;
 use crate::transfer::reader::Changed;
 use crate::transfer::version::Version;
 use crate::transfer::{poll, question};
@@ -40,6 +41,7 @@ pub async fn settle(
     changed: Changed,
     primary: &PrimaryPlan,
     max_records: u64,
+    turns: &Turns,
 ) -> Result<(Version, Settled), TransferError> {
     let changed = Arc::new(changed);
     let mut version = Version::patch(changed.clone(), Vetoes::default(), max_records).await?;
@@ -49,15 +51,21 @@ pub async fn settle(
     }
     let doubts = Doubts::new(removals, changed.base(), &version.loaded.zone);
     let (Outcome { vetoes, vetoed, unanswered }, questions) =
-        ask_all(doubts, &changed.base().origin, changed.soa.serial, primary).await;
+        ask_all(doubts, &changed.base().origin, changed.soa.serial, (primary, turns)).await;
     if !vetoes.is_empty() {
         version = Version::patch(changed, vetoes, max_records).await?;
     }
     Ok((version, Settled { questions, vetoed, unanswered }))
 }
 
-/// Asks for all sets in doubt until all are settled or the time is over. Returns what came of it and how many questions it took.
-async fn ask_all(mut doubts: Doubts, zone: &Name, to: Serial, primary: &PrimaryPlan) -> (Outcome, u64) {
+/// Asks for all sets in doubt until all are settled or the time is over. Returns what came of it and how many questions
+/// it took.
+async fn ask_all(
+    mut doubts: Doubts,
+    zone: &Name,
+    to: Serial,
+    (primary, turns): (&PrimaryPlan, &Turns),
+) -> (Outcome, u64) {
     let (deadline, mut asked) = (Instant::now() + PATIENCE, 0);
     loop {
         // The set ends its tasks when it is dropped.
@@ -76,7 +84,11 @@ async fn ask_all(mut doubts: Doubts, zone: &Name, to: Serial, primary: &PrimaryP
             break;
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        match timeout(left, poll::poll(zone, primary, left)).await {
+        let asked = async {
+            let _turn = turns.poll(primary.address).await;
+            poll::poll(zone, primary, left).await
+        };
+        match timeout(left, asked).await {
             Ok(Ok(serial)) => doubts.confirm(serial, to),
             _ => break,
         }
@@ -89,9 +101,12 @@ async fn ask_all(mut doubts: Doubts, zone: &Name, to: Serial, primary: &PrimaryP
 }
 
 /// The serial of a primary, asked behind the last message of a whole copy: a commit up to the next one may be in that.
-pub async fn ask_end(plan: &ZonePlan, index: usize) -> Option<Serial> {
-    let patience = plan.limits.connect_timeout.min(PATIENCE);
-    let asked = poll::poll(&plan.origin, &plan.primaries[index], patience);
+pub async fn ask_end(plan: &ZonePlan, index: usize, turns: &Turns) -> Option<Serial> {
+    let (patience, primary) = (plan.limits.connect_timeout.min(PATIENCE), &plan.primaries[index]);
+    let asked = async {
+        let _turn = turns.poll(primary.address).await;
+        poll::poll(&plan.origin, primary, patience).await
+    };
     timeout(patience, asked).await.ok()?.ok()
 }
 

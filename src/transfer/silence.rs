@@ -1,41 +1,46 @@
 //! Primaries that may have stopped announcing changes to us (contract `cns.md` section 8).
 //!
-//! CNS sends no more NOTIFY to an address that failed to reply five times in a row, whatever the zone, until five minutes after
-//! the next transfer that it saw arrive. It does not say so. So its silence is assumed, for each address of a primary and the
-//! address that we have for it,
+//! CNS sends no more NOTIFY to an address that failed to reply five times in a row, whatever the zone, until five
+//! minutes after the next transfer that it saw arrive. It does not say so. So its silence is assumed, for each address
+//! of a primary and the address that we have for it,
 //!
-//! - when we begin, and when this process, its machine or the way to the primary stood still for [`Times::outage`]: we could
-//!   not reply;
+//! - when we begin, and when this process, its machine or the way to the primary stood still for [`Times::outage`]: we
+//!   could not reply;
 //! - when a timer's poll finds a serial that CNS made [`Times::age`] ago, and no NOTIFY has come.
 //!
-//! Then some transfer must start CNS' five minutes: one that is due, or else one question for differences at our own serial, for
-//! one zone of the address, of whose answer only the beginning is read. Until CNS is heard again, or [`Times::window`] after that
-//! transfer, all zones of the address are polled every [`Times::interval`].
+//! Then some transfer must start CNS' five minutes: one that is due, or else one question for differences at our own
+//! serial, for one zone of the address. Until CNS is heard again, or [`Times::window`] after that transfer, all zones
+//! of the address are polled every [`Times::interval`].
 //!
-//! None of this concerns others than CNS: a zone is taken for one of CNS' by the timers of its SOA, which CNS has as constants,
-//! and a serial that its clock can have made. Servers that forget nobody are polled as their zones ask. Nor does it concern
-//! IPv6: CNS sends no NOTIFY there at all, and its zones are polled by their timers as ever.
+//! That question waits in the queue of transfers, for a while: those in front of it start CNS' time as well. Of its
+//! answer only the SOA in front is read, then the connection is closed, because CNS sends the whole zone to whoever has
+//! it. It takes a transfer for done when it has written the end, whoever reads it, and then looks at the serial that we
+//! serve.
 //!
-//! Invariants: polls are only ever hastened, to [`Times::gap`] apart for one address at most; what is heard of one zone counts for
-//! all of its address.
+//! None of this concerns others than CNS: a zone is taken for one of CNS' by the timers of its SOA, which CNS has as
+//! constants, and a serial that its clock can have made. Servers that forget nobody are polled as their zones ask. Nor
+//! does it concern IPv6: CNS sends no NOTIFY there at all, and its zones are polled by their timers as ever.
 //!
-//! Cost: O(1) for each poll and NOTIFY; a task that looks at the clock once a second; O(zones of the address) when silence begins.
+//! Invariants: polls are only ever hastened, to [`Times::gap`] apart for one address at most; what is heard of one zone
+//! counts for all of its address.
+//!
+//! Cost: O(1) for each poll and NOTIFY; a task that looks at the clock and O(addresses) gauges once a second; O(zones
+//! of the address) when silence begins.
 
-use crate::budget::Claim;
+use crate::metrics::{Metrics, unix_seconds};
 use crate::moment;
 use crate::serial::Serial;
 use crate::transfer::error::TransferError;
-use crate::transfer::plan::{Limits, PrimaryPlan};
-use crate::transfer::progress::Tally;
-use crate::transfer::wire;
-use crate::zone::{Soa, Zone};
+use crate::transfer::plan::PrimaryPlan;
+use crate::transfer::status::unix_after;
+use crate::zone::Soa;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::info;
 
 /// How often the clock is looked at for a time in which we stood still.
 const LOOK: Duration = Duration::from_secs(1);
@@ -48,8 +53,8 @@ const CNS_TIMERS: (u32, u32, u32, u32) = (30, 60, 2_592_000, 30);
 /// The serial of the first CNS, of October 2015.
 const FIRST_SERIAL: Serial = Serial(372_030_984);
 
-/// The serial that CNS' clock shows at a moment, but for the one that it adds: ticks of ten seconds on a calendar whose months
-/// all have 31 days. Moments before 1970 count as 1970.
+/// The serial that CNS' clock shows at a moment, but for the one that it adds: ticks of ten seconds on a calendar whose
+/// months all have 31 days. Moments before 1970 count as 1970.
 pub fn tick(moment: SystemTime) -> Serial {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = moment::date(seconds / 86_400);
@@ -72,7 +77,8 @@ fn is_cns(soa: &Soa, now: SystemTime) -> bool {
 pub struct Times {
     /// Longest time without replies after which CNS still announces: less than five NOTIFY, one every five seconds.
     pub outage: Duration,
-    /// How old a serial is that should have been announced: it appears within ten seconds of its tick, NOTIFY five later.
+    /// How old a serial is that should have been announced: it appears within ten seconds of its tick, NOTIFY five
+    /// later.
     pub age: Duration,
     /// Between two polls of a zone while silence is assumed.
     pub interval: Duration,
@@ -104,13 +110,14 @@ pub struct Silences(Arc<Known>);
 /// The addresses.
 struct Known {
     times: Times,
+    metrics: Arc<Metrics>,
     pairs: Mutex<HashMap<Pair, Arc<Silence>>>,
 }
 
 impl Silences {
     /// Knows no address yet, and begins to look at the clock. Must be called within a tokio runtime.
-    pub fn start(times: Times) -> Silences {
-        let known = Arc::new(Known { times, pairs: Mutex::default() });
+    pub fn start(times: Times, metrics: Arc<Metrics>) -> Silences {
+        let known = Arc::new(Known { times, metrics, pairs: Mutex::default() });
         tokio::spawn(watch_clock(Arc::downgrade(&known)));
         Silences(known)
     }
@@ -123,7 +130,12 @@ impl Silences {
 
     /// Forgets the addresses that no zone has any more.
     pub fn forget_unused(&self) {
-        self.0.pairs().retain(|_, silence| Arc::strong_count(silence) > 1);
+        let mut pairs = self.0.pairs();
+        let unused = pairs.extract_if(|_, silence| Arc::strong_count(silence) == 1);
+        let gone: Vec<SocketAddr> = unused.map(|((address, _), _)| address).collect();
+        for address in gone.iter().filter(|gone| !pairs.keys().any(|(address, _)| address == *gone)) {
+            self.0.metrics.forget_silence(&address.to_string());
+        }
     }
 }
 
@@ -132,15 +144,31 @@ impl Known {
     fn pairs(&self) -> MutexGuard<'_, HashMap<Pair, Arc<Silence>>> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Shows what is assumed of each address.
+    fn show(&self, now: Instant) {
+        let mut shown: HashMap<SocketAddr, bool> = HashMap::new();
+        for ((address, _), silence) in self.pairs().iter() {
+            let state = silence.state();
+            if state.is_cns {
+                *shown.entry(*address).or_default() |= state.is_assumed(now);
+            }
+        }
+        for (address, assumed) in shown {
+            self.metrics.silence_assumed.with_label_values(&[&address.to_string()]).set(i64::from(assumed));
+        }
+    }
 }
 
-/// Notices when nothing ran for a while, by both clocks: that of the process stops with the machine, the other one does not.
+/// Notices when nothing ran for a while, by both clocks: that of the process stops with the machine, the other one does
+/// not.
 async fn watch_clock(known: Weak<Known>) {
     loop {
         let (begun, wall) = (Instant::now(), SystemTime::now());
         tokio::time::sleep(LOOK).await;
         let Some(known) = known.upgrade() else { return };
         let gap = wall.elapsed().unwrap_or_default().max(begun.elapsed());
+        known.show(Instant::now());
         if gap > known.times.outage {
             info!(seconds = gap.as_secs(), "nothing ran for a while; CNS may have stopped announcing changes");
             let now = Instant::now();
@@ -167,12 +195,39 @@ struct State {
     free: Instant,
     /// Since when the primary has not answered.
     lost: Option<Instant>,
+    /// Whether a zone of the address is one of CNS', which alone concerns anybody.
+    is_cns: bool,
+    /// Questions at our own serial that were answered.
+    questions: u64,
+    /// When the last one was, in Unix seconds.
+    asked: Option<i64>,
+}
+
+impl State {
+    /// Whether the zones are polled more often.
+    fn is_assumed(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+/// What operators see of the silence of a CNS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SilenceStatus {
+    /// Until when it is assumed, in Unix seconds; none while it is not.
+    pub until: Option<i64>,
+    /// Whether CNS' time is still to be started by a transfer.
+    pub owed: bool,
+    /// Questions at our own serial that were answered, since the start.
+    pub questions: u64,
+    /// When the last of them was, in Unix seconds.
+    pub asked: Option<i64>,
 }
 
 impl Silence {
     /// Assumes silence from the beginning.
     fn assumed(times: Times, now: Instant) -> Silence {
-        let state = State { owed: Some(now), until: Some(now + times.window), free: now, lost: None };
+        let (owed, until) = (Some(now), Some(now + times.window));
+        let state = State { owed, until, free: now, lost: None, is_cns: false, questions: 0, asked: None };
         Silence { times, state: Mutex::new(state), bell: watch::Sender::new(()) }
     }
 
@@ -199,7 +254,7 @@ impl Silence {
     fn note_transfer(&self, overdue: bool, now: Instant) {
         let is_assumed = {
             let state = self.state();
-            state.owed.is_some() || state.until.is_some_and(|until| now < until)
+            state.owed.is_some() || state.is_assumed(now)
         };
         if overdue && !is_assumed {
             self.assume(now);
@@ -234,6 +289,27 @@ impl Silence {
         is_due
     }
 
+    /// Whether CNS' time is still to be started.
+    pub fn is_owed(&self) -> bool {
+        self.state().owed.is_some()
+    }
+
+    /// Takes that the question at our own serial was answered, which CNS takes for a transfer.
+    pub fn note_question(&self, now: Instant) {
+        let mut state = self.state();
+        (state.questions, state.asked) = (state.questions + 1, Some(unix_seconds(SystemTime::now())));
+        drop(state);
+        self.note_transfer(false, now);
+    }
+
+    /// What operators see; none where no zone is one of CNS'.
+    pub fn status(&self, now: Instant) -> Option<SilenceStatus> {
+        let state = self.state();
+        let until = state.until.and_then(|until| until.checked_duration_since(now)).filter(|left| !left.is_zero());
+        let (owed, questions, asked) = (state.owed.is_some() && until.is_some(), state.questions, state.asked);
+        state.is_cns.then(|| SilenceStatus { until: until.map(unix_after), owed, questions, asked })
+    }
+
     /// When a zone is polled next that must not be before `earliest` and will be at `regular`.
     fn hasten(&self, earliest: Instant, regular: Instant, now: Instant) -> Instant {
         let mut state = self.state();
@@ -247,6 +323,17 @@ impl Silence {
         state.free = at + self.times.gap;
         at
     }
+}
+
+/// What led to a transfer, and what was there before. Nobody announces what comes under the serial that was there, and
+/// what was held back may have been announced when it came first.
+#[derive(Clone, Copy)]
+pub(super) struct Cause {
+    pub before: Option<Serial>,
+    /// Whether somebody had called for it.
+    pub asked: bool,
+    /// Whether a version waited for confirmation.
+    pub held: bool,
 }
 
 /// What one zone's task knows of the silence of its primaries.
@@ -280,7 +367,11 @@ impl Ears {
     /// What is assumed of a primary, if the zone is one of CNS'.
     fn silence(&self, primary: usize, soa: Option<&Soa>) -> Option<&Arc<Silence>> {
         let ear = self.primaries[primary].as_ref()?;
-        soa.is_some_and(|soa| is_cns(soa, SystemTime::now())).then_some(&ear.silence)
+        let is_cns = soa.is_some_and(|soa| is_cns(soa, SystemTime::now()));
+        if is_cns {
+            ear.silence.state().is_cns = true;
+        }
+        is_cns.then_some(&ear.silence)
     }
 
     /// Takes what came of a poll.
@@ -293,12 +384,20 @@ impl Ears {
         }
     }
 
-    /// Takes that a version was published as the primary sent it, and whether somebody had called for that.
-    pub fn note_transfer(&self, primary: usize, soa: Option<&Soa>, asked: bool) {
+    /// Takes that a version was published as the primary sent it.
+    pub fn note_transfer(&self, primary: usize, soa: Option<&Soa>, cause: Cause) {
         let (Some(silence), Some(soa)) = (self.silence(primary, soa), soa) else { return };
         let ripe = SystemTime::now().checked_sub(silence.times.age).unwrap_or(UNIX_EPOCH);
-        let overdue = !asked && !soa.serial.newer_than(tick(ripe));
+        let is_new = cause.before != Some(soa.serial);
+        let overdue = is_new && !cause.asked && !cause.held && !soa.serial.newer_than(tick(ripe));
         silence.note_transfer(overdue, Instant::now());
+    }
+
+    /// Takes that the primary saw a transfer arrive that brought nothing.
+    pub fn note_nothing(&self, primary: usize, soa: Option<&Soa>) {
+        if let Some(silence) = self.silence(primary, soa) {
+            silence.note_transfer(false, Instant::now());
+        }
     }
 
     /// How long to wait for the next poll of a zone that is well, instead of `delay`.
@@ -317,29 +416,9 @@ impl Ears {
         }
     }
 
-    /// Asks for differences at our own serial, if that is still to be done for the address: to CNS that is a transfer.
-    pub async fn ask_for_nothing(
-        &self,
-        index: usize,
-        base: Arc<Zone>,
-        primary: &PrimaryPlan,
-        limits: &Limits,
-        claim: &Claim,
-    ) {
-        let Some(silence) = self.silence(index, Some(&base.soa)) else { return };
-        if !silence.claim(Instant::now()) {
-            return;
-        }
-        let (zone, serial, address) = (base.origin.clone(), base.soa.serial, primary.address);
-        match wire::fetch_changes(base, serial, primary, limits, &Tally::default(), claim).await {
-            // Anything newer is found by the next poll, and is a transfer then.
-            Ok((received, _)) if received.soa().serial == serial => {
-                silence.note_transfer(false, Instant::now());
-                info!(%zone, primary = %address, %serial, "CNS was asked at our own serial, so that it announces changes again");
-            }
-            Ok(_) => {}
-            Err(error) => debug!(%zone, primary = %address, %serial, "the question at our own serial failed: {error}"),
-        }
+    /// The silence of a primary, if the caller is to start CNS' time by a question at our own serial.
+    pub fn claim(&self, primary: usize, soa: Option<&Soa>) -> Option<Arc<Silence>> {
+        self.silence(primary, soa).filter(|silence| silence.claim(Instant::now())).cloned()
     }
 }
 

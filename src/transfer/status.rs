@@ -11,22 +11,34 @@ use crate::serial::Serial;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
+use crate::transfer::silence::SilenceStatus;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the zone's task is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
     Idle,
     Polling,
-    /// Waiting until the primary has fewer of our transfers under way.
+    /// Waiting until the primary has fewer of our polls or transfers under way.
     Queued,
     /// For its turn to replace the whole zone, because there is no room for several at a time.
     Waiting,
     Transferring,
     Publishing,
+}
+
+impl Activity {
+    /// What a zone waits for, if it waits.
+    pub fn describe_wait(self) -> Option<&'static str> {
+        match self {
+            Activity::Queued => Some("waits for other polls or transfers from the primary"),
+            Activity::Waiting => Some("waits for room in memory"),
+            Activity::Idle | Activity::Polling | Activity::Transferring | Activity::Publishing => None,
+        }
+    }
 }
 
 /// What is known of one primary.
@@ -41,6 +53,8 @@ pub struct PrimaryStatus {
     pub success: Option<i64>,
     /// Failed attempts since.
     pub failures: u32,
+    /// Where CNS may have stopped announcing changes; none for other primaries.
+    pub silence: Option<SilenceStatus>,
     /// Label of the last failure, so that the log tells each failure once.
     #[serde(skip)]
     pub reason: Option<&'static str>,
@@ -150,6 +164,7 @@ impl Status {
             result: "not tried yet".to_owned(),
             success: None,
             failures: 0,
+            silence: None,
             reason: None,
         });
         Status {

@@ -1,11 +1,11 @@
 //! The TCP client of zone transfers: one connection, one query, messages until the reader has enough.
 //!
 //! Invariants: a transfer ends by itself whatever the primary does. Five clocks bound it (connection, message, total,
-//! progress, and one for answers that may be over) and three counters (bytes, records, messages); each has an error of its own. Records leave only through
-//! [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is closed when the reader has enough:
-//! CNS sends the whole zone to whoever has it already, and must not be listened to. With a key, no octet of a message is
-//! looked at before its MAC, and the last message must have one. What each message has become in memory is claimed of the
-//! budget before the next one is read.
+//! progress, and one for answers that may be over) and three counters (bytes, records, messages); each has an error of
+//! its own. Records leave only through [`Reader::finish`], so an incomplete transfer leaves nothing. The connection is
+//! closed when the reader has enough: CNS sends the whole zone to whoever has it already, and must not be listened to.
+//! With a key, no octet of a message is looked at before its MAC, and the last message must have one. What each message
+//! has become in memory is claimed of the budget before the next one is read.
 //!
 //! Cost: O(bytes); memory for one message and the records.
 //!
@@ -21,7 +21,7 @@ use crate::transfer::plan::{Limits, PrimaryPlan};
 use crate::transfer::progress::Tally;
 use crate::transfer::reader::{Progress, Reader, Received};
 use crate::tsig::{self, Key};
-use crate::zone::Zone;
+use crate::zone::{Soa, Zone};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// Time before the average rate counts: a primary may think before it sends.
 const RATE_GRACE: Duration = Duration::from_secs(10);
-/// How long more is waited for behind a newer SOA that came alone in answer to a question for differences: the whole zone is
-/// to be had at once.
+/// How long more is waited for behind a newer SOA that came alone in answer to a question for differences: the whole
+/// zone is to be had at once.
 const LONE_SOA_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes asked from the kernel at a time: the longest message with its length.
 const BUFFER_BYTES: usize = 65_537;
@@ -57,8 +57,8 @@ pub async fn fetch_zone(
     fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally, claim).await
 }
 
-/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that. The primary has
-/// just announced the serial `polled`; if that is ours, what else happened under it is asked for.
+/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that. The
+/// primary has just announced the serial `polled`; if that is ours, what else happened under it is asked for.
 pub async fn fetch_changes(
     base: Arc<Zone>,
     polled: Serial,
@@ -71,6 +71,19 @@ pub async fn fetch_changes(
     let reader = Reader::ixfr(base, random_id()).doubting(mixed);
     let reader = if polled == ours { reader.with_same_serial() } else { reader };
     fetch(reader, primary, limits, tally, claim).await
+}
+
+/// Asks for what has changed since a version, and reads no more of the answer than the SOA in front: CNS takes the
+/// question for a transfer. One message and the time for one are the most that this takes.
+pub async fn fetch_opening(
+    base: Arc<Zone>,
+    primary: &PrimaryPlan,
+    limits: &Limits,
+    claim: &Claim,
+) -> Result<Soa, TransferError> {
+    let reader = Reader::ixfr(base, random_id()).with_opening_alone();
+    let (received, _) = fetch(reader, primary, limits, &Tally::default(), claim).await?;
+    Ok(received.soa())
 }
 
 /// A random number that needs no generator: the hasher's keys differ from one to the next.

@@ -36,7 +36,7 @@ async fn load(serial: Serial) -> (Primary, Secondary) {
     primary.publish(zone(serial));
     let plan = ZonePlan { ixfr: true, ..plan(&[primary.address()], limits()) };
     let timers = TimerBounds { refresh_max: Duration::from_secs(3600), ..plan.timers };
-    let secondary = Secondary::start_with(ZonePlan { timers, ..plan }, Common::start(TIMES));
+    let secondary = Secondary::start_with(ZonePlan { timers, ..plan }, Common::start(TIMES, Arc::default()));
     secondary.wait_for_serial(serial.0).await;
     (primary, secondary)
 }

@@ -1,7 +1,8 @@
-//! The turns that a transfer waits for: a place in the queue in front of its primary, and room in memory.
+//! The turns that a poll or a transfer waits for: a place in the queue in front of its primary, and for a transfer of
+//! the whole zone room in memory.
 //!
-//! Invariant: whoever waits for the one holds nothing of the other, so that neither a slow primary nor a large zone elsewhere
-//! keeps other zones waiting. Cost: O(1), beside the waiting.
+//! Invariant: whoever waits for the one holds nothing of the other, so that neither a slow primary nor a large zone
+//! elsewhere keeps other zones waiting. Cost: O(1), beside the waiting.
 
 use super::Task;
 use crate::budget::{Claim, Manner as Purpose};
@@ -12,17 +13,29 @@ use crate::transfer::status::Activity;
 use tokio::time::timeout;
 
 impl Task {
-    /// Waits until a transfer from a primary may begin; where the zone has another primary, only for a while.
+    /// Waits until a poll of a primary or a transfer from it may begin; where the zone has another primary, only for a
+    /// while.
     pub(super) async fn turn(&self, index: usize, kind: Kind) -> Result<Turn, TransferError> {
-        self.shared.status().turn_to(Activity::Queued);
         let (limits, primary) = (&self.plan.limits, self.plan.primaries[index].address);
-        let turn = self.queues.take(primary, limits.per_primary);
+        let turn = async {
+            match kind {
+                Kind::Soa => self.turns.poll(primary).await,
+                Kind::Axfr | Kind::Ixfr => self.turns.transfer(primary, limits.per_primary).await,
+            }
+        };
+        self.shared.status().turn_to(Activity::Queued);
         if self.plan.primaries.len() == 1 {
             return Ok(turn.await);
         }
         match timeout(limits.message_timeout, turn).await {
             Ok(turn) => Ok(turn),
-            Err(_) => self.accounts.note(index, kind, Err(TransferError::Queue(limits.per_primary))),
+            Err(_) => {
+                let error = match kind {
+                    Kind::Soa => TransferError::PollQueue(self.turns.polls_at_once()),
+                    Kind::Axfr | Kind::Ixfr => TransferError::Queue(limits.per_primary),
+                };
+                self.accounts.note(index, kind, Err(error))
+            }
         }
     }
 
@@ -38,7 +51,7 @@ impl Task {
             self.shared.status().turn_to(Activity::Waiting);
             claim.take_turn().await;
             let (primary, limit) = (self.plan.primaries[index].address, self.plan.limits.per_primary);
-            if let Some(turn) = at_once(self.queues.take(primary, limit)).await {
+            if let Some(turn) = at_once(self.turns.transfer(primary, limit)).await {
                 return Ok((turn, claim));
             }
         }

@@ -110,7 +110,7 @@ fn polls_of_one_address_are_apart_and_never_later_than_by_themselves() {
 #[tokio::test]
 async fn a_process_that_stood_still_is_noticed_by_its_clock() {
     let times = Times { outage: Duration::from_millis(1500), ..Times::default() };
-    let silences = Silences::start(times);
+    let silences = Silences::start(times, Arc::default());
     let primary = PrimaryPlan { address: "192.0.2.1:53".parse().unwrap(), source: None, key: None };
     let silence = silences.of(&primary);
     silence.hear();
@@ -125,4 +125,34 @@ async fn a_process_that_stood_still_is_noticed_by_its_clock() {
     drop(silence);
     silences.forget_unused();
     assert!(silences.0.pairs().is_empty());
+}
+
+#[tokio::test]
+async fn what_nobody_would_announce_begins_nothing() {
+    let metrics = Arc::new(Metrics::new());
+    let silences = Silences::start(Times::default(), metrics.clone());
+    let primary = PrimaryPlan { address: "192.0.2.1:53".parse().unwrap(), source: None, key: None };
+    let (ears, silence) = (Ears::new(std::slice::from_ref(&primary), SECOND, &silences), silences.of(&primary));
+    let old = tick(SystemTime::now() - 60 * SECOND);
+    let (soa, earlier) = (soa(old.0), Some(Serial(old.0 - 1)));
+    let cause = |before| Cause { before, asked: false, held: false };
+    assert_eq!(silence.status(Instant::now()), None, "no zone of CNS' is known");
+    for (cause, expected) in [
+        (cause(earlier), true),
+        (cause(None), true),
+        (cause(Some(old)), false),
+        (Cause { asked: true, ..cause(earlier) }, false),
+        (Cause { held: true, ..cause(earlier) }, false),
+    ] {
+        silence.hear();
+        ears.note_transfer(0, Some(&soa), cause);
+        let status = silence.status(Instant::now()).unwrap();
+        assert_eq!((status.until.is_some(), status.owed), (expected, false), "{:?}", cause.before);
+        silences.0.show(Instant::now());
+        let shown = metrics.silence_assumed.with_label_values(&["192.0.2.1:53"]).get();
+        assert_eq!(shown, i64::from(expected));
+    }
+    drop((ears, silence));
+    silences.forget_unused();
+    assert!(!metrics.render().contains("192.0.2.1"), "the address is forgotten");
 }
