@@ -278,7 +278,7 @@ fn names_that_dns_does_not_have_are_counted() {
     site.publish();
     assert_eq!(site.tree.counts().unnamed, 7);
     assert_eq!((site.at("172.27.10.9").as_str(), site.at("web").as_str()), ("-", "60 A [172.27.10.1]"));
-    assert_eq!(site.at("_http._tcp.web"), "30 TYPE65440 [\\# 0]");
+    assert_eq!(site.at("_http._tcp.web"), "30 TYPE65440 [\\# 1 00]");
     assert_eq!(site.published[&plan().origin].names(), 4);
 }
 

@@ -140,6 +140,13 @@ pub const DIFFERENCES: &[Difference] = &[
         ]),
     },
     Difference {
+        what: "records at the domain's own node",
+        binder: "REFUSED, like the domain itself; a PTR names it",
+        ours: "answered like those of any other node; of what cannot be used there is nothing",
+        why: "the domain is a name like any other, but always has an SOA record",
+        rule: Rule::Random,
+    },
+    Difference {
         what: "names below `ip6.arpa`",
         binder: "REFUSED, though AAAA records do not exist either",
         ours: "a reverse zone like that of IPv4, so SERVFAIL before the tree has been read",

@@ -36,11 +36,13 @@ pub enum Switch {
     LeftOut,
     TooLarge,
     Json,
+    SmallSizes,
+    OwnNode,
 }
 
 impl Switch {
     /// All, with the entries of the table that they stand for.
-    pub const ALL: [(Switch, &'static str); 24] = [
+    pub const ALL: [(Switch, &'static str); 26] = [
         (Switch::Types, "types other than A, SRV and PTR"),
         (Switch::NoSuchType, "questions of types that a name does not have, and for the zones' own names"),
         (Switch::Ip6, "names below `ip6.arpa`"),
@@ -65,6 +67,8 @@ impl Switch {
         (Switch::LeftOut, "SRV records that fit without the addresses of their targets"),
         (Switch::TooLarge, "a set that fits into no message at all"),
         (Switch::Json, "JSON with half of a surrogate pair, a number beyond 1e308, or more than 127 levels"),
+        (Switch::SmallSizes, "EDNS sizes below 512"),
+        (Switch::OwnNode, "records at the domain's own node"),
     ];
 }
 

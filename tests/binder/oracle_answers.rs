@@ -57,6 +57,7 @@ impl Oracle {
         let limit = match (way.tcp, way.edns) {
             (true, _) if self.on(Switch::TooLarge) => 65_535,
             (true, _) => 65_530,
+            (false, Some(payload)) if self.on(Switch::SmallSizes) => usize::from(payload).clamp(512, most),
             (false, Some(payload)) => usize::from(payload).min(most),
             (false, None) => 512,
         };
@@ -68,7 +69,8 @@ impl Oracle {
         if !fits && self.on(Switch::LeftOut) && size(&bare) <= limit {
             (fits, loose) = (true, true);
         }
-        if !fits && way.tcp && !self.on(Switch::TooLarge) {
+        let question = size(&Said::default()) - if way.edns.is_some() { 11 } else { 0 };
+        if !fits && (way.tcp && !self.on(Switch::TooLarge) || limit < question) {
             return Told { outcome: Outcome::Exit, loose: false };
         }
         if !fits {
@@ -112,8 +114,13 @@ impl Oracle {
             ..Said::default()
         };
         match rtype {
+            "AXFR" => return Ok(Said::code("REFUSED")),
             "SOA" | "NS" if apex => return Ok(own(rtype)),
-            "ANY" if apex => return Ok(own("NS")),
+            "ANY" if apex => {
+                let here = if lower == self.domain { self.addresses_of(name)? } else { Said::default() };
+                let here = self.only("A", here);
+                return Ok(if here.answer.is_empty() { own("NS") } else { here });
+            }
             _ => {}
         }
         let is_reverse = lower.ends_with(".in-addr.arpa") || lower.ends_with(".ip6.arpa");
@@ -145,7 +152,7 @@ impl Oracle {
             true => (name.to_lowercase(), name.to_lowercase()),
             false => (name.to_string(), name.to_lowercase()),
         };
-        let below = name.ends_with(&format!(".{}", self.domain));
+        let below = name.ends_with(&format!(".{}", self.domain)) || self.on(Switch::OwnNode) && name == self.domain;
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         (below && whole.bytes().all(plain)).then_some(whole)
     }
@@ -230,7 +237,8 @@ impl Oracle {
         let label = |key: &str| {
             let text = inner.get(key)?.as_str()?;
             let rest = text.strip_prefix('_')?;
-            (!rest.is_empty() && !rest.contains(['_', '.'])).then(|| text.to_string())
+            (!rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()) && !rest.contains(['_', '.']))
+                .then(|| text.to_string())
         };
         (kind == "service").then(|| label("srvce").zip(label("proto")))?
     }
@@ -306,6 +314,14 @@ impl Oracle {
 
     /// The addresses of a name, of both families.
     fn addresses_of(&self, name: &str) -> Result<Said, Crash> {
+        let said = self.addresses_below(name)?;
+        // The domain has an SOA record in any case.
+        let is_own = self.on(Switch::OwnNode) && name.eq_ignore_ascii_case(&self.domain) && self.ready;
+        Ok(if is_own && said.rcode == "SERVFAIL" { Said::code("NOERROR") } else { said })
+    }
+
+    /// The same, whatever the domain's own node holds.
+    fn addresses_below(&self, name: &str) -> Result<Said, Crash> {
         let Some(domain) = self.lookup_name(name) else {
             return Ok(self.unknown_or_late(name));
         };
@@ -464,8 +480,11 @@ impl Oracle {
         let denied = |binder: &'static str| match (self.on(Switch::NoSuchService), self.refuses) {
             (false, _) => Said::code(binder),
             (true, true) => Said::code("NOERROR"),
-            // It may be the end of another service's name.
+            // It may be the end of another service's name, or that of a node.
             (true, false) if self.on(Switch::NoSuchType) && self.unknown(name).rcode == "NOERROR" => {
+                Said::code("NOERROR")
+            }
+            (true, false) if self.find(&name.to_lowercase()).is_some_and(|node| self.has_name(node)) => {
                 Said::code("NOERROR")
             }
             (true, false) => Said::code("NXDOMAIN"),
@@ -476,6 +495,14 @@ impl Oracle {
             let there = self.unknown(&domain).rcode == "NOERROR" && !is_part;
             return if there { Ok(denied("NOERROR")) } else { self.no_service(name) };
         };
+        if node.parent.is_none() {
+            let is_service = |(srvce_here, proto_here): (String, String)| {
+                srvce_here.eq_ignore_ascii_case(srvce) && proto_here.eq_ignore_ascii_case(proto)
+            };
+            if !self.labels(node).is_some_and(is_service) {
+                return self.no_service(name);
+            }
+        }
         let Some((record, kind, inner)) = Oracle::usable(node) else {
             let hollow = node.hollow && self.on(Switch::PathParts);
             return Ok(if hollow { denied("NOERROR") } else { Said::code("SERVFAIL") });

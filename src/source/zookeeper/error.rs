@@ -12,7 +12,7 @@ pub enum SessionError {
     #[error("cannot be reached, or serves nobody because its ensemble has no majority")]
     Unreachable,
     /// What the library cannot tell of a server, its own reason left out.
-    #[error("{0}")]
+    #[error("{fault}{}", advice(.0), fault = .0)]
     Relay(#[from] Fault),
     #[error("no session within {0:?}")]
     Slow(Duration),
@@ -34,6 +34,14 @@ pub enum SessionError {
     TreeTooLarge(u64),
     #[error("{0}")]
     Other(String),
+}
+
+/// What to do about a fault, which the agent, whose file has no such key, has no use for.
+fn advice(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::TooLong { .. } | Fault::Children(_) => "; raise \"max_reply\" if that is its tree",
+        Fault::Length | Fault::Unasked | Fault::Tls(_) => "",
+    }
 }
 
 impl SessionError {
