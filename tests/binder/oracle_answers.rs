@@ -1,9 +1,9 @@
 //! What the oracle says to a question, in the order of Binder's code.
 
 use super::cases::{Line, Outcome, Reply};
-use super::oracle::{HOSTS, Node, Oracle, Switch, Told, Way, ipv4};
+use super::oracle::{HOSTS, Implied, Node, Oracle, Switch, Told, Way, ipv4};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv6Addr;
 
 /// What the process does instead of answering.
@@ -175,29 +175,37 @@ impl Oracle {
     fn unknown(&self, name: &str) -> Said {
         let lower = name.to_lowercase();
         let inside = |zone: &str| lower == zone || lower.ends_with(&format!(".{zone}"));
-        let has = |switch: Switch, yes: bool| yes && self.on(switch);
-        let ends = |other: &str| other.ends_with(&format!(".{lower}"));
         let apex = [self.domain.as_str(), "in-addr.arpa", "ip6.arpa"].contains(&lower.as_str());
-        let below_dots = self
-            .nodes
-            .iter()
-            .any(|node| node.alive && node.name.contains('.') && self.has_name(node) && ends(&node.domain));
-        let services =
-            self.nodes.iter().filter(|node| node.alive && self.is_first(node) && self.has_name(node)).filter_map(
-                |node| {
-                    let (srvce, proto) = self.labels(node)?;
-                    Some([format!("{srvce}.{proto}.{}", node.domain), format!("{proto}.{}", node.domain)])
-                },
-            );
-        let service_names: Vec<String> = services.flatten().map(|name| name.to_lowercase()).collect();
-        let reverse = (inside("in-addr.arpa") || inside("ip6.arpa"))
-            && self.reverse_names().any(|name| name == lower || ends(&name));
         if !inside(&self.domain) && !inside("in-addr.arpa") && !inside("ip6.arpa") {
             return Said::code("REFUSED");
         }
-        let known =
-            has(Switch::NoSuchType, apex || service_names.contains(&lower) || reverse) || has(Switch::Dots, below_dots);
+        let implied = self.implied.get_or_init(|| self.imply());
+        let by_records = self.on(Switch::NoSuchType) && (apex || implied.by_records.contains(&lower));
+        let known = by_records || self.on(Switch::Dots) && implied.by_dots.contains(&lower);
         Said::code(if known { "NOERROR" } else { "REFUSED" })
+    }
+
+    /// Names that are there though no node has them.
+    fn imply(&self) -> Implied {
+        fn note(names: &mut HashSet<String>, mut name: &str) {
+            while names.insert(name.to_string())
+                && let Some((_, above)) = name.split_once('.')
+            {
+                name = above;
+            }
+        }
+        let (mut by_records, mut by_dots) = (HashSet::new(), HashSet::new());
+        for node in self.nodes.iter().filter(|node| node.alive && self.has_name(node)) {
+            if let Some((srvce, proto)) = self.labels(node).filter(|_| self.is_first(node)) {
+                by_records.insert(format!("{srvce}.{proto}.{}", node.domain).to_lowercase());
+                by_records.insert(format!("{proto}.{}", node.domain).to_lowercase());
+            }
+            if node.name.contains('.') {
+                note(&mut by_dots, node.domain.split_once('.').map_or("", |(_, above)| above));
+            }
+        }
+        self.reverse_names().for_each(|name| note(&mut by_records, &name));
+        Implied { by_records, by_dots }
     }
 
     /// The names of all PTR records.

@@ -53,9 +53,10 @@ impl Forest {
             forest.nodes.insert(path.to_string(), b"{}".to_vec());
         }
         // One set fits into no message, others into nothing but TCP, with names beyond the reach of pointers.
-        if let 0 | 1 = index {
-            let members = if index == 0 { 3000 } else { random.between(400, 1300) };
-            forest.plant_members(random, members);
+        if let 0..=2 = index {
+            // The last is larger than our datagrams and not than Binder's, and fits into them without the addresses.
+            let members = [3000, random.between(400, 1300), 31][index as usize];
+            forest.plant_members(random, members, false);
             return forest;
         }
         if random.chance(20) {
@@ -64,7 +65,7 @@ impl Forest {
         }
         if index % 3 == 1 {
             let members = random.between(15, 70);
-            forest.plant_members(random, members);
+            forest.plant_members(random, members, true);
         }
         if random.chance(10) {
             forest.plant(random, ROOT, "elsewhere/deep");
@@ -172,11 +173,11 @@ impl Forest {
     }
 
     /// Puts a sound service with so many members.
-    fn plant_members(&mut self, random: &mut Random, members: usize) {
+    fn plant_members(&mut self, random: &mut Random, members: usize, some_ports: bool) {
         let service = br#"{"type":"service","service":{"srvce":"_moray","proto":"_tcp","port":2020}}"#;
         self.put(random, ROOT, "large", service.to_vec());
         for number in 0..members {
-            let ports = field("ports", random.pick::<&str>(if members < 100 { &["", "[80,81]"] } else { &[""] }));
+            let ports = field("ports", random.pick::<&str>(if some_ports { &["", "[80,81]"] } else { &[""] }));
             let address = format!("10.{}.{}.1", number / 250, number % 250);
             let data = format!(r#"{{"type":"moray_host","moray_host":{{"address":"{address}"{ports}}}}}"#);
             self.nodes.insert(format!("{ROOT}/large/m{number}"), data.into_bytes());
@@ -363,7 +364,8 @@ pub struct Findings {
 /// Compares over trees out of a seed.
 pub fn compare(seed: u64, trees: u64) -> Findings {
     let mut findings = Findings::default();
-    for number in 0..trees {
+    // The largest come last, when little is left that has to be shown by leaving it out.
+    for number in (0..trees).rev() {
         let mut random = Random::new(seed, number);
         let forest = Forest::grow(&mut random, number);
         for refuses in [true, false] {
@@ -392,10 +394,17 @@ impl Forest {
             |name: &&String| name.is_ascii() && name.split('.').all(|label| (1..64).contains(&label.len()));
         for name in self.names.iter().filter(can_be_asked) {
             let more = [random.pick(&OTHER_TYPES), random.pick(&OTHER_TYPES)];
+            let mut asked: Vec<(&str, Way)> = Vec::new();
             for kind in TYPES.iter().chain(more).copied() {
                 // A size that is too small for the question ends Binder's process; few of them are enough.
                 let edns = *random.pick(&SIZES);
-                let way = Way { tcp: kind == "AXFR" || random.chance(30), edns };
+                asked.push((kind, Way { tcp: kind == "AXFR" || random.chance(30), edns }));
+            }
+            if name.starts_with("_moray._tcp.large.") {
+                asked.push(("SRV", Way { tcp: true, edns: None }));
+                asked.extend([1232, 4096].map(|size| ("SRV", Way { tcp: false, edns: Some(size) })));
+            }
+            for (kind, way) in asked {
                 let known = rtype::NAMES.iter().find(|(_, text)| *text == kind);
                 let number = known.map_or(rtype::AXFR, |(number, _)| *number);
                 let is_here = world.zone_of(&format!("{}.", name.to_lowercase())).is_some();

@@ -110,3 +110,18 @@ impl From<SessionState> for SessionError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_who_have_the_setting_are_told_of_it() {
+        for fault in [Fault::TooLong { announced: 9, limit: 8 }, Fault::Children(9)] {
+            assert!(!fault.to_string().contains("max_reply"), "{fault}");
+            let error = SessionError::from(fault).to_string();
+            assert!(error.contains('9') && error.contains("raise \"max_reply\""), "{error}");
+        }
+        assert_eq!(SessionError::from(Fault::Unasked).to_string(), Fault::Unasked.to_string());
+    }
+}
