@@ -162,9 +162,11 @@ fn names_without_records_exist_and_broken_records_say_why() {
         ("text", "\"host\""),
     ]);
     assert_eq!(site.at("dir"), "");
-    for path in ["empty", "null", "none", "idle", "_http._tcp.idle"] {
+    for path in ["empty", "null", "none", "idle"] {
         assert_eq!(site.at(path), "30 TYPE65440 [\\# 0]", "{path}");
     }
+    // The mere name of a service is no host.
+    assert_eq!(site.at("_http._tcp.idle"), "30 TYPE65440 [\\# 1 00]");
     assert!(site.at("broken").starts_with("30 TYPE65440 [\\# 37 "), "{}", site.at("broken"));
     assert!(site.at("text").starts_with("30 TYPE65440 [\\# "), "{}", site.at("text"));
     assert_eq!(site.at("nonesuch"), "-");
