@@ -47,10 +47,13 @@ pub mod rtype {
     pub const MAILB: u16 = 253;
     pub const MAILA: u16 = 254;
     pub const ANY: u16 = 255;
-    /// Of the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is empty;
-    /// or what it should have cannot be known, for the reason in the RDATA.
+    /// Of the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is empty or
+    /// [`super::MEMBERLESS`]; or what it should have cannot be known, for the reason in the RDATA.
     pub const PLACEHOLDER: u16 = 65_440;
 }
+
+/// The placeholder's RDATA at the name of a service's SRV records that has none; unlike an empty one it stands for no host.
+pub const MEMBERLESS: &[u8] = b"\0";
 
 /// Class IN.
 pub const CLASS_IN: u16 = 1;

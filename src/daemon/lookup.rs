@@ -191,7 +191,8 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
         Found::Node(node) => {
             step.owner =
                 Some(if zone.get(&wire).is_some() { step.name.clone() } else { wildcard_of(zone, &step.name) });
-            look_at_node(node, wanted, step);
+            let meant = answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)).unwrap_or(node);
+            look_at_node(node, meant, wanted, step);
         }
         // As the answer has it: a broken host may have the service, and some zones refuse names that they do not hold.
         Found::Nothing => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
@@ -210,17 +211,22 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
     }
 }
 
-/// What a node has for the type that is wanted.
-fn look_at_node(node: Node<'_>, wanted: Option<u16>, step: &mut Step) {
-    let meant = node.rrsets().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
-    step.records = meant.flat_map(RecordReport::of_rrset).collect();
+/// What a node has for the type that is wanted; of what it has not another may be `meant`.
+fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut Step) {
+    let asked = node.rrsets().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
+    step.records = asked.flat_map(RecordReport::of_rrset).collect();
     let cname = node.get(rtype::CNAME).filter(|_| wanted != Some(rtype::CNAME));
-    if answer::placeholder(node).is_some() && wanted != Some(rtype::PLACEHOLDER) {
+    let has_records = answer::has_records(node);
+    // What stands for records is none of them, unless it was asked for.
+    if !has_records && wanted != Some(rtype::PLACEHOLDER) {
         step.records.clear();
+    }
+    if step.records.is_empty() && cname.is_none() && answer::is_unreadable(meant) {
+        (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(meant) }, "SERVFAIL");
+        return;
+    }
+    if step.records.is_empty() && node.get(rtype::PLACEHOLDER).is_some() && !has_records {
         step.outcome = Outcome::NoRecords;
-        if answer::is_unreadable(node) {
-            (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(node) }, "SERVFAIL");
-        }
         return;
     }
     step.outcome = if let Some(cname) = cname.filter(|_| wanted.is_some() || node.rrsets().count() == 1) {
@@ -238,7 +244,7 @@ fn look_at_node(node: Node<'_>, wanted: Option<u16>, step: &mut Step) {
 
 /// Why it cannot be known what a node should have.
 fn reasons_of(node: Node<'_>) -> Vec<String> {
-    let reasons = answer::placeholder(node).into_iter().flat_map(|placeholder| placeholder.rdatas());
+    let reasons = node.get(rtype::PLACEHOLDER).into_iter().flat_map(|placeholder| placeholder.rdatas());
     reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()
 }
 

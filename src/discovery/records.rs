@@ -3,7 +3,8 @@
 //! A name may hold the records of the node that has the name, and the SRV records of a service two labels further up. What
 //! has a name and no record gets a placeholder, so that a zone can tell it from a name that does not exist: an empty one
 //! for a service without members or a path component without children, one with the reason for a record that cannot be used
-//! and is to be answered with SERVFAIL (contract `binder.md` section 8).
+//! and is to be answered with SERVFAIL (contract `binder.md` section 8). Beside SRV records it tells a node from the mere name of a
+//! service, and of the latter without members it says so.
 //!
 //! TTLs (section 5): of the rules that lead to one RRset the smallest result counts (section 12, RFC 2181 section 5.2).
 //! A member's address is asked for directly (own TTL or 30) and comes beside the SRV records (own TTL or the service's).
@@ -14,7 +15,7 @@ use crate::discovery::claims::Id;
 use crate::discovery::payload::{DEFAULT_TTL, Host, Payload, Service};
 use crate::discovery::tree::{Node, Tree};
 use crate::name::{self, Name, NameBuf};
-use crate::rr::{RRset, rtype};
+use crate::rr::{MEMBERLESS, RRset, rtype};
 use crate::zone::RRsets;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,7 +35,9 @@ impl Tree {
             let node = self.node(id);
             match &node.payload {
                 Payload::Nothing => {}
-                Payload::Broken => placeholder = Some(node.fault.map_or_else(String::new, |fault| fault.to_string())),
+                Payload::Broken => {
+                    placeholder = Some(node.fault.map_or_else(Vec::new, |fault| fault.to_string().into_bytes()));
+                }
                 Payload::Host(host) => add_addresses(&mut rrsets, self.host_ttl(id, host), [host.address].into_iter()),
                 Payload::Service(service) => self.add_members(&mut rrsets, node, service),
             }
@@ -49,12 +52,13 @@ impl Tree {
             let targets = self.srv_targets(node, service);
             match RRset::build(rtype::SRV, service.ttl, targets) {
                 Some(rrset) => rrsets.push(rrset),
-                None => {
-                    placeholder.get_or_insert_default();
+                None if rrsets.is_empty() => {
+                    placeholder.get_or_insert_with(|| MEMBERLESS.to_vec());
                 }
+                None => {}
             }
         }
-        if let Some(reason) = placeholder.filter(|_| rrsets.is_empty()) {
+        if let Some(reason) = placeholder {
             rrsets.extend(RRset::build(rtype::PLACEHOLDER, PLACEHOLDER_TTL, vec![reason]));
         }
         rrsets.sort_by_key(|rrset| rrset.rtype);

@@ -162,9 +162,11 @@ fn names_without_records_exist_and_broken_records_say_why() {
         ("text", "\"host\""),
     ]);
     assert_eq!(site.at("dir"), "");
-    for path in ["empty", "null", "none", "idle", "_http._tcp.idle"] {
+    for path in ["empty", "null", "none", "idle"] {
         assert_eq!(site.at(path), "30 TYPE65440 [\\# 0]", "{path}");
     }
+    // The mere name of a service is no host.
+    assert_eq!(site.at("_http._tcp.idle"), "30 TYPE65440 [\\# 1 00]");
     assert!(site.at("broken").starts_with("30 TYPE65440 [\\# 37 "), "{}", site.at("broken"));
     assert!(site.at("text").starts_with("30 TYPE65440 [\\# "), "{}", site.at("text"));
     assert_eq!(site.at("nonesuch"), "-");
@@ -278,7 +280,7 @@ fn names_that_dns_does_not_have_are_counted() {
     site.publish();
     assert_eq!(site.tree.counts().unnamed, 7);
     assert_eq!((site.at("172.27.10.9").as_str(), site.at("web").as_str()), ("-", "60 A [172.27.10.1]"));
-    assert_eq!(site.at("_http._tcp.web"), "30 TYPE65440 [\\# 0]");
+    assert_eq!(site.at("_http._tcp.web"), "30 TYPE65440 [\\# 1 00]");
     assert_eq!(site.published[&plan().origin].names(), 4);
 }
 

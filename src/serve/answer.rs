@@ -223,7 +223,7 @@ impl<'p> Reply<'p, '_> {
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
     fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Step {
-        if qtype == rtype::ANY && !node.is_empty() && placeholder(node).is_none() {
+        if qtype == rtype::ANY && has_records(node) {
             for rrset in any_subset(current.wire, node) {
                 if !self.add_answer(source, current, rrset) {
                     break;
@@ -236,7 +236,9 @@ impl<'p> Reply<'p, '_> {
             return Step::Done(rcode::NOERROR);
         }
         let Some(cname) = node.get(rtype::CNAME) else {
-            return self.deny_data(source.zone, current, node);
+            // Whether a host has a service is the host's to say, even where a node has the name of the service.
+            let meant = service_host(source.zone, current.wire, qtype).unwrap_or(node);
+            return self.deny_data(source.zone, current, meant);
         };
         if self.aliases == MAX_ALIASES {
             return Step::Done(rcode::NOERROR);
@@ -417,13 +419,19 @@ fn zone_above<'p>(published: &'p Published, served: &Served, wire: &[u8], qtype:
     above.answerable().is_some_and(|zone| delegates(zone, wire)).then_some(above)
 }
 
-/// Whether it cannot be known what a node should have.
+/// Whether it cannot be known what a node should have, beside what it has.
 pub fn is_unreadable(node: Node<'_>) -> bool {
-    placeholder(node).is_some_and(|reasons| reasons.rdatas().all(|reason| !reason.is_empty()))
+    let is_reason = |reason: &[u8]| !reason.is_empty() && reason != rr::MEMBERLESS;
+    node.get(rtype::PLACEHOLDER).is_some_and(|reasons| reasons.rdatas().all(is_reason))
+}
+
+/// Whether a node has more than a placeholder.
+pub fn has_records(node: Node<'_>) -> bool {
+    node.rrsets().any(|rrset| rrset.rtype != rtype::PLACEHOLDER)
 }
 
 /// The host that a question for a service means, where the service is not known and the host is. A name that begins with an
-/// underscore may be part of the name of a service; then it has no records but those, and nothing is said of it by itself.
+/// underscore may be part of the name of a service; then nothing is said of it by itself.
 pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<'z>> {
     if qtype != rtype::SRV {
         return None;
@@ -436,18 +444,15 @@ pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<
     let node = zone.get(host).filter(|_| meant)?;
     let mut above = name::labels(host).map(|label| label.first() == Some(&b'_'));
     let is_host = match [above.next(), above.next()] {
-        [Some(true), Some(true)] => node.rrsets().any(|rrset| !matches!(rrset.rtype, rtype::SRV | rtype::PLACEHOLDER)),
+        [Some(true), Some(true)] => node.rrsets().any(|rrset| match rrset.rtype {
+            rtype::SRV => false,
+            rtype::PLACEHOLDER => rrset.rdatas().any(|reason| reason != rr::MEMBERLESS),
+            _ => true,
+        }),
         [Some(true), _] => !node.is_empty(),
         _ => true,
     };
     is_host.then_some(node)
-}
-
-/// The placeholder of a node that has nothing else.
-pub fn placeholder(node: Node<'_>) -> Option<Set<'_>> {
-    let mut rrsets = node.rrsets();
-    let first = rrsets.next().filter(|rrset| rrset.rtype == rtype::PLACEHOLDER)?;
-    rrsets.next().is_none().then_some(first)
 }
 
 /// Whether a zone holds a delegation at a name or above it.

@@ -2,11 +2,13 @@
 //!
 //! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server needs it.
 //! [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as pointers to
-//! names that stand uncompressed in the message already. Names in RDATA are not compressed, but for the targets of SRV records
-//! where a zone answers as Binder does ([`Writer::add_services`]).
+//! names that stand uncompressed in the message already, or ending with a pointer into the question. Names in RDATA are not
+//! compressed, but for the targets of SRV records where a zone answers as Binder does ([`Writer::add_services`]).
 //!
 //! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always fits.
 //! Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
+
+mod services;
 
 use crate::name::{self, NameBuf, NameError};
 use crate::rr::{self, Set, rtype};
@@ -19,9 +21,6 @@ pub const MAX_UDP_BYTES: usize = 1232;
 pub const MIN_UDP_BYTES: usize = 512;
 /// Positions beyond this cannot be pointed to (RFC 1035 section 4.1.4).
 pub const POINTER_LIMIT: usize = 0x4000;
-
-/// Targets of SRV records that later ones are compared with: more than fit into a datagram.
-const MAX_EARLIER: usize = 64;
 
 /// Response codes (RFC 1035 section 4.1.1, RFC 2136 section 2.2, RFC 6891 section 9).
 pub mod rcode {
@@ -368,10 +367,11 @@ impl<'a> Writer<'a> {
         first: u32,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
-        let pointable = owner.offset < POINTER_LIMIT;
-        let owner_bytes = if pointable { 2 } else { owner.wire.len() };
+        if owner.offset >= POINTER_LIMIT {
+            return self.add_far(section, owner, rrset, first, place);
+        }
         let count = rrset.count as usize;
-        let needed = rrset.rdata_bytes() + count * (owner_bytes + rr::FIXED_BYTES - 2);
+        let needed = rrset.rdata_bytes() + count * rr::FIXED_BYTES;
         let counter = usize::from(self.counts[section as usize]) + count;
         if self.position + needed > self.limit || counter > usize::from(u16::MAX) {
             return Err(Full);
@@ -390,10 +390,14 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// As [`Writer::add_rrset`] for SRV records, with the last labels of targets as pointers into the owner name, and whole targets
-    /// as pointers to one of the first that are the same. RFC 2782 forbids that, RFC 3597 section 4 has receivers take it, and
-    /// Binder's clients do.
-    pub fn add_services(
+    /// Octets that there is room for.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.position)
+    }
+
+    /// As [`Writer::add_rrset`] under an owner that no pointer reaches.
+    #[cold]
+    fn add_far(
         &mut self,
         section: Section,
         owner: Owner<'_>,
@@ -402,45 +406,9 @@ impl<'a> Writer<'a> {
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         let begun = (self.position, self.counts);
-        let mut name = NameBuf::root();
-        if owner.offset >= POINTER_LIMIT || name.fill_plain(self.written(), owner.offset).is_err() {
-            return self.add_rrset(section, owner, rrset, first, place);
-        }
-        let mut compressed = [0; rr::SRV_TARGET + name::MAX_NAME_BYTES];
-        // Where targets stand, and their octets.
-        let mut earlier = [(0, 0); MAX_EARLIER];
-        let mut count = 0;
         for rdata in rrset.rdatas_from(first) {
-            let target = &rdata[rr::SRV_TARGET..];
-            // The spelling counts: what stands in the question is not always that of the zone.
-            let shared = name::label_starts(target).iter().find_map(|start| {
-                let start = usize::from(*start);
-                let at = owner.offset + name::suffix_offset(name.as_wire(), &target[start..])?;
-                (at < POINTER_LIMIT).then_some((rr::SRV_TARGET + start, at))
-            });
-            let mut kept = rdata.len();
-            compressed[..kept].copy_from_slice(rdata);
-            if let Some((start, at)) = shared {
-                compressed[start..start + 2].copy_from_slice(&(0xc000 | at as u16).to_be_bytes());
-                kept = start + 2;
-            }
-            let target = &compressed[rr::SRV_TARGET..kept];
-            let same = earlier[..count].iter().find(|(at, length)| self.out[*at..*at + *length] == *target);
-            let is_new = same.is_none();
-            if let Some((at, _)) = same {
-                compressed[rr::SRV_TARGET..rr::SRV_TARGET + 2].copy_from_slice(&(0xc000 | *at as u16).to_be_bytes());
-                kept = rr::SRV_TARGET + 2;
-            }
-            let rdata = &compressed[..kept];
             match self.add_record(section, owner, (rrset.rtype, rr::CLASS_IN, rrset.ttl), rdata) {
-                Ok(at) => {
-                    let begin = at + rr::SRV_TARGET;
-                    if is_new && count < MAX_EARLIER && begin < POINTER_LIMIT {
-                        earlier[count] = (begin, self.position - begin);
-                        count += 1;
-                    }
-                    place(at);
-                }
+                Ok(at) => place(at),
                 Err(full) => {
                     (self.position, self.counts) = begun;
                     return Err(full);
@@ -450,32 +418,29 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Octets that there is room for.
-    pub fn room(&self) -> usize {
-        self.limit.saturating_sub(self.position)
-    }
-
-    /// Appends a record of a set, which has been found to fit.
+    /// Appends a record of a set under an owner that a pointer reaches, which has been found to fit.
     #[inline(always)]
     fn put_record(&mut self, owner: Owner<'_>, rrset: Set<'_>, rdata: &[u8]) {
         let mut fixed = rrset.fixed(rdata.len());
-        if owner.offset < POINTER_LIMIT {
-            fixed[..2].copy_from_slice(&(0xc000 | owner.offset as u16).to_be_bytes());
-            self.put_array(fixed);
-        } else {
-            self.put(owner.wire);
-            self.put(&fixed[2..]);
-        }
+        fixed[..2].copy_from_slice(&(0xc000 | owner.offset as u16).to_be_bytes());
+        self.put_array(fixed);
         self.put(rdata);
     }
 
-    /// Appends an owner name, as a pointer where one reaches.
-    fn put_owner(&mut self, owner: Owner<'_>, pointable: bool) {
-        if pointable {
-            self.put_array((0xc000 | owner.offset as u16).to_be_bytes());
-        } else {
-            self.put(owner.wire);
+    /// The labels of an owner name that have to be written, and what the pointer behind them leads to; none if it ends with the root.
+    fn owner_parts<'n>(&self, owner: Owner<'n>) -> (&'n [u8], Option<usize>) {
+        if owner.offset < POINTER_LIMIT {
+            return (&[], Some(owner.offset));
         }
+        let in_question = || {
+            let question = self.placed(HEADER_BYTES).ok()?;
+            name::label_starts(owner.wire).iter().find_map(|start| {
+                let start = usize::from(*start);
+                let at = name::suffix_offset(question.lower.as_wire(), &owner.wire[start..])?;
+                Some((&owner.wire[..start], Some(HEADER_BYTES + at)))
+            })
+        };
+        in_question().unwrap_or((owner.wire, None))
     }
 
     /// Adds one record of the program's own making and returns where its RDATA stands.
@@ -486,12 +451,16 @@ impl<'a> Writer<'a> {
         (rtype, class, ttl): (u16, u16, u32),
         rdata: &[u8],
     ) -> Result<usize, Full> {
-        let pointable = owner.offset < POINTER_LIMIT;
-        let owner_bytes = if pointable { 2 } else { owner.wire.len() };
-        if self.position + owner_bytes + 10 + rdata.len() > self.limit {
+        let (labels, pointer) = self.owner_parts(owner);
+        let owner_bytes = labels.len() + if pointer.is_some() { 2 } else { 0 };
+        let is_counted = self.counts[section as usize] < u16::MAX;
+        if self.position + owner_bytes + 10 + rdata.len() > self.limit || !is_counted {
             return Err(Full);
         }
-        self.put_owner(owner, pointable);
+        self.put(labels);
+        if let Some(at) = pointer {
+            self.put_array((0xc000 | at as u16).to_be_bytes());
+        }
         self.put_array(rtype.to_be_bytes());
         self.put_array(class.to_be_bytes());
         self.put_array(ttl.to_be_bytes());

@@ -25,7 +25,7 @@ pub enum Rule {
     All(fn(&World, &Case, &mut Reply)),
     /// None that was captured; random trees show it.
     Random,
-    /// None that was captured; this test shows it.
+    /// None that was captured; this test shows it, here or in `zookeeper_resets.rs`.
     Shown(&'static str),
 }
 
@@ -138,6 +138,13 @@ pub const DIFFERENCES: &[Difference] = &[
             ("fixture/ptr-not-reverse", NoData),
             ("start-without-zookeeper/srv-plain", Rcode("SERVFAIL")),
         ]),
+    },
+    Difference {
+        what: "records at the domain's own node",
+        binder: "REFUSED, like the domain itself; a PTR names it",
+        ours: "answered like those of any other node; of what cannot be used there is nothing",
+        why: "the domain is a name like any other, but always has an SOA record",
+        rule: Rule::Random,
     },
     Difference {
         what: "names below `ip6.arpa`",
@@ -521,11 +528,18 @@ pub const DIFFERENCES: &[Difference] = &[
         rule: Rule::Shown("names_of_other_datacenters_are_answered_from_their_zones"),
     },
     Difference {
-        what: "a tree that after a restart or a lost session has no node of the domain, less than half of its nodes, or an older state",
+        what: "a tree that after a restart or a lost session has less than half of its nodes, or none where nothing was served",
         binder: "is followed at once",
-        ours: "is held back, and what was served goes on being served, until it is confirmed or accepted",
-        why: "an ensemble that was set up anew looks like one from which all was removed; `shrink_share` decides",
+        ours: "is held back, and what was served goes on being served, until a second reading after `confirm_after` agrees, or it is accepted",
+        why: "an ensemble that lost its data looks like one from which all was removed; `shrink_share` decides",
         rule: Rule::Shown("a_tree_that_has_shrunk_over_a_restart_is_held_back"),
+    },
+    Difference {
+        what: "a tree that was reset: the domain's node is gone or made anew, within a session, too, or its newest change is older than one served",
+        binder: "is followed at once",
+        ours: "is held back, until it has had half of the served nodes for `regress_after`, has waited for half of `serve_stale`, or is accepted; restarts do not end that",
+        why: "the same; while a session lasts, the removal of any other node counts at once",
+        rule: Rule::Shown("a_domain_that_was_deleted_and_made_anew_is_told_from_the_one_before"),
     },
     Difference {
         what: "operation codes other than QUERY",
@@ -599,7 +613,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "SRV questions below a name that has no such service",
         binder: "no data for a host, NXDOMAIN for a service",
-        ours: "with `binder_compat` no data, otherwise NXDOMAIN, in both cases",
+        ours: "with `binder_compat` no data, otherwise NXDOMAIN, or no data where a node has the name of the service, in both cases",
         why: "the name in front of the host does not exist; with `binder_compat` it must not send clients elsewhere",
         rule: Rule::All(|world, case, reply| {
             let denied = case.rtype == "SRV" && (!reply.authority.is_empty() || reply.rcode == "NXDOMAIN");

@@ -6,7 +6,8 @@
 
 use super::cases::Outcome;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 /// Entries of the table that depend on the tree.
@@ -36,11 +37,13 @@ pub enum Switch {
     LeftOut,
     TooLarge,
     Json,
+    SmallSizes,
+    OwnNode,
 }
 
 impl Switch {
     /// All, with the entries of the table that they stand for.
-    pub const ALL: [(Switch, &'static str); 24] = [
+    pub const ALL: [(Switch, &'static str); 26] = [
         (Switch::Types, "types other than A, SRV and PTR"),
         (Switch::NoSuchType, "questions of types that a name does not have, and for the zones' own names"),
         (Switch::Ip6, "names below `ip6.arpa`"),
@@ -65,6 +68,8 @@ impl Switch {
         (Switch::LeftOut, "SRV records that fit without the addresses of their targets"),
         (Switch::TooLarge, "a set that fits into no message at all"),
         (Switch::Json, "JSON with half of a surrogate pair, a number beyond 1e308, or more than 127 levels"),
+        (Switch::SmallSizes, "EDNS sizes below 512"),
+        (Switch::OwnNode, "records at the domain's own node"),
     ];
 }
 
@@ -98,6 +103,16 @@ pub struct Oracle {
     /// Whether unknown names are refused, which only we have a choice of.
     pub refuses: bool,
     pub ready: bool,
+    /// Names that are there in our zones though no node has them; computed when first asked for.
+    pub implied: OnceCell<Implied>,
+}
+
+/// Names that no node has.
+pub struct Implied {
+    /// Of services and of PTR records, and what is above these.
+    pub by_records: HashSet<String>,
+    /// Above nodes with dots.
+    pub by_dots: HashSet<String>,
 }
 
 /// How a question comes.
@@ -130,6 +145,7 @@ impl Oracle {
             on: on.into_iter().collect(),
             refuses,
             ready: true,
+            implied: OnceCell::new(),
         }
     }
 
@@ -145,6 +161,7 @@ impl Oracle {
         if path != self.root && !path.starts_with(&format!("{}/", self.root)) {
             return;
         }
+        self.implied.take();
         let Some(id) = self.paths.get(path).copied().or_else(|| self.create(path)) else { return };
         if self.nodes[id].lost {
             return;
@@ -173,6 +190,7 @@ impl Oracle {
 
     /// A node and those below it are gone.
     pub fn remove(&mut self, path: &str) {
+        self.implied.take();
         let below = format!("{path}/");
         let gone: Vec<String> =
             self.paths.keys().filter(|other| *other == path || other.starts_with(&below)).cloned().collect();

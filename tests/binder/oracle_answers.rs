@@ -1,9 +1,9 @@
 //! What the oracle says to a question, in the order of Binder's code.
 
 use super::cases::{Line, Outcome, Reply};
-use super::oracle::{HOSTS, Node, Oracle, Switch, Told, Way, ipv4};
+use super::oracle::{HOSTS, Implied, Node, Oracle, Switch, Told, Way, ipv4};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv6Addr;
 
 /// What the process does instead of answering.
@@ -57,6 +57,7 @@ impl Oracle {
         let limit = match (way.tcp, way.edns) {
             (true, _) if self.on(Switch::TooLarge) => 65_535,
             (true, _) => 65_530,
+            (false, Some(payload)) if self.on(Switch::SmallSizes) => usize::from(payload).clamp(512, most),
             (false, Some(payload)) => usize::from(payload).min(most),
             (false, None) => 512,
         };
@@ -68,7 +69,8 @@ impl Oracle {
         if !fits && self.on(Switch::LeftOut) && size(&bare) <= limit {
             (fits, loose) = (true, true);
         }
-        if !fits && way.tcp && !self.on(Switch::TooLarge) {
+        let question = size(&Said::default()) - if way.edns.is_some() { 11 } else { 0 };
+        if !fits && (way.tcp && !self.on(Switch::TooLarge) || limit < question) {
             return Told { outcome: Outcome::Exit, loose: false };
         }
         if !fits {
@@ -112,8 +114,13 @@ impl Oracle {
             ..Said::default()
         };
         match rtype {
+            "AXFR" => return Ok(Said::code("REFUSED")),
             "SOA" | "NS" if apex => return Ok(own(rtype)),
-            "ANY" if apex => return Ok(own("NS")),
+            "ANY" if apex => {
+                let here = if lower == self.domain { self.addresses_of(name)? } else { Said::default() };
+                let here = self.only("A", here);
+                return Ok(if here.answer.is_empty() { own("NS") } else { here });
+            }
             _ => {}
         }
         let is_reverse = lower.ends_with(".in-addr.arpa") || lower.ends_with(".ip6.arpa");
@@ -145,7 +152,7 @@ impl Oracle {
             true => (name.to_lowercase(), name.to_lowercase()),
             false => (name.to_string(), name.to_lowercase()),
         };
-        let below = name.ends_with(&format!(".{}", self.domain));
+        let below = name.ends_with(&format!(".{}", self.domain)) || self.on(Switch::OwnNode) && name == self.domain;
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         (below && whole.bytes().all(plain)).then_some(whole)
     }
@@ -168,29 +175,37 @@ impl Oracle {
     fn unknown(&self, name: &str) -> Said {
         let lower = name.to_lowercase();
         let inside = |zone: &str| lower == zone || lower.ends_with(&format!(".{zone}"));
-        let has = |switch: Switch, yes: bool| yes && self.on(switch);
-        let ends = |other: &str| other.ends_with(&format!(".{lower}"));
         let apex = [self.domain.as_str(), "in-addr.arpa", "ip6.arpa"].contains(&lower.as_str());
-        let below_dots = self
-            .nodes
-            .iter()
-            .any(|node| node.alive && node.name.contains('.') && self.has_name(node) && ends(&node.domain));
-        let services =
-            self.nodes.iter().filter(|node| node.alive && self.is_first(node) && self.has_name(node)).filter_map(
-                |node| {
-                    let (srvce, proto) = self.labels(node)?;
-                    Some([format!("{srvce}.{proto}.{}", node.domain), format!("{proto}.{}", node.domain)])
-                },
-            );
-        let service_names: Vec<String> = services.flatten().map(|name| name.to_lowercase()).collect();
-        let reverse = (inside("in-addr.arpa") || inside("ip6.arpa"))
-            && self.reverse_names().any(|name| name == lower || ends(&name));
         if !inside(&self.domain) && !inside("in-addr.arpa") && !inside("ip6.arpa") {
             return Said::code("REFUSED");
         }
-        let known =
-            has(Switch::NoSuchType, apex || service_names.contains(&lower) || reverse) || has(Switch::Dots, below_dots);
+        let implied = self.implied.get_or_init(|| self.imply());
+        let by_records = self.on(Switch::NoSuchType) && (apex || implied.by_records.contains(&lower));
+        let known = by_records || self.on(Switch::Dots) && implied.by_dots.contains(&lower);
         Said::code(if known { "NOERROR" } else { "REFUSED" })
+    }
+
+    /// Names that are there though no node has them.
+    fn imply(&self) -> Implied {
+        fn note(names: &mut HashSet<String>, mut name: &str) {
+            while names.insert(name.to_string())
+                && let Some((_, above)) = name.split_once('.')
+            {
+                name = above;
+            }
+        }
+        let (mut by_records, mut by_dots) = (HashSet::new(), HashSet::new());
+        for node in self.nodes.iter().filter(|node| node.alive && self.has_name(node)) {
+            if let Some((srvce, proto)) = self.labels(node).filter(|_| self.is_first(node)) {
+                by_records.insert(format!("{srvce}.{proto}.{}", node.domain).to_lowercase());
+                by_records.insert(format!("{proto}.{}", node.domain).to_lowercase());
+            }
+            if node.name.contains('.') {
+                note(&mut by_dots, node.domain.split_once('.').map_or("", |(_, above)| above));
+            }
+        }
+        self.reverse_names().for_each(|name| note(&mut by_records, &name));
+        Implied { by_records, by_dots }
     }
 
     /// The names of all PTR records.
@@ -230,7 +245,8 @@ impl Oracle {
         let label = |key: &str| {
             let text = inner.get(key)?.as_str()?;
             let rest = text.strip_prefix('_')?;
-            (!rest.is_empty() && !rest.contains(['_', '.'])).then(|| text.to_string())
+            (!rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()) && !rest.contains(['_', '.']))
+                .then(|| text.to_string())
         };
         (kind == "service").then(|| label("srvce").zip(label("proto")))?
     }
@@ -306,6 +322,14 @@ impl Oracle {
 
     /// The addresses of a name, of both families.
     fn addresses_of(&self, name: &str) -> Result<Said, Crash> {
+        let said = self.addresses_below(name)?;
+        // The domain has an SOA record in any case.
+        let is_own = self.on(Switch::OwnNode) && name.eq_ignore_ascii_case(&self.domain) && self.ready;
+        Ok(if is_own && said.rcode == "SERVFAIL" { Said::code("NOERROR") } else { said })
+    }
+
+    /// The same, whatever the domain's own node holds.
+    fn addresses_below(&self, name: &str) -> Result<Said, Crash> {
         let Some(domain) = self.lookup_name(name) else {
             return Ok(self.unknown_or_late(name));
         };
@@ -464,8 +488,11 @@ impl Oracle {
         let denied = |binder: &'static str| match (self.on(Switch::NoSuchService), self.refuses) {
             (false, _) => Said::code(binder),
             (true, true) => Said::code("NOERROR"),
-            // It may be the end of another service's name.
+            // It may be the end of another service's name, or that of a node.
             (true, false) if self.on(Switch::NoSuchType) && self.unknown(name).rcode == "NOERROR" => {
+                Said::code("NOERROR")
+            }
+            (true, false) if self.find(&name.to_lowercase()).is_some_and(|node| self.has_name(node)) => {
                 Said::code("NOERROR")
             }
             (true, false) => Said::code("NXDOMAIN"),
@@ -476,6 +503,14 @@ impl Oracle {
             let there = self.unknown(&domain).rcode == "NOERROR" && !is_part;
             return if there { Ok(denied("NOERROR")) } else { self.no_service(name) };
         };
+        if node.parent.is_none() {
+            let is_service = |(srvce_here, proto_here): (String, String)| {
+                srvce_here.eq_ignore_ascii_case(srvce) && proto_here.eq_ignore_ascii_case(proto)
+            };
+            if !self.labels(node).is_some_and(is_service) {
+                return self.no_service(name);
+            }
+        }
         let Some((record, kind, inner)) = Oracle::usable(node) else {
             let hollow = node.hollow && self.on(Switch::PathParts);
             return Ok(if hollow { denied("NOERROR") } else { Said::code("SERVFAIL") });

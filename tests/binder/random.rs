@@ -16,9 +16,28 @@ const DOMAIN: &str = "emy-10.joyent.us";
 const ROOT: &str = "/us/joyent/emy-10";
 const KINDS: [&str; 8] =
     ["db_host", "host", "load_balancer", "moray_host", "ops_host", "redis_host", "rr_host", "database"];
-const TTLS: [&str; 12] = ["", "", "", "", "10", "45", "60", "0", "null", "4294967295", "\"60\"", "-5"];
+const TTLS: [&str; 16] =
+    ["", "", "", "", "", "10", "45", "60", "0", "0.4", "30.7", "2147483647", "null", "4294967295", "\"60\"", "-5"];
 const PORTS: [&str; 10] = ["", "", "[]", "[80]", "[80,81]", "[8080,8081,8082]", "[\"80\"]", "[70000]", "8080", "null"];
-const TYPES: [&str; 7] = ["A", "SRV", "PTR", "AAAA", "SOA", "ANY", "TXT"];
+const TYPES: [&str; 4] = ["A", "SRV", "PTR", "AAAA"];
+/// Of these each name is asked for one or two.
+const OTHER_TYPES: [&str; 8] = ["SOA", "ANY", "TXT", "NS", "MX", "CNAME", "DS", "AXFR"];
+const SIZES: [Option<u16>; 14] = [
+    None,
+    None,
+    None,
+    Some(0),
+    Some(100),
+    Some(511),
+    Some(512),
+    Some(1232),
+    Some(1232),
+    Some(1233),
+    Some(1400),
+    Some(1470),
+    Some(4096),
+    Some(65_535),
+];
 
 /// One tree with the names to be asked for.
 struct Forest {
@@ -33,14 +52,20 @@ impl Forest {
         for path in ["/us", "/us/joyent", ROOT] {
             forest.nodes.insert(path.to_string(), b"{}".to_vec());
         }
-        // What a pointer saves depends on the spelling; these are asked for as they are.
-        if index == 0 {
-            forest.plant_members(random, 3000);
+        // One set fits into no message, others into nothing but TCP, with names beyond the reach of pointers.
+        if let 0..=2 = index {
+            // The last is larger than our datagrams and not than Binder's, and fits into them without the addresses.
+            let members = [3000, random.between(400, 1300), 31][index as usize];
+            forest.plant_members(random, members, false);
             return forest;
+        }
+        if random.chance(20) {
+            let data = if random.chance(50) { forest.service(random) } else { forest.host(random, "moray_host") };
+            forest.nodes.insert(ROOT.to_string(), data);
         }
         if index % 3 == 1 {
             let members = random.between(15, 70);
-            forest.plant_members(random, members);
+            forest.plant_members(random, members, true);
         }
         if random.chance(10) {
             forest.plant(random, ROOT, "elsewhere/deep");
@@ -49,6 +74,8 @@ impl Forest {
             let name = name_of(random, number);
             if random.chance(45) {
                 forest.plant_service(random, ROOT, &name);
+            } else if random.chance(20) {
+                forest.plant_below_underscores(random, &name);
             } else if random.chance(20) {
                 let data = hollow(random);
                 forest.put(random, ROOT, &name, data);
@@ -127,12 +154,30 @@ impl Forest {
         }
     }
 
+    /// Puts nodes below labels that look like those of SRV records, and may be those of a service above.
+    fn plant_below_underscores(&mut self, random: &mut Random, name: &str) {
+        let data = if random.chance(70) { self.service(random) } else { hollow(random) };
+        self.put(random, ROOT, name, data);
+        let outer = *random.pick(&["_tcp", "_tcp", "_u0"]);
+        let inner = *random.pick(&["_http", "_http", "_u1"]);
+        let above = format!("{ROOT}/{name}");
+        self.plant(random, &above, outer);
+        if random.chance(50) {
+            self.plant_service(random, &format!("{above}/{outer}"), inner);
+        } else {
+            self.plant(random, &format!("{above}/{outer}"), inner);
+        }
+        if random.chance(30) {
+            self.plant(random, &format!("{above}/{outer}/{inner}"), "_u2");
+        }
+    }
+
     /// Puts a sound service with so many members.
-    fn plant_members(&mut self, random: &mut Random, members: usize) {
+    fn plant_members(&mut self, random: &mut Random, members: usize, some_ports: bool) {
         let service = br#"{"type":"service","service":{"srvce":"_moray","proto":"_tcp","port":2020}}"#;
         self.put(random, ROOT, "large", service.to_vec());
         for number in 0..members {
-            let ports = field("ports", random.pick::<&str>(&["", "[80,81]"]));
+            let ports = field("ports", random.pick::<&str>(if some_ports { &["", "[80,81]"] } else { &[""] }));
             let address = format!("10.{}.{}.1", number / 250, number % 250);
             let data = format!(r#"{{"type":"moray_host","moray_host":{{"address":"{address}"{ports}}}}}"#);
             self.nodes.insert(format!("{ROOT}/large/m{number}"), data.into_bytes());
@@ -144,7 +189,7 @@ impl Forest {
         let (outer, inner) = (random.pick(&TTLS), random.pick(&TTLS));
         let ports = random.pick(&PORTS);
         if kind == "database" {
-            let host = random.pick(&["172.27.1.1", "172.27.1.2", "db0.emy-10.joyent.us"]);
+            let host = random.pick(&["172.27.1.1", "172.27.1.2", "172.27.1.3.4", "db0.emy-10.joyent.us", ""]);
             let text = format!(
                 r#"{{"type":"database","database":{{"primary":"tcp://pg@{host}:5432/x"{}}}{}}}"#,
                 field("ttl", inner),
@@ -155,7 +200,9 @@ impl Forest {
         let address = match random.below(100) {
             0..=69 => format!("\"172.27.{}.{}\"", random.below(3), random.between(1, 40)),
             70..=79 => format!("\"fd00::{:x}\"", random.between(1, 40)),
-            80..=85 => format!("\"172.27.9.{}/24\"", random.between(1, 9)),
+            80..=81 => format!("\"172.27.9.{}/24\"", random.between(1, 9)),
+            82..=83 => format!("\"172.27.9.{}.7\"", random.between(1, 9)),
+            84..=85 => format!("\"172.027.009.00{}\"", random.between(1, 9)),
             86..=88 => "null".to_string(),
             89..=91 => String::new(),
             92..=94 => "7".to_string(),
@@ -163,10 +210,14 @@ impl Forest {
         };
         if let Ok(address) = address.trim_matches('"').parse::<std::net::Ipv6Addr>() {
             let digits = format!("{:032x}", address.to_bits());
-            self.names.insert(digits.chars().rev().map(|digit| format!("{digit}.")).collect::<String>() + "ip6.arpa");
+            let own = digits.chars().rev().map(|digit| format!("{digit}.")).collect::<String>() + "ip6.arpa";
+            self.names.insert(own[2..].to_string());
+            self.names.insert(own);
         } else if let Some(four) = address.trim_matches('"').split('/').next().filter(|text| text.starts_with("172")) {
             let mut labels: Vec<&str> = four.split('.').collect();
             labels.reverse();
+            self.names.insert(format!("{}.in-addr.arpa", labels[1..].join(".")));
+            self.names.insert(format!("9.{}.in-addr.arpa", labels.join(".")));
             self.names.insert(format!("{}.in-addr.arpa", labels.join(".")));
             self.names.insert(format!("{}.IN-ADDR.arpa", labels.join(".")));
         }
@@ -185,10 +236,14 @@ impl Forest {
         let labels = random.pick(&[
             r#""srvce":"_http","proto":"_tcp""#,
             r#""srvce":"_http","proto":"_tcp""#,
+            r#""srvce":"_http","proto":"_tcp""#,
             r#""srvce":"_moray","proto":"_tcp""#,
             r#""srvce":"_Http","proto":"_TCP""#,
             r#""srvce":"_a_b","proto":"_tcp""#,
             r#""srvce":"http","proto":"tcp""#,
+            r#""srvce":"_b.c","proto":"_tcp""#,
+            r#""srvce":"_h\u00f6","proto":"_tcp""#,
+            r#""srvce":"_","proto":"_tcp""#,
             r#""srvce":7"#,
         ]);
         let text = match random.below(20) {
@@ -210,6 +265,22 @@ fn field(key: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(r#","{key}":{value}"#) }
 }
 
+/// A name in some spelling: mostly that of the tree, else as resolvers spell it that mix the case (0x20), all of it or what is below
+/// the domain, which Binder takes.
+fn spelled(random: &mut Random, name: &str) -> String {
+    let part = match random.below(10) {
+        0 => name.len(),
+        1 | 2 => name.to_lowercase().strip_suffix(DOMAIN).map_or(0, str::len),
+        _ => 0,
+    };
+    let mixed = name.char_indices().map(|(at, letter)| match at < part && random.chance(50) {
+        true if letter.is_ascii_lowercase() => letter.to_ascii_uppercase(),
+        true => letter.to_ascii_lowercase(),
+        false => letter,
+    });
+    mixed.collect()
+}
+
 /// The name of a node.
 fn name_of(random: &mut Random, number: usize) -> String {
     match random.below(100) {
@@ -218,7 +289,9 @@ fn name_of(random: &mut Random, number: usize) -> String {
         8..=10 => "Kid".to_string(),
         11..=13 => "kid".to_string(),
         14..=17 => format!("Big{number}"),
-        18..=20 => format!("sp ace{number}"),
+        18 => format!("sp ace{number}"),
+        19 => format!("p+lus{number}"),
+        20 => format!("\u{fc}ber{number}"),
         21..=22 => format!("{}{number}", "x".repeat(63)),
         23..=25 => format!("under_score{number}"),
         _ => format!("n{number}"),
@@ -232,7 +305,10 @@ fn hollow(random: &mut Random) -> Vec<u8> {
 
 /// Data that is no record.
 fn broken(random: &mut Random) -> Vec<u8> {
-    let texts: [&[u8]; 16] = [
+    let texts: [&[u8]; 19] = [
+        b" \n\t{\"type\":\"rr_host\",\"rr_host\":{\"address\":\"172.27.8.4\"}}\n ",
+        b"{\"type\":\"ops_host\",\"type\":\"host\",\"host\":{\"address\":\"172.27.8.5\",\"address\":\"172.27.8.6\"}}",
+        b"{\"type\":\"host\",\"address\":\"172.27.8.7\"}",
         b"{\"type\":\"host\"",
         b" \n\t ",
         b"\"host\"",
@@ -288,7 +364,8 @@ pub struct Findings {
 /// Compares over trees out of a seed.
 pub fn compare(seed: u64, trees: u64) -> Findings {
     let mut findings = Findings::default();
-    for number in 0..trees {
+    // The largest come last, when little is left that has to be shown by leaving it out.
+    for number in (0..trees).rev() {
         let mut random = Random::new(seed, number);
         let forest = Forest::grow(&mut random, number);
         for refuses in [true, false] {
@@ -313,10 +390,28 @@ impl Forest {
         let all = oracle(None);
         let open = Switch::ALL.into_iter().filter(|(switch, _)| !findings.needed.contains(switch));
         let others: Vec<(Switch, Oracle)> = open.map(|(switch, _)| (switch, oracle(Some(switch)))).collect();
-        for name in self.names.iter().filter(|name| name.split('.').all(|label| (1..64).contains(&label.len()))) {
-            for kind in TYPES {
-                let way = Way { tcp: random.chance(30), edns: *random.pick(&[None, Some(1232), Some(4096)]) };
-                let number = rtype::NAMES.iter().find(|(_, text)| *text == kind).expect("a type").0;
+        let can_be_asked =
+            |name: &&String| name.is_ascii() && name.split('.').all(|label| (1..64).contains(&label.len()));
+        for name in self.names.iter().filter(can_be_asked) {
+            let more = [random.pick(&OTHER_TYPES), random.pick(&OTHER_TYPES)];
+            let mut asked: Vec<(&str, Way)> = Vec::new();
+            for kind in TYPES.iter().chain(more).copied() {
+                // A size that is too small for the question ends Binder's process; few of them are enough.
+                let edns = *random.pick(&SIZES);
+                asked.push((kind, Way { tcp: kind == "AXFR" || random.chance(30), edns }));
+            }
+            if name.starts_with("_moray._tcp.large.") {
+                asked.push(("SRV", Way { tcp: true, edns: None }));
+                asked.extend([1232, 4096].map(|size| ("SRV", Way { tcp: false, edns: Some(size) })));
+            }
+            for (kind, way) in asked {
+                let known = rtype::NAMES.iter().find(|(_, text)| *text == kind);
+                let number = known.map_or(rtype::AXFR, |(number, _)| *number);
+                let is_here = world.zone_of(&format!("{}.", name.to_lowercase())).is_some();
+                if kind == "AXFR" && !is_here {
+                    continue;
+                }
+                let name = &spelled(random, name);
                 let mut query = Query::new(&Dname::parse(&format!("{}.", name.replace(' ', "\\032"))), number);
                 query.edns = way.edns;
                 let case = Case {

@@ -13,7 +13,7 @@ pub enum SessionError {
     #[error("cannot be reached, or serves nobody because its ensemble has no majority")]
     Unreachable,
     /// What the library cannot tell of a server, its own reason left out.
-    #[error("{0}")]
+    #[error("{fault}{}", advice(.0), fault = .0)]
     Relay(#[from] Fault),
     #[error("no session within {0:?}")]
     Slow(Duration),
@@ -37,6 +37,14 @@ pub enum SessionError {
     Memory(#[from] Excess),
     #[error("{0}")]
     Other(String),
+}
+
+/// What to do about a fault, which the agent, whose file has no such key, has no use for.
+fn advice(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::TooLong { .. } | Fault::Children(_) => "; raise \"max_reply\" if that is its tree",
+        Fault::Length | Fault::Unasked | Fault::Tls(_) => "",
+    }
 }
 
 impl SessionError {
@@ -105,5 +113,20 @@ impl From<SessionState> for SessionError {
             SessionState::AuthFailed => SessionError::Authentication,
             _ => SessionError::Disconnected,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_who_have_the_setting_are_told_of_it() {
+        for fault in [Fault::TooLong { announced: 9, limit: 8 }, Fault::Children(9)] {
+            assert!(!fault.to_string().contains("max_reply"), "{fault}");
+            let error = SessionError::from(fault).to_string();
+            assert!(error.contains('9') && error.contains("raise \"max_reply\""), "{error}");
+        }
+        assert_eq!(SessionError::from(Fault::Unasked).to_string(), Fault::Unasked.to_string());
     }
 }

@@ -50,13 +50,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What is wrong with a server, as far as the library cannot tell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error(
-        "announced a reply of {announced} octets, and {limit} are allowed; raise \"max_reply\" if that is its tree"
-    )]
+    #[error("announced a reply of {announced} octets, and {limit} are allowed")]
     TooLong { announced: u32, limit: u32 },
     #[error("sent a frame whose length is negative")]
     Length,
-    #[error("announced a list of {0} children, more than its reply holds or \"max_reply\" allows")]
+    #[error("announced a list of {0} children, more than its reply holds or may hold")]
     Children(u32),
     #[error("answered what it was not asked")]
     Unasked,
