@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! FOLDER/lock                     one process at a time
+//! FOLDER/probe.tmp                written and removed at the start, to see whether that can be done
 //! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins, and
 //!                                 what trees of ZooKeeper's zones were made of
 //! FOLDER/zones/ZONE/snapshot      one version of a source zone

@@ -111,31 +111,34 @@ fn mount(path: &Path, flags: libc::c_ulong) {
     assert_eq!(status, 0, "root needs CAP_SYS_ADMIN for this test: {}", Error::last_os_error());
 }
 
-/// The folder can be read and written; only its secondary knows that the region was ahead of it.
+/// The folder can be read and written; only a secondary, or a name server of the zone, knows that the region was ahead of it.
 #[test]
-fn a_region_with_an_old_folder_goes_on_from_its_secondary() {
+fn a_region_with_an_old_folder_goes_on_from_other_servers() {
     let folder = Folder::new();
     let text = zone_text(7).replace(ZONE, REGION);
-    let secondary = Nsd::start(&folder, &[(Dname::parse(REGION), text)]);
+    let other = Nsd::start(&folder, &[(Dname::parse(REGION), text)]);
     let primary = Knotd::start(&folder, &[(Dname::parse(ZONE), zone_text(3))]);
-    let primary = primary.address().to_string();
-    let mut daemon = Aggregator::start_with(&folder.subfolder("aggregator"), &settings(&primary, &[]));
-    let mut client = Client::new(daemon.address());
-    wait_for(&mut client, 3);
-    let with_secondary = settings(&primary, &[secondary.address().to_string()]);
-    daemon.write_settings(&with_secondary);
-    daemon.kill_and_restart(|| ());
-    wait_for(&mut client, 8);
-    let status = daemon.verb(&["status", REGION]).stdout;
-    assert!(status.contains("went on at the start from serial 7, which another server had"), "{status}");
-    let log = daemon.log_text();
-    assert!(log.contains("the state on disk was old"), "{log}");
-    assert!(log.contains("none->3") && log.contains("3->8"), "the start waits for nobody: {log}");
-    // It remembers that, and the secondary is not ahead any more.
-    daemon.kill_and_restart(|| ());
-    let serial = wait_until("the region is served", PATIENCE, || client.serial(&Dname::parse(REGION)));
-    assert_eq!(serial, 8);
-    assert!(daemon.stop().success());
+    let (primary, other) = (primary.address().to_string(), other.address().to_string());
+    let mut as_name_server = settings(&primary, &[]);
+    as_name_server.plan.push_str(&format!("[probe]\nevery = \"off\"\nhosts = {{ \"ns.{ZONE}\" = \"{other}\" }}\n"));
+    for (home, known) in [("one", settings(&primary, &[other])), ("two", as_name_server)] {
+        let mut daemon = Aggregator::start_with(&folder.subfolder(home), &settings(&primary, &[]));
+        let mut client = Client::new(daemon.address());
+        wait_for(&mut client, 3);
+        daemon.write_settings(&known);
+        daemon.kill_and_restart(|| ());
+        wait_for(&mut client, 8);
+        let status = daemon.verb(&["status", REGION]).stdout;
+        assert!(status.contains("went on at the start from serial 7, which another server had"), "{status}");
+        let log = daemon.log_text();
+        assert!(log.contains("the state on disk was old"), "{log}");
+        assert!(log.contains("none->3") && log.contains("3->8"), "the start waits for nobody: {log}");
+        // It remembers that, and the other server is not ahead any more.
+        daemon.kill_and_restart(|| ());
+        let serial = wait_until("the region is served", PATIENCE, || client.serial(&Dname::parse(REGION)));
+        assert_eq!(serial, 8);
+        assert!(daemon.stop().success());
+    }
 }
 
 #[test]
