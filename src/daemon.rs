@@ -208,7 +208,8 @@ impl Daemon {
         };
         let (store, mut remains) = disk.run("read the state folder", None, read).await.map_err(start_failed)??;
         let roots = Arc::new(Roots::new(store.clone()));
-        remains.heard = heard::ask(&config, store.as_deref(), &Published::default()).await;
+        let (heard, heard_later) = heard::ask_at_start(&config, store.as_deref(), &remains).await;
+        remains.heard = heard;
         // All that may be taken comes before anything is published, and so before anything is written.
         let plan = config.clone();
         let open = move || {
@@ -245,6 +246,7 @@ impl Daemon {
             metrics.config_is_current.set(1);
             tokio::spawn(sources.clone().obey(announced));
             sources.replace(&config, &keeper, &publisher, &metrics, &roots);
+            heard_later.tell(&keeper, publisher.clone(), sources.clone());
             let mut probe = Probe::new(publisher.clone(), metrics.clone());
             probe.follow(&config, resolvers);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());

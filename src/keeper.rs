@@ -13,8 +13,8 @@
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
 //! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one
-//! plan from another, `pins` which of them stay as they were, `gauges` what is shown to Prometheus, `status` and `view`
-//! to operators.
+//! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what is
+//! shown to Prometheus, `status` and `view` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -24,6 +24,7 @@ mod damping;
 mod drains;
 mod fingerprint;
 mod gauges;
+mod others;
 mod pins;
 mod plan;
 mod regions;
@@ -50,6 +51,7 @@ use crate::tsig::Keyring;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
 use drains::Drains;
 use fingerprint::{NO_PLAN, fingerprint};
+use others::Heard;
 use pins::Pins;
 use regions::KeptRegion;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -91,6 +93,8 @@ pub enum Command {
     Pin(Box<PinOrder>, oneshot::Sender<Result<Pin, PinError>>),
     /// Lets a region follow its members again; answered in the same way, with the pin that it had.
     Release(Name, oneshot::Sender<Result<Pin, PinError>>),
+    /// Serials that other servers have of regions, and when the last of them was heard.
+    Heard(HashMap<Name, Vec<Serial>>, Instant),
 }
 
 /// A source zone.
@@ -350,6 +354,7 @@ impl Keeper {
                     ordered.push(done);
                 }
                 Command::Pin(order, done) => pinned.push((self.pin(*order), done)),
+                Command::Heard(heard, at) => self.hear(heard, at),
                 Command::Release(region, done) => pinned.push((self.release(&region), done)),
             }
         }
@@ -499,7 +504,7 @@ impl Keeper {
                     region.set_last_serial(last, drift);
                     let mut new = KeptRegion::new(region, now);
                     new.past = plan.past.remove(&origin).unwrap_or_default();
-                    new.heard = plan.heard.remove(&origin).unwrap_or_default();
+                    new.heard = plan.heard.remove(&origin).map(Heard::before_service);
                     self.restore_pin(&mut new, &mut plan.restored);
                     changes.added.push(origin.clone());
                     self.merge_anew(&mut new, now);

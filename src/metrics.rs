@@ -259,7 +259,8 @@ impl Metrics {
             ),
             notify_received: make.counters(
                 "notify_received_total",
-                "NOTIFY requests for a source zone: accepted, or refused for their address.",
+                "NOTIFY requests for a source zone: accepted, or refused for their address; without a zone, stray ones: \
+                 primaries announce zones that are not configured.",
                 &["zone", "result"],
             ),
             xfr_served: make.counters(

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! FOLDER/lock                     one process at a time
+//! FOLDER/probe.tmp                written and removed at the start, to see whether that can be done
 //! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins, and
 //!                                 what trees of ZooKeeper's zones were made of
 //! FOLDER/zones/ZONE/snapshot      one version of a source zone
@@ -78,6 +79,8 @@ pub enum StateError {
     Create { path: PathBuf, error: io::Error },
     #[error("cannot lock {}: {error}; the folder must be writable for the user that runs this program", .path.display())]
     Lock { path: PathBuf, error: io::Error },
+    #[error("cannot write into the state folder {}: {error}; it must have room, and be writable for the user that runs this program", .path.display())]
+    Write { path: PathBuf, error: io::Error },
     #[error("the state folder {} is in use by another process ({holder}); stop it, or give this one a folder of its own", .path.display())]
     InUse { path: PathBuf, holder: String },
     #[error("cannot start a thread for the state on disk: {0}")]
@@ -212,6 +215,8 @@ pub struct Store {
     drains: Vec<Drain>,
     pins: Vec<Pin>,
     trees: HashMap<Name, TreeState>,
+    /// Whether the folder could be written when it was opened.
+    was_writable: bool,
     /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
     closed: Once,
@@ -222,8 +227,10 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     let disk = Disk::new(folder);
     let problem = match disk.claim() {
         Err(error @ StateError::InUse { .. }) => return Err(error),
-        claimed => claimed.err(),
+        Err(error) => Some(error),
+        Ok(()) => disk.try_writing().err().map(|error| StateError::Write { path: disk.root().to_path_buf(), error }),
     };
+    let was_writable = problem.is_none();
     let status =
         StateStatus { folder: disk.root().to_path_buf(), healthy: true, error: None, bytes: 0, last_written: None };
     let shared = Arc::new(Shared {
@@ -245,7 +252,7 @@ pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     start("state-writer", &shared, move || writer.run())?;
     let builder = shared.clone();
     start("state-builder", &shared, move || builder::run(&builder.disk, &builder.inbox, &waiting))?;
-    Ok(Store { shared, regions, drains, pins, trees, times: Mutex::default(), closed: Once::new() })
+    Ok(Store { shared, regions, drains, pins, trees, was_writable, times: Mutex::default(), closed: Once::new() })
 }
 
 /// Starts a thread. Should it end by a defect, nobody waits for it.
@@ -381,6 +388,11 @@ impl Store {
     /// The count of what waits for the disk.
     pub fn buffers(&self) -> Buffers {
         self.shared.inbox.buffers().clone()
+    }
+
+    /// Whether the folder could be written when it was opened: if not, what was read may be older than what was served last.
+    pub fn was_writable(&self) -> bool {
+        self.was_writable
     }
 
     /// What regions were last published with, before this process.

@@ -87,8 +87,11 @@ fn replies_echo_the_question_and_say_no_to_others() {
     let notify = message(ZONE, 0x20);
     for (source, message, flags) in [
         ("127.0.0.9", notify.clone(), [0xa0, 5]),
-        ("127.0.0.1", message("other.example", 0x20), [0xa0, 9]),
-        ("127.0.0.1", message(&format!("a.{ZONE}"), 0x20), [0xa0, 9]),
+        ("127.0.0.9", message("other.example", 0x20), [0xa0, 9]),
+        ("127.0.0.9", message(&format!("a.{ZONE}"), 0x20), [0xa0, 9]),
+        // A primary that is told no about one zone is silent about all of them (CNS).
+        ("127.0.0.1", message("other.example", 0x20), [0xa0, 0]),
+        ("127.0.0.8", message(&format!("a.{ZONE}"), 0x20), [0xa0, 0]),
         // UPDATE and other opcodes are not understood, whoever sends them.
         ("127.0.0.1", message(ZONE, 0x28), [0xa8, 4]),
     ] {
@@ -96,6 +99,10 @@ fn replies_echo_the_question_and_say_no_to_others() {
         assert_eq!(reply[..4], [&[0x12, 0x34], &flags[..]].concat(), "{source}");
     }
     assert_eq!(served(&daemon, ZONE).as_deref(), Some("1"));
+    let stray = "aggregator_notify_received_total{result=\"stray\",zone=\"\"} 2";
+    assert!(daemon.metrics().contains(stray), "{}", daemon.metrics());
+    let log = daemon.log_text();
+    assert_eq!(log.matches("NOTIFY for a zone that is not configured").count(), 2, "one for each address: {log}");
     // An address of notify_from may speak for the primary.
     let reply = send_from("127.0.0.8", to, &notify);
     assert_eq!(reply[..4], [0x12, 0x34, 0xa4, 0]);

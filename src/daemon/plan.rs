@@ -30,9 +30,11 @@ pub fn announcers(config: &Config) -> Announcers {
     let mut announcers = Announcers::default();
     for plan in &config.zones {
         announcers.add(&plan.origin, &plan.zone, access(plan));
+        let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
+        let addresses = primaries.chain(plan.notify_from.iter().copied());
+        announcers.add_peers(addresses.clone());
         if plan.is_member() {
-            let primaries = plan.primaries.iter().map(|primary| primary.address.ip());
-            announcers.add_askers(&plan.origin, &plan.zone, primaries.chain(plan.notify_from.iter().copied()));
+            announcers.add_askers(&plan.origin, &plan.zone, addresses);
         }
     }
     announcers

@@ -38,7 +38,7 @@ pub struct Remains {
     pub zones: HashMap<Name, Restored>,
     /// How regions came to what they were.
     pub past: HashMap<Name, History>,
-    /// What other servers have of regions of which nothing is left.
+    /// What other servers have of regions of which nothing certain is left.
     pub heard: HashMap<Name, Vec<Serial>>,
 }
 

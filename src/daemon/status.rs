@@ -249,6 +249,9 @@ impl Report {
             if region.drift != 0 {
                 _ = write!(remarks, ", drift {}", region.drift);
             }
+            if let Some(theirs) = region.newer_elsewhere {
+                _ = write!(remarks, ", another server has {theirs}");
+            }
             if region.ns_fallback {
                 remarks.push_str(", NS: this server alone");
             }
@@ -543,6 +546,13 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
     );
     for member in &region.members {
         _ = writeln!(text, "  member {}: {}, serial {}", member.zone, member.state, serial(member.serial));
+    }
+    if let Some(theirs) = region.followed {
+        _ = writeln!(text, "  went on at the start from serial {theirs}, which another server had");
+    }
+    if let Some(theirs) = region.newer_elsewhere {
+        let until = if region.pinned.is_some() { "the pin is released" } else { "every member is confirmed" };
+        _ = writeln!(text, "  another server has serial {theirs}; it is followed only after {until}");
     }
     if region.ns_fallback {
         _ = writeln!(text, "  the members' NS sets have nothing in common: this server is listed alone; set \"ns\"");

@@ -42,7 +42,7 @@ pub struct Plan {
     pub restored: HashMap<Name, Restored>,
     /// How regions came to what they were when an earlier run of the program ended.
     pub past: HashMap<Name, History>,
-    /// Serials under which other servers have regions of which nothing is remembered here.
+    /// Serials under which other servers have regions of which nothing certain is remembered here.
     pub heard: HashMap<Name, Vec<Serial>>,
     /// News of zones that are known already, published with the plan.
     pub updates: Vec<Update>,

@@ -8,13 +8,14 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::fingerprint::{NO_PLAN, fingerprint};
+use super::others::Heard;
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{
     Conflict, Damper, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
 };
 use crate::name::Name;
 use crate::publish::State;
-use crate::serial::{Serial, region_sum};
+use crate::serial::Serial;
 use crate::state::RegionState;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
 use std::collections::HashMap;
@@ -23,8 +24,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How long a serial stays half way to its sum, at most.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
-/// How far the serial that another server has may be ahead of the sum.
-const MOST_AHEAD: u32 = 1 << 16;
 /// Conflicts logged one by one after an update; the rest is a number.
 pub(super) const LOGGED_CONFLICTS: usize = 20;
 
@@ -58,8 +57,10 @@ pub(super) struct KeptRegion {
     pub is_cut: bool,
     /// The way to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
-    /// Serials under which other servers have it, if nothing is remembered of it here.
-    pub heard: Vec<Serial>,
+    /// Serials under which other servers have it, until it is certain whether it goes on from them.
+    pub heard: Option<Heard>,
+    /// The serial of another server from which it went on at the start.
+    pub followed: Option<Serial>,
     /// What has happened since the present version was made.
     pub causes: Vec<Cause>,
     /// What clients see instead of what is merged.
@@ -91,7 +92,8 @@ impl KeptRegion {
             saved_step: None,
             is_cut: false,
             past: History::default(),
-            heard: Vec::new(),
+            heard: None,
+            followed: None,
             causes: Vec::new(),
             pinned: None,
             goes_on: None,
@@ -184,6 +186,9 @@ impl Keeper {
             }
             changed |= self.merge_region(kept, names);
         }
+        for kept in regions.values_mut() {
+            changed |= self.catch_up(kept);
+        }
         self.regions = regions;
         changed
     }
@@ -265,22 +270,6 @@ impl Keeper {
         if self.is_due(kept, now) {
             self.fill(kept, now);
             self.merge_region(kept, None);
-        }
-    }
-
-    /// Has a region that nobody has seen, and of which nothing is remembered, go on from the newest serial that other servers
-    /// have of it. One that is further from the sum than any drift is not believed. The sum itself stands for the same
-    /// contents everywhere.
-    fn follow_others(&self, kept: &mut KeptRegion) {
-        let plan = &kept.region.plan;
-        if kept.was_served || kept.pinned.is_some() || self.seen_serials.contains_key(&plan.origin) {
-            return;
-        }
-        let members = kept.intakes.iter().filter_map(|intake| Some(intake.zone()?.soa.serial));
-        let sum = region_sum(plan.serial_offset, members);
-        let ahead = kept.heard.iter().map(|heard| heard.0.wrapping_sub(sum.0)).filter(|ahead| *ahead <= MOST_AHEAD);
-        if let Some(ahead) = ahead.max() {
-            kept.region.set_last_serial(Some(sum.advance(ahead)), (ahead == 0).then_some(0));
         }
     }
 

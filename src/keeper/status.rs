@@ -70,6 +70,10 @@ pub struct RegionStatus {
     pub held_addresses: usize,
     /// What is served instead of what the members have.
     pub pinned: Option<PinStatus>,
+    /// The serial of another server from which it went on at the start.
+    pub followed: Option<Serial>,
+    /// A newer serial of another server, until the members' sources tell whether the region goes on from it.
+    pub newer_elsewhere: Option<Serial>,
     /// Names of its NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     pub members: Vec<MemberStatus>,
@@ -145,6 +149,8 @@ impl Keeper {
                 ns_fallback: kept.region.ns_fallback,
                 held_addresses: kept.damper.as_ref().map_or(0, Damper::held_addresses),
                 pinned: kept.pin().map(PinStatus::new),
+                followed: kept.followed,
+                newer_elsewhere: kept.newer_elsewhere(),
                 servers_without_address: kept.region.servers_without_address.clone(),
                 members: self.member_statuses(&kept.region.plan, now),
                 conflict_names: kept.region.conflicts.len(),

@@ -2,6 +2,7 @@
 
 mod damping;
 mod drains;
+mod others;
 mod pins;
 mod restarts;
 mod serials;

@@ -6,6 +6,10 @@
 //! than ten polls a second. The reply echoes the question: CNS ignores one without (`cns.md` section 8), and counts a
 //! secondary that fails to reply five times as one that wants no more.
 //!
+//! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we answered with
+//! NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not have is answered with
+//! NOERROR where it comes from a primary of any zone, and does nothing else.
+//!
 //! Invariants: the receiving threads never wait for the daemon; a serial in the message is not believed.
 //! Cost: O(message), one lookup of the zone.
 
@@ -16,7 +20,7 @@ use crate::rr::{CLASS_IN, rtype};
 use crate::serve::answer::Response;
 use crate::serve::message::{Request, Writer, rcode};
 use arc_swap::ArcSwap;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -28,6 +32,39 @@ pub struct Announcers {
     zones: HashMap<Name, Vec<(Name, Access)>>,
     /// By zone, the addresses to which the zone has the serial of one of its members.
     askers: HashMap<Name, HashMap<IpAddr, Name>>,
+    /// The addresses of all primaries and of those who speak for them.
+    peers: HashSet<IpAddr>,
+}
+
+/// What a NOTIFY is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Judgement {
+    /// These sources of a zone are to look.
+    Accepted(Vec<Name>),
+    /// A zone of ours, announced by somebody who does not speak for it.
+    Refused(Name),
+    /// No zone of ours, announced by a primary of another zone.
+    Stray,
+    /// Answered with this code.
+    Invalid(u16),
+}
+
+impl Judgement {
+    /// The response code.
+    fn rcode(&self) -> u16 {
+        match self {
+            Judgement::Accepted(_) | Judgement::Stray => rcode::NOERROR,
+            Judgement::Refused(_) => rcode::REFUSED,
+            Judgement::Invalid(code) => *code,
+        }
+    }
+}
+
+/// What became of a NOTIFY.
+pub struct Received {
+    pub response: Response,
+    /// Whether a primary has announced a zone that is not configured.
+    pub is_stray: bool,
 }
 
 impl Announcers {
@@ -43,6 +80,11 @@ impl Announcers {
         addresses
             .into_iter()
             .for_each(|address| _ = askers.entry(address.to_canonical()).or_insert_with(|| member.clone()));
+    }
+
+    /// Adds addresses of primaries, or of those who speak for them.
+    pub fn add_peers(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.peers.extend(addresses.into_iter().map(|address| address.to_canonical()));
     }
 }
 
@@ -75,20 +117,27 @@ impl Reception {
         key: Option<&Name>,
         limit: usize,
         out: &mut [u8],
-    ) -> Response {
-        let (code, sources) = self.judge(request, peer, key);
-        let result = if code == rcode::NOERROR { "accepted" } else { "refused" };
-        for zone in sources {
-            self.metrics.notify_received.with_label_values(&[&zone.to_string(), result]).inc();
-            if code == rcode::NOERROR {
-                // A full channel means that the daemon has enough to do; see `new`.
-                let _ = self.changed.try_send((zone, peer));
+    ) -> Received {
+        let judgement = self.judge(request, peer, key);
+        let count = |zone: &str, result: &str| self.metrics.notify_received.with_label_values(&[zone, result]).inc();
+        match &judgement {
+            Judgement::Accepted(sources) => {
+                for zone in sources {
+                    count(&zone.to_string(), "accepted");
+                    // A full channel means that the daemon has enough to do; see `new`.
+                    let _ = self.changed.try_send((zone.clone(), peer));
+                }
             }
+            Judgement::Refused(zone) => count(&zone.to_string(), "refused"),
+            // Any name can be announced; only those of zones become labels.
+            Judgement::Stray => count("", "stray"),
+            Judgement::Invalid(_) => {}
         }
+        let rcode = judgement.rcode();
         let mut writer = Writer::new(out, request, limit, &[]);
-        writer.authoritative = code == rcode::NOERROR;
-        let length = writer.finish(request, code, &[]);
-        Response { length, rcode: code, truncated: false }
+        writer.authoritative = matches!(judgement, Judgement::Accepted(_));
+        let length = writer.finish(request, rcode, &[]);
+        Received { response: Response { length, rcode, truncated: false }, is_stray: judgement == Judgement::Stray }
     }
 
     /// The member whose serial an address is told as that of the zone in question; none if it is told the zone's own.
@@ -100,24 +149,25 @@ impl Reception {
         announcers.askers.get(zone)?.get(&peer.to_canonical()).cloned()
     }
 
-    /// The response code, and the sources of a known zone that are meant.
-    fn judge(&self, request: &Request, peer: IpAddr, key: Option<&Name>) -> (u16, Vec<Name>) {
+    /// What a request is worth.
+    fn judge(&self, request: &Request, peer: IpAddr, key: Option<&Name>) -> Judgement {
         let question = match &request.question {
             Some(question) if request.rcode == rcode::NOERROR => question,
-            _ => return (if request.rcode == rcode::NOERROR { rcode::FORMERR } else { request.rcode }, Vec::new()),
+            _ if request.rcode == rcode::NOERROR => return Judgement::Invalid(rcode::FORMERR),
+            _ => return Judgement::Invalid(request.rcode),
         };
         // RFC 1996 section 3.3: SOA is the only type that means something.
         if question.rtype != rtype::SOA || question.class != CLASS_IN {
-            return (rcode::NOTIMP, Vec::new());
+            return Judgement::Invalid(rcode::NOTIMP);
         }
-        let lower = &question.lower;
         let announcers = self.announcers.load();
-        let Some((zone, sources)) = announcers.zones.get_key_value(lower.as_wire()) else {
-            return (rcode::NOTAUTH, Vec::new());
+        let Some((zone, sources)) = announcers.zones.get_key_value(question.lower.as_wire()) else {
+            let is_peer = announcers.peers.contains(&peer.to_canonical());
+            return if is_peer { Judgement::Stray } else { Judgement::Invalid(rcode::NOTAUTH) };
         };
         let speaks = |(source, allowed): &(Name, Access)| allowed.allows(peer, key).then(|| source.clone());
         let announced: Vec<Name> = sources.iter().filter_map(speaks).collect();
-        if announced.is_empty() { (rcode::REFUSED, vec![zone.clone()]) } else { (rcode::NOERROR, announced) }
+        if announced.is_empty() { Judgement::Refused(zone.clone()) } else { Judgement::Accepted(announced) }
     }
 }
 
@@ -140,7 +190,7 @@ mod tests {
     /// The response's length and code.
     fn receive(reception: &Reception, message: &[u8], peer: IpAddr, out: &mut [u8]) -> Response {
         let request = Request::parse(message).unwrap();
-        reception.receive(&request, peer, None, 512, out)
+        reception.receive(&request, peer, None, 512, out).response
     }
 
     fn notify(name: &str, rtype: u16) -> Vec<u8> {
@@ -179,7 +229,7 @@ mod tests {
         let request = Request::parse(&message).unwrap();
         let peer = "192.0.2.9".parse().unwrap();
         for (key, expected) in [(Some(&key), rcode::NOERROR), (Some(&other), rcode::REFUSED), (None, rcode::REFUSED)] {
-            assert_eq!(reception.receive(&request, peer, key, 512, &mut [0; 512]).rcode, expected);
+            assert_eq!(reception.receive(&request, peer, key, 512, &mut [0; 512]).response.rcode, expected);
         }
     }
 
@@ -200,5 +250,32 @@ mod tests {
             assert_eq!(receive(&reception, &message, peer, &mut out).rcode, expected);
         }
         assert!(zones.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_primary_that_announces_a_zone_which_is_gone_is_not_put_off() {
+        let metrics = Arc::new(Metrics::new());
+        let (reception, mut zones) = Reception::new(metrics.clone());
+        let [address, other] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse::<IpAddr>().unwrap());
+        let mut announcers = announcers(Name::parse("z.example").unwrap(), primary(address));
+        announcers.add_peers([address]);
+        reception.set_announcers(announcers);
+        let message = notify("gone.example", rtype::SOA);
+        let request = Request::parse(&message).unwrap();
+        let mut out = [0; 512];
+        for peer in [address, "::ffff:192.0.2.1".parse().unwrap()] {
+            let received = reception.receive(&request, peer, None, 512, &mut out);
+            assert!(received.is_stray);
+            // QR and opcode NOTIFY without AA; the question comes back.
+            assert_eq!(out[..4], [0xab, 0xcd, 0xa0, 0]);
+            assert_eq!(out[4..received.response.length], message[4..]);
+        }
+        let received = reception.receive(&request, other, None, 512, &mut out);
+        assert_eq!((received.response.rcode, received.is_stray), (rcode::NOTAUTH, false));
+        // A zone of ours has its own primaries.
+        let ours = notify("z.example", rtype::SOA);
+        assert_eq!(receive(&reception, &ours, other, &mut out).rcode, rcode::REFUSED);
+        assert!(zones.try_recv().is_err());
+        assert_eq!(metrics.notify_received.with_label_values(&["", "stray"]).get(), 2);
     }
 }

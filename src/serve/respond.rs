@@ -15,7 +15,7 @@ use crate::publish::Published;
 use crate::rr::{CLASS_IN, rtype};
 use crate::serve::answer::{Place, Response, answer_request};
 use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, OPCODE_QUERY, Owner, Request, Section, Writer, rcode};
-use crate::serve::notify::Reception;
+use crate::serve::notify::{Received, Reception};
 use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
 use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
 use crate::tsig::{Opened, Rejection, Signer, open_request};
@@ -153,8 +153,10 @@ impl Responder {
         let limit = limit.saturating_sub(signer.map_or(0, Signer::overhead));
         let key = signer.map(Signer::key);
         if request.opcode == OPCODE_NOTIFY {
-            let response = self.reception.receive(request, asked.peer, key, limit, out);
-            if response.rcode == rcode::REFUSED {
+            let Received { response, is_stray } = self.reception.receive(request, asked.peer, key, limit, out);
+            if is_stray {
+                self.log_stray(request, asked.peer);
+            } else if response.rcode == rcode::REFUSED {
                 self.log_notify(request, asked.peer, key);
             }
             return Outcome::Response(response);
@@ -254,6 +256,15 @@ impl Responder {
             let (zone, key) = (subject(request), key.map(display));
             let advice = "if it speaks for a primary of the zone, add its address to notify_from";
             tracing::warn!(zone, %peer, key, advice, held_back, "NOTIFY refused");
+        }
+    }
+
+    /// Logs that a primary announces a zone that is not configured, unless it was said lately.
+    #[cold]
+    fn log_stray(&self, request: &Request, peer: IpAddr) {
+        if let Some(held_back) = self.wants_line(("notify", "stray"), peer) {
+            let advice = "add the zone, or have that server forget this one as its secondary (on CNS: cnsadm peers -d)";
+            tracing::warn!(zone = subject(request), %peer, advice, held_back, "NOTIFY for a zone that is not configured");
         }
     }
 

@@ -137,6 +137,15 @@ impl Disk {
         self.step(|| create_folder(folder))
     }
 
+    /// Writes a file and removes it again: a folder may be locked by who cannot write into it.
+    pub fn try_writing(&self) -> io::Result<()> {
+        let path = self.root.join("probe.tmp");
+        let file = self.create(&path)?;
+        let written = self.write(&file, b"whether this can be written");
+        self.remove(&path)?;
+        written
+    }
+
     /// Creates a file in the place of one that may be there.
     pub fn create(&self, path: &Path) -> io::Result<File> {
         self.step(|| OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path))

@@ -10,28 +10,28 @@ const MEMBERS: [&str; 2] = ["w1.x", "w2.x"];
 
 impl Bench {
     /// What clients have of a region.
-    fn served(&self, region: &str) -> Arc<Served> {
+    pub fn served(&self, region: &str) -> Arc<Served> {
         self.publisher.load().get(&name(region)).unwrap().clone()
     }
 
-    fn number(&self, region: &str) -> u32 {
+    pub fn number(&self, region: &str) -> u32 {
         self.served(region).zone.as_ref().unwrap().soa.serial.0
     }
 
-    fn pin(&mut self, region: &str, to: u32) -> Result<Pin, PinError> {
+    pub fn pin(&mut self, region: &str, to: u32) -> Result<Pin, PinError> {
         let (done, mut answered) = oneshot::channel();
         let order = PinOrder { region: name(region), to: Serial(to), reason: Some("it was better".into()) };
         self.keeper.handle(Vec::new(), vec![Command::Pin(Box::new(order), done)]);
         answered.try_recv().unwrap()
     }
 
-    fn release(&mut self, region: &str) -> Result<Pin, PinError> {
+    pub fn release(&mut self, region: &str) -> Result<Pin, PinError> {
         let (done, mut answered) = oneshot::channel();
         self.keeper.handle(Vec::new(), vec![Command::Release(name(region), done)]);
         answered.try_recv().unwrap()
     }
 
-    fn region_status(&self) -> RegionStatus {
+    pub fn region_status(&self) -> RegionStatus {
         self.keeper.snapshot(Instant::now()).regions[0].clone()
     }
 
