@@ -4,11 +4,12 @@ CARGO ?= cargo
 # Shown in the metric build_info.
 export AGGREGATOR_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help build demo test test-partition bench profile instructions docs partitions lint fuzz image test-image clean
+.PHONY: help build demo check test test-partition bench profile instructions docs partitions lint fuzz image test-image clean
 
 help:
 	@echo "make build   the program, target/release/aggregator"
 	@echo "make demo    three datacenters in one process, and their region (FOR=20s ends by itself)"
+	@echo "make check   formatting, clippy and unit tests: a minute after a small change"
 	@echo "make test    installs the real servers that tests talk to, and runs everything"
 	@echo "make test-partition  breaks a network of namespaces, as root, two minutes"
 	@echo "make docs    writes the references in docs/ from the program (make partitions: the table of docs/partitions.md)"
@@ -24,6 +25,15 @@ build:
 
 demo:
 	$(CARGO) run --release --locked -- demo $(if $(FOR),--for $(FOR))
+
+# After every small change: what is fast, and needs no other server. Clippy sees the tests of the program in "make lint",
+# and properties are looked at for as long as they should be in "make test".
+check: export PROPTEST_CASES ?= 32
+check:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --lib --bins -- -D warnings
+	if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --locked --lib; \
+	else $(CARGO) test --locked --lib; fi
 
 test:
 	scripts/install-peers

@@ -24,6 +24,7 @@ use crate::config::{self, Config, DEFAULT_SOCKET};
 use crate::control::{self, CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::Outcome;
+use crate::log;
 use crate::name::Name;
 use crate::rr::TypeName;
 use crate::terminal::Stream;
@@ -228,6 +229,17 @@ pub fn run_main(
     run: impl FnOnce(Config) -> ExitCode,
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> ExitCode {
+    let code = run_verb(arguments, run, demo);
+    log::finish();
+    code
+}
+
+/// Does what the command line says.
+fn run_verb(
+    arguments: impl IntoIterator<Item = OsString>,
+    run: impl FnOnce(Config) -> ExitCode,
+    demo: impl FnOnce(Play) -> ExitCode,
+) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -422,8 +434,7 @@ fn print(text: &str) -> ExitCode {
 
 /// Prints a problem.
 fn print_problem(text: &str) {
-    // There is nowhere left to complain about a closed standard error.
-    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+    log::print(text);
 }
 
 /// Prints what was wrong with the command line; the exit code that goes with it.

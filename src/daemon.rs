@@ -131,10 +131,13 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
 pub fn run(config: Config) -> ExitCode {
     let bars = Bars::on_errors();
-    let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
     reap_orphans();
-    let result = log.map_err(|error| RunError::Start(error.to_string())).and_then(|log| {
-        let threads = threads::reserve(&config).map_err(|error| RunError::Start(error.to_string()))?;
+    // The log has a thread of its own.
+    let threads = threads::reserve(&config).map_err(|error| RunError::Start(error.to_string()));
+    let result = threads.and_then(|threads| {
+        let log = log::start(&config.log.level, config.log.format == LogFormat::Json, bars.as_ref());
+        let log = log.map_err(|error| RunError::Start(error.to_string()))?;
+        log::tell_panics();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
         let runtime = runtime.map_err(|error| RunError::Start(error.to_string()))?;
         let served = runtime.block_on(serve(config, log, bars.clone()));
@@ -145,7 +148,7 @@ pub fn run(config: Config) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            log::print(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -192,6 +195,7 @@ impl Daemon {
         let config = Arc::new(config);
         let publisher = Arc::new(Publisher::default());
         let metrics = Arc::new(Metrics::new());
+        log::count_lost(&metrics.log_lines_lost);
         // A counter that begins at its first failure hides that failure from `increase()`.
         ["ok", "failed"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         let (notify, announced) = Reception::new(metrics.clone());

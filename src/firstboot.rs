@@ -24,6 +24,7 @@ mod network;
 
 use crate::config;
 use crate::control::{self, CallError, Reply, Request};
+use crate::log;
 use crate::manager::Manager;
 use crate::metadata;
 use child::Child;
@@ -633,5 +634,5 @@ async fn answer(mut stream: UnixStream, problems: &[String], is_refused: bool) {
 
 /// Says something on the console.
 fn say(text: &str) {
-    eprintln!("aggregator boot: {text}");
+    log::print(&format!("aggregator boot: {text}"));
 }

@@ -4,16 +4,22 @@
 //! runs; the format cannot. Libraries that would write a line for every query are held back to warnings, unless the
 //! filter names them.
 //!
-//! Where bars are drawn beside the lines, these go between them whole.
+//! Where bars are drawn beside the lines, these go between them whole. Standard error may hang: the queue that it is
+//! written through is the process' own, and takes what a process says of its end and of its defects, too.
 //!
 //! Cost: a line that is filtered out costs one comparison.
 
+mod queue;
+
 use crate::terminal::{self, Bars, Stream};
+use prometheus::IntCounter;
+use queue::Queue;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -27,6 +33,12 @@ const QUIET: [(&str, &str); 4] = [
     ("zookeeper_client", "error"),
 ];
 
+/// How long the end of a process waits for whoever reads its log.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What goes to standard error once there is a log.
+static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+
 /// Why logging cannot be set up or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -34,6 +46,8 @@ pub enum LogError {
     Filter(String, ParseError),
     #[error("logging is set up already, or is over")]
     Taken,
+    #[error("cannot start the thread that writes the log: {0}")]
+    Thread(io::Error),
 }
 
 /// Changes the filter of the running log.
@@ -49,29 +63,67 @@ impl LogHandle {
 
 /// Starts logging for the whole process, between the lines of bars where there are any.
 pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle, LogError> {
-    let writer = match bars.cloned() {
-        Some(bars) => BoxMakeWriter::new(move || Between(bars.clone())),
-        None => BoxMakeWriter::new(io::stderr),
+    let queue = match bars.cloned() {
+        Some(bars) => Queue::start(Between(bars)),
+        None => Queue::start(io::stderr()),
     };
+    let queue = queue.map_err(LogError::Thread)?;
     let lines = if json {
-        fmt::layer().json().flatten_event(true).with_writer(writer).log_internal_errors(false).boxed()
+        fmt::layer().json().flatten_event(true).with_writer(queue.clone()).log_internal_errors(false).boxed()
     } else {
         // A log that nobody reads any more must not end the program by complaining about it.
         fmt::layer()
             .with_ansi(terminal::is_colored(Stream::Errors))
-            .with_writer(writer)
+            .with_writer(queue.clone())
             .log_internal_errors(false)
             .boxed()
     };
-    install(filter, lines)
+    let handle = install(filter, lines)?;
+    // A log that is the first of its process has the first queue.
+    let _ = QUEUE.set(queue);
+    Ok(handle)
 }
 
-/// Writes lines between bars; a line comes in one piece.
+/// Writes text to standard error, behind the lines of the log if there is one.
+pub fn print(text: &str) {
+    let line = format!("{}\n", text.trim_end());
+    match QUEUE.get() {
+        Some(queue) => queue.push(line.as_bytes()),
+        // There is nowhere left to complain about a closed standard error.
+        None => drop(io::stderr().lock().write_all(line.as_bytes())),
+    }
+}
+
+/// Waits until the log has been written, unless nobody reads it: the last thing that a process does.
+pub fn finish() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(END_PATIENCE);
+    }
+}
+
+/// Counts the lines that are lost because nobody reads the log.
+pub fn count_lost(counter: &IntCounter) {
+    if let Some(queue) = QUEUE.get() {
+        queue.count_lost(counter.clone());
+    }
+}
+
+/// Tells of a defect as Rust does, but through the log: its thread may be needed for more than to wait for a reader.
+pub fn tell_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let text = format!("thread '{}' {panic}", thread.name().unwrap_or("<unnamed>"));
+        let trace = Backtrace::capture();
+        print(&if trace.status() == BacktraceStatus::Captured { format!("{text}\n{trace}") } else { text });
+    }));
+}
+
+/// Writes lines between bars, whole ones only.
 struct Between(Bars);
 
 impl Write for Between {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_between(line).map(|()| line.len())
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        self.0.write_between(lines).map(|()| lines.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

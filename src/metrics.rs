@@ -88,6 +88,7 @@ pub struct Metrics {
     pub publishes: IntCounter,
     pub state_errors: IntCounterVec,
     pub state_healthy: IntGauge,
+    pub log_lines_lost: IntCounter,
     pub reloads: IntCounterVec,
     pub config_is_current: IntGauge,
     pub config_loaded: IntGauge,
@@ -373,6 +374,10 @@ impl Metrics {
             state_healthy: make.add(IntGauge::new(
                 "state_healthy",
                 "1 while everything that should be on disk is there or on its way, 0 while the disk refuses something.",
+            )),
+            log_lines_lost: make.add(IntCounter::new(
+                "log_lines_lost_total",
+                "Log lines that found no room because nobody read the log.",
             )),
             reloads: make.counters("reloads_total", "Configuration reloads by result.", &["result"]),
             config_is_current: make.add(IntGauge::new(

@@ -1,7 +1,10 @@
-//! What hangs holds up nothing but itself: a disk that does not answer, clients and peers that say nothing. Meanwhile
-//! UDP is answered, the service manager hears from us, NOTIFY is obeyed, `status` and `stop` work, and nothing spins.
+//! What hangs holds up nothing but itself: a disk that does not answer, clients and peers that say nothing, a log that
+//! nobody reads. Meanwhile UDP is answered, the service manager hears from us, NOTIFY is obeyed, `status` and `stop` work, and nothing spins.
 //!
 //! A disk that hangs is a named pipe in the place of a file: whoever opens it waits for the other end.
+
+#[path = "hang/held.rs"]
+mod held;
 
 mod harness;
 
@@ -9,8 +12,9 @@ use harness::{
     Client, Dname, Edit, Folder, Port, Primary, PrimaryPlan, Process, Query, Record, ServiceManager, read_zone, rtype,
     wait_until, write_file,
 };
-use socket2::{Domain, Socket, Type};
-use std::io::Write;
+use held::{LogReader, certify, hang_clients, hang_tls_clients, make_pipe};
+use std::cell::RefCell;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -23,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// For the end of a server whose disk does not answer: it waits ten seconds for that.
 const END: Duration = Duration::from_secs(30);
 const WATCHDOG: Duration = Duration::from_secs(1);
+/// The beginning of a TLS handshake (RFC 8446 section 5.1): a record of 512 octets of which one comes.
+const CLIENT_HELLO: [u8; 6] = [22, 3, 1, 2, 0, 1];
 const PROGRAM: &str = env!("CARGO_BIN_EXE_aggregator");
 
 /// A zone with a serial.
@@ -37,9 +43,7 @@ fn zone_text(origin: &str, serial: u32) -> Vec<Record> {
 fn hang(path: &Path) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let beside = path.with_extension("pipe");
-    let text = std::ffi::CString::new(beside.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path ends in a zero.
-    assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o600) }, 0);
+    make_pipe(&beside);
     std::fs::rename(beside, path).unwrap();
 }
 
@@ -48,6 +52,7 @@ struct World {
     home: PathBuf,
     file: PathBuf,
     server: SocketAddr,
+    tls: SocketAddr,
     http: SocketAddr,
     primary: Primary,
     serial: u32,
@@ -61,21 +66,24 @@ impl World {
     /// Starts it and waits until the region is served; `plan` makes more of the configuration, from the server's folder.
     fn start(plan: impl Fn(&Path) -> String) -> World {
         let folder = Folder::new();
-        let [mut server, mut http] = [Port::reserve(), Port::reserve()];
+        let [mut server, mut tls, mut http] = [Port::reserve(), Port::reserve(), Port::reserve()];
         let zones = ["dc.test", "late.test"].map(|zone| (Dname::parse(zone), zone_text(zone, 1)));
         let notify = server.address();
         let primary = Primary::start_knotd(&folder, &zones, &PrimaryPlan { notify, key: None });
         let home = folder.subfolder("aggregator");
         let file = home.join("config.toml");
         let mut manager = ServiceManager::new(folder.path());
+        certify(&home);
         let place = home.display();
         let text = format!(
-            "[server]\nname = \"ns.test\"\nlisten = [\"{}\"]\n[state]\nfolder = \"{place}/state\"\n\
+            "[server]\nname = \"ns.test\"\nlisten = [\"{}\"]\n\
+             tls = {{ listen = \"{}\", certificate = \"cert.pem\", key = \"key.pem\" }}\n[state]\nfolder = \"{place}/state\"\n\
              [metrics]\nlisten = [\"{}\"]\n[control]\nsocket = \"{place}/control\"\n\
              [transfer]\nrefresh_min = \"1d\"\nrefresh_max = \"1d\"\n\
              [aggregations]\n\"region.test\" = [\"dc.test\"]\n{}\
              [zones]\n\"dc.test\" = \"{}\"\n",
             server.release(),
+            tls.release(),
             http.release(),
             plan(&home),
             primary.address(),
@@ -84,8 +92,8 @@ impl World {
         let process =
             manager.start(PROGRAM.as_ref(), &["run", "-c", file.to_str().unwrap()], Some(WATCHDOG), &home.join("log"));
         manager.wait_for("READY=1");
-        let (server, http) = (server.address(), http.address());
-        let mut world = World { home, file, server, http, primary, serial: 1, manager, process, _folder: folder };
+        let (server, tls, http) = (server.address(), tls.address(), http.address());
+        let mut world = World { home, file, server, tls, http, primary, serial: 1, manager, process, _folder: folder };
         world.wait_served();
         world
     }
@@ -96,6 +104,15 @@ impl World {
         command.arg(verb).arg("-s").arg(self.home.join("control"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Verb(Some(child))
+    }
+
+    /// A scrape.
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.http).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Waits until the region answers with what belongs to the serial.
@@ -143,7 +160,7 @@ impl World {
     /// Shows that the server does next to nothing for what hangs.
     fn assert_idle(&self) {
         let (before, since) = (self.processor_time(), Instant::now());
-        std::thread::sleep(Duration::from_secs(3));
+        std::thread::sleep(Duration::from_millis(1500));
         let used = self.processor_time() - before;
         assert!(used < since.elapsed() / 4, "{used:?} of a processor in {:?}", since.elapsed());
     }
@@ -222,10 +239,10 @@ fn a_configuration_that_cannot_be_read_holds_up_nothing() {
     std::fs::rename(hung.with_extension("text"), &hung).unwrap();
     std::fs::OpenOptions::new().write(true).open(&pipe).unwrap().write_all(&good).unwrap();
     let (code, text) = first.wait(PATIENCE);
-    assert_eq!((code, text.trim()), (0, "reloaded; zones, regions and listeners are the same"));
+    assert_eq!((code, text.trim()), (0, "the certificate has been read again"));
     for other in others {
         let (code, text) = other.wait(PATIENCE);
-        assert_eq!((code, text.trim()), (0, "reloaded; zones, regions and listeners are the same"));
+        assert_eq!((code, text.trim()), (0, "the certificate has been read again"));
     }
     world.manager.wait_for("READY=1");
     let reloads = world.process.log_text().matches("configuration reloaded").count();
@@ -292,6 +309,77 @@ fn a_start_that_waits_for_a_disk_can_be_stopped() {
     assert!(status.success(), "{status}: {}", world.process.log_text());
 }
 
+//--- The log ---
+
+/// Starts a server whose log is read when the test says so, or never.
+fn start_with_log(hangs: bool, plan: impl Fn(&Path) -> String) -> (World, LogReader) {
+    let reader = RefCell::new(None);
+    let world = World::start(|home| {
+        let mut log = LogReader::start(&home.join("log"));
+        if hangs {
+            log.hang();
+        }
+        reader.replace(Some(log));
+        plan(home)
+    });
+    (world, reader.into_inner().unwrap())
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let (mut world, mut log) = start_with_log(true, |_| String::new());
+    world.assert_lively();
+    world.assert_idle();
+    assert!(log.hangs());
+    // A file whose mistakes fill more than what may wait, and are told in one line.
+    let good = std::fs::read_to_string(&world.file).unwrap();
+    let mistakes: String =
+        (0..8_000).map(|number| format!("\"x y{number}\" = \"not an address {number}\"\n")).collect();
+    write_file(&world.file, &(good.clone() + &mistakes));
+    for count in 1..=3 {
+        world.process.signal(libc::SIGHUP);
+        let failed = format!("aggregator_reloads_total{{result=\"failed\"}} {count}\n");
+        wait_until("the file is refused", PATIENCE, || world.metrics().contains(&failed).then_some(()));
+    }
+    write_file(&world.file, &good);
+    world.assert_lively();
+    world.assert_idle();
+    // Somebody reads again. What is missing is told in its place, and nothing more is missing.
+    wait_until("the loss is told", PATIENCE, || log.read().contains("log lines lost").then_some(()));
+    world.change();
+    world.wait_served();
+    wait_until("the log goes on", PATIENCE, || {
+        let text = log.read();
+        let (_, after) = text.split_once("log lines lost").unwrap();
+        after.contains("zone transferred").then_some(())
+    });
+    let text = log.read();
+    let (_, told) = text.split_once("log lines lost").unwrap();
+    let told: u64 = told.split_once("lines=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(told > 0);
+    assert!(world.metrics().contains(&format!("\naggregator_log_lines_lost_total {told}\n")), "{told}");
+    assert_eq!(text.matches("log lines lost").count(), 1);
+    // And an end waits for nobody who reads.
+    log.hang();
+    let (code, text) = world.begin("stop").wait(END);
+    assert_eq!(code, 0, "{text}");
+    let status = wait_until("the server ends", END, || world.process.ended());
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn the_last_lines_and_errors_of_an_end_are_there() {
+    let (mut world, mut log) = start_with_log(false, |_| String::new());
+    world.process.signal(libc::SIGTERM);
+    wait_until("the server ends", END, || world.process.ended());
+    assert!(log.read().contains("stopped"), "{}", log.read());
+    // A port that is taken ends a start: the service manager has its socket. The reason comes last.
+    let output = Command::new(PROGRAM).args(["run", "-c"]).arg(&world.file).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&format!("cannot listen on {}", world.server)), "{errors}");
+}
+
 //--- Everything ---
 
 /// Listens, accepts and says nothing, over UDP and TCP.
@@ -318,25 +406,10 @@ fn journal(world: &World, zone: &str) -> PathBuf {
     names.filter(is_journal).max().unwrap()
 }
 
-/// Clients that connect, begin something, and say no more.
-fn hang_clients(address: SocketAddr, begin: &[u8], count: usize) -> Vec<TcpStream> {
-    let connect = |_| {
-        // From an address of their own: limits are for each client, and the primary is another one.
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::from(([127, 0, 0, 3], 0)).into()).unwrap();
-        socket.connect(&address.into()).unwrap();
-        let mut stream = TcpStream::from(socket);
-        // The server may have closed what is too much.
-        let _ = stream.write_all(begin);
-        stream
-    };
-    (0..count).map(connect).collect()
-}
-
 #[test]
 fn whatever_hangs_the_rest_goes_on() {
     let (silent, tree) = (Silent::start(), Silent::start());
-    let mut world = World::start(|_| {
+    let (mut world, mut log) = start_with_log(false, |_| {
         format!(
             "[aggregations.\"other.test\"]\nmembers = [\"dc.test\", \"away.test\", \"tree.test\"]\n\
              notify = [\"{0}\"]\nallow_transfer = [\"127.0.0.1\"]\n\
@@ -352,6 +425,11 @@ fn whatever_hangs_the_rest_goes_on() {
     clients.extend(hang_clients(world.http, b"GET /metr", 70));
     world.assert_lively();
     world.assert_idle();
+    // Over TLS in the handshake, and in the middle of a message.
+    clients.extend(hang_clients(world.tls, &CLIENT_HELLO, 70));
+    let mut secure = hang_tls_clients(world.tls, &world.home, 20);
+    world.assert_lively();
+    world.assert_idle();
     let connect = |_| {
         let mut stream = UnixStream::connect(world.home.join("control")).unwrap();
         let _ = stream.write_all(b"{");
@@ -365,21 +443,24 @@ fn whatever_hangs_the_rest_goes_on() {
     world.change();
     world.wait_served();
     wait_until("the server says that its disk hangs", PATIENCE, || {
-        world.process.log_text().contains("does not answer; serving goes on").then_some(())
+        log.read().contains("does not answer; serving goes on").then_some(())
     });
     world.assert_lively();
     world.assert_idle();
-    // And all of it at once, with a reload that hangs as well.
+    // And all of it at once, with a log that nobody reads and a reload that hangs as well.
+    log.hang();
     let (reload, _) = begin_reload(&mut world, hang_snapshot);
     clients.extend(hang_clients(world.server, &[0, 40, 1], 70));
+    clients.extend(hang_clients(world.tls, &CLIENT_HELLO, 70));
+    secure.extend(hang_tls_clients(world.tls, &world.home, 20));
     let connect = |_| UnixStream::connect(world.home.join("control")).unwrap();
     operators.extend((0..70).map(connect));
     world.assert_lively();
     world.assert_idle();
     let (code, text) = world.begin("stop").wait(END);
     assert_eq!(code, 0, "{text}");
-    let status = world.process.stop(END).expect("the server ends");
+    let status = wait_until("the server ends", END, || world.process.ended());
     assert!(status.success(), "{status}");
-    assert!(!world.process.log_text().contains("panicked"), "{}", world.process.log_text());
-    drop((reload, clients, operators));
+    assert!(!log.read().contains("panicked"), "{}", log.read());
+    drop((reload, clients, secure, operators));
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
     &["name", "metrics", "metrics/*", "moment", "terminal", "terminal/*"],
-    &["rr", "rr/*", "serial", "accept", "access", "budget", "budget/*", "dnssd", "dnssd/*", "log"],
+    &["rr", "rr/*", "serial", "accept", "access", "budget", "budget/*", "dnssd", "dnssd/*", "log", "log/*"],
     &["zone", "zone/*", "tsig", "tsig/*"],
     &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
     &["merge", "merge/*"],

@@ -15,7 +15,7 @@
 //! Cost: O(members) for each batch, as long as something waits.
 
 use super::Keeper;
-use super::regions::KeptRegion;
+use super::regions::{Heard, KeptRegion};
 use crate::name::Name;
 use crate::serial::{Serial, region_sum};
 use crate::zone::Cause;
@@ -24,20 +24,6 @@ use std::time::Instant;
 
 /// How far the serial that another server has may be ahead of the sum.
 const MOST_AHEAD: u32 = 1 << 16;
-
-/// Serials that other servers have of a region.
-pub(super) struct Heard {
-    serials: Vec<Serial>,
-    /// When they were heard; none for those that the first version may go on from.
-    at: Option<Instant>,
-}
-
-impl Heard {
-    /// What was heard before anything was served.
-    pub fn before_service(serials: Vec<Serial>) -> Heard {
-        Heard { serials, at: None }
-    }
-}
 
 impl KeptRegion {
     /// The members' sum, and how far ahead of it the newest serial is that others have and that is believed. One that is

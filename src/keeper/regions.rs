@@ -8,7 +8,6 @@
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
 use super::fingerprint::{NO_PLAN, fingerprint};
-use super::others::Heard;
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{
     Conflict, Damper, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
@@ -35,6 +34,20 @@ const NAME_BYTES: usize = 100;
 pub(super) struct Pinned {
     pub pin: Pin,
     pub zone: Arc<Zone>,
+}
+
+/// Serials that other servers have of a region.
+pub(super) struct Heard {
+    pub serials: Vec<Serial>,
+    /// When they were heard; none for those that the first version may go on from.
+    pub at: Option<Instant>,
+}
+
+impl Heard {
+    /// What was heard before anything was served.
+    pub fn before_service(serials: Vec<Serial>) -> Heard {
+        Heard { serials, at: None }
+    }
 }
 
 /// A region with its state.

@@ -5,6 +5,8 @@
 
 use super::wait_until;
 use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -113,7 +115,11 @@ impl Process {
 
     /// Everything the process has written so far.
     pub fn log_text(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+        let mut text = Vec::new();
+        // A test may have put a pipe there: whoever reads that must not wait for more.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.log);
+        let _ = file.map(|mut file| file.read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 

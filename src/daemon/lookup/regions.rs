@@ -11,7 +11,7 @@ use crate::merge::{
 use crate::name::Name;
 use crate::publish::{Served, State};
 use crate::rr::{self, TypeName, rtype};
-use crate::zone::{LeftRecord, Zone};
+use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -90,8 +90,8 @@ fn not_held<'a>(
     asked: &'a Name,
     wanted: Option<u16>,
 ) -> impl Iterator<Item = LeftOutReport> + 'a {
-    let shown = move |record: &&LeftRecord| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME));
-    let tell = move |record: &LeftRecord| {
+    let shown = move |record: &&AsideRecord| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME));
+    let tell = move |record: &AsideRecord| {
         let kind = ConflictKind::within(zone, asked, record.rtype);
         let given = Given {
             zone: kept_under.clone(),
