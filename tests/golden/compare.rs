@@ -97,6 +97,11 @@ const VARYING: [(&str, &str); 9] = [
     (r"\b(aggregator,? (version )?)\d+\.\d+\.\d+", "${1}VERSION"),
     (r#"commit="[^"]*",version="[^"]*""#, r#"commit="COMMIT",version="VERSION""#),
 ];
+/// The same of text that changes with the machine.
+const OF_MACHINES: [(&str, &str); 2] = [
+    (r"\bmemory \S+ \S+ of \S+ [KMGT]iB", "memory SIZE of SIZE"),
+    (r"(open files is|of which|room for) \d+", "$1 COUNT"),
+];
 const SPAN: &str = r"(?:\d+d\d\dh|\d+h\d\dm|\d+m\d\ds|\d+s)";
 
 /// Keys of JSON whose numbers change with time and chance.
@@ -118,10 +123,15 @@ const VARYING_KEYS: [&str; 15] = [
     "milliseconds",
 ];
 
+/// Keys of JSON whose numbers change with the machine.
+const KEYS_OF_MACHINES: [&str; 4] = ["budget", "open_files", "set_apart", "connections"];
+
 /// Replaces what differs from run to run by fixed words.
 pub struct Words {
     words: Vec<(String, &'static str)>,
     varying: Vec<(Regex, &'static str)>,
+    /// Whether time changes the text.
+    is_timed: bool,
     /// Blanks between columns.
     columns: Regex,
 }
@@ -134,14 +144,17 @@ impl Words {
         };
         Words {
             words: words.iter().map(|(text, word)| (text.to_string(), *word)).collect(),
-            varying: VARYING.map(pattern).into(),
+            varying: VARYING.into_iter().chain(OF_MACHINES).map(pattern).collect(),
+            is_timed: true,
             columns: Regex::new(r"(\S) {2,}").expect("a pattern"),
         }
     }
 
     /// The words for what does not change with time, only from place to place.
     pub fn of_places(words: &[(&str, &'static str)]) -> Words {
-        Words { varying: Vec::new(), ..Words::new(words) }
+        let all = Words::new(words);
+        let varying = all.varying.into_iter().skip(VARYING.len()).collect();
+        Words { varying, is_timed: false, ..all }
     }
 
     /// A text with words in it. Where one stands in a table the columns are two blanks apart, whatever their width.
@@ -155,7 +168,7 @@ impl Words {
             for (pattern, word) in &self.varying {
                 with_words = pattern.replace_all(&with_words, *word).into_owned();
             }
-            if with_words != line && !line.starts_with(' ') && !self.varying.is_empty() {
+            if with_words != line && !line.starts_with(' ') && self.is_timed {
                 with_words = self.columns.replace_all(&with_words, "$1  ").into_owned();
             }
             lines.push_str(&with_words);
@@ -168,8 +181,9 @@ impl Words {
         let mut values = Vec::new();
         for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
             let Ok(mut value) = value else { return self.text(text) };
-            if !self.varying.is_empty() {
-                vary(&mut value);
+            vary(&mut value, &KEYS_OF_MACHINES);
+            if self.is_timed {
+                vary(&mut value, &VARYING_KEYS);
             }
             values.push(format!("{value:#}\n"));
         }
@@ -178,22 +192,22 @@ impl Words {
 }
 
 /// Replaces numbers that change with time and chance.
-fn vary(value: &mut Value) {
+fn vary(value: &mut Value, keys: &[&str]) {
     match value {
         Value::Object(object) => {
             if object.contains_key("last_written") && object.contains_key("bytes") {
                 object.insert("bytes".to_owned(), "VARIES".into());
             }
             for (key, value) in object.iter_mut() {
-                if value.is_number() && VARYING_KEYS.contains(&key.as_str()) {
+                if value.is_number() && keys.contains(&key.as_str()) {
                     *value = "VARIES".into();
                 } else if key == "version" && value.is_string() {
                     *value = "VERSION".into();
                 }
-                vary(value);
+                vary(value, keys);
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(vary),
+        Value::Array(list) => list.iter_mut().for_each(|value| vary(value, keys)),
         _ => {}
     }
 }
