@@ -47,8 +47,7 @@ pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
 pub use queue::Turns;
-pub use silence::SilenceStatus;
-pub use status::{Activity, PrimaryStatus, SetbackStatus, Status, TransferNote};
+pub use status::{Activity, PrimaryStatus, SetbackStatus, SilenceStatus, Status, TransferNote};
 
 use crate::budget::Budget;
 use crate::metrics::Metrics;

@@ -25,6 +25,7 @@ const LAYERS: [&[&str]; 12] = [
         "serve/answer",
         "serve/answer/*",
         "serve/message",
+        "serve/message/*",
         "serve/notify",
         "serve/refusals",
         "serve/respond",

@@ -32,7 +32,7 @@ use crate::moment;
 use crate::serial::Serial;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::PrimaryPlan;
-use crate::transfer::status::unix_after;
+use crate::transfer::status::{SilenceStatus, unix_after};
 use crate::zone::Soa;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -208,19 +208,6 @@ impl State {
     fn is_assumed(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
-}
-
-/// What operators see of the silence of a CNS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct SilenceStatus {
-    /// Until when it is assumed, in Unix seconds; none while it is not.
-    pub until: Option<i64>,
-    /// Whether CNS' time is still to be started by a transfer.
-    pub owed: bool,
-    /// Questions at our own serial that were answered, since the start.
-    pub questions: u64,
-    /// When the last of them was, in Unix seconds.
-    pub asked: Option<i64>,
 }
 
 impl Silence {

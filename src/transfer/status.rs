@@ -11,7 +11,6 @@ use crate::serial::Serial;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
-use crate::transfer::silence::SilenceStatus;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -199,6 +198,19 @@ impl Status {
 /// A time so long ago as Unix seconds.
 pub fn unix_before(age: Duration) -> i64 {
     SystemTime::now().checked_sub(age).map_or(0, unix_seconds)
+}
+
+/// The silence of a CNS, as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SilenceStatus {
+    /// Until when it is assumed, in Unix seconds; none while it is not.
+    pub until: Option<i64>,
+    /// Whether CNS' time is still to be started by a transfer.
+    pub owed: bool,
+    /// Questions at our own serial that were answered, since the start.
+    pub questions: u64,
+    /// When the last of them was, in Unix seconds.
+    pub asked: Option<i64>,
 }
 
 /// A time from now as Unix seconds.
