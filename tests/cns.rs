@@ -22,6 +22,7 @@ mod versions;
 #[path = "cns/watch.rs"]
 mod watch;
 
+use aggregator::demo::answer::SLICE;
 use aggregator::demo::zone::Zone;
 use aggregator::serial::Serial;
 use harness::{Client, Record, difference, rtype, wait_until};
@@ -35,6 +36,8 @@ const NO_AUDIT: &str = "audit = false\n";
 
 /// The datacenters of the long run.
 const SEED: u64 = 172;
+/// Pause between two slices of a copy, long beside what a loaded machine adds.
+const SCAN_PAUSE: Duration = Duration::from_millis(100);
 /// Rounds of the long run, and events of each datacenter in one.
 const ROUNDS: usize = 3;
 const EVENTS: usize = 40;
@@ -300,6 +303,36 @@ async fn a_rebuilt_database_empties_nothing() {
         wait_until("nothing waits any more", PATIENCE, || (!stand.is_held()).then_some(()));
     }
     stand.wait_for_adopted(3, 0);
+    stand.finish();
+}
+
+/// A database that is lost in the midst of a copy: what is missing from it is not half of the zone, so that its size alone
+/// reveals nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_database_that_is_lost_while_it_is_copied_costs_no_names() {
+    let mut stand = Stand::start(1, 14, NO_AUDIT).await;
+    stand.sites[0].datacenter.scale_up("web", 60, SystemTime::now());
+    stand.sites[0].publish();
+    stand.settle();
+    let site = &mut stand.sites[0];
+    let whole = site.primary.tally().whole;
+    site.primary.set_away(true);
+    site.datacenter.scale_up("web", 1, SystemTime::now());
+    site.publish();
+    site.forget(0);
+    let slices = site.zone().nodes().len().div_ceil(SLICE) as u32;
+    site.primary.set_scan_pause(SCAN_PAUSE);
+    site.primary.set_away(false);
+    wait_until("the copy begins", PATIENCE, || (site.primary.tally().whole > whole).then_some(()));
+    tokio::time::sleep(SCAN_PAUSE * (3 * slices / 4) + SCAN_PAUSE / 2).await;
+    site.primary.set_scan_pause(Duration::ZERO);
+    // Until what came of it has been judged.
+    while !stand.is_held() {
+        stand.sites[0].lose_database(2).await;
+        stand.check();
+    }
+    stand.sites[0].regain_database(1);
+    stand.settle();
     stand.finish();
 }
 

@@ -34,7 +34,7 @@ const ANSWERS_PER_MESSAGE: usize = 500;
 /// A message is sent before it could exceed 65535 octets; one record of CNS takes less than 600.
 const OCTETS_PER_MESSAGE: usize = 60_000;
 /// CNS adds names in slices of so many, which bounds how far a message exceeds its limit.
-const SLICE: usize = 20;
+pub const SLICE: usize = 20;
 /// CNS stops on an answer over TCP that is longer than this.
 const LONGEST_ANSWER: usize = 65_530;
 /// The longest chain of CNAME records that is followed.

@@ -113,6 +113,12 @@ impl Accounts {
         result
     }
 
+    /// Notes that a copy lacks names of ours, and that the zone changed while it was read.
+    pub fn note_torn(&self, index: usize) {
+        let (zone, primary) = (self.zone(), self.primary(index));
+        info!(%zone, %primary, "names are missing from a copy, and the zone changed meanwhile; it is copied once more");
+    }
+
     /// Notes when an attempt succeeded.
     pub fn note_success(&self, index: usize, kind: Kind) {
         let now = unix_seconds(SystemTime::now());

@@ -31,6 +31,7 @@ mod unheard;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::metrics::Metrics;
+use crate::name::Name;
 use crate::publish::{Publisher, State};
 use crate::serial::Serial;
 use crate::source::requests::Answer;
@@ -406,6 +407,10 @@ impl Task {
             Err(error) => Err(error),
         };
         match candidate.and_then(|candidate| self.weigh(index, candidate)) {
+            Ok(candidate) if candidate.may_lack_names() => {
+                self.accounts.note_torn(index);
+                Ok(None)
+            }
             Ok(candidate) => {
                 self.manners[index].note_answer();
                 self.accounts.note_differences(index);
@@ -443,32 +448,38 @@ impl Task {
         Ok(candidate)
     }
 
-    /// Transfers the whole zone.
+    /// Transfers the whole zone; once more if a change in its midst may have cost the copy names.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
-        let (turn, claim) = self.turns(index).await?;
-        let heard = Instant::now();
-        let base = self.ours().base;
-        self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
-        let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
-        let (zone, tally) = (&self.plan.origin, &self.shared.tally);
-        let fetched = wire::fetch_zone(zone, base.clone(), primary, limits, tally, &claim).await;
-        drop(turn);
-        self.waited += heard.elapsed();
-        let candidate = match fetched {
-            Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
-            Err(error) => Err(error),
-        };
-        let candidate = match candidate {
-            Ok(candidate) => candidate.weigh(&claim).await,
-            Err(error) => Err(error),
-        };
-        let candidate = self.accounts.note(index, Kind::Axfr, candidate)?;
+        let mut copy = self.copy_zone(index, aim).await;
+        if copy.as_ref().is_ok_and(|(candidate, ..)| candidate.may_lack_names()) {
+            drop(copy);
+            self.accounts.note_torn(index);
+            copy = self.copy_zone(index, aim).await;
+        }
+        let (candidate, claim, heard) = self.accounts.note(index, Kind::Axfr, copy)?;
+        let base = candidate.ours.base.clone();
         let outcome = self.settle(index, aim.kind, candidate, heard).await?;
         // What is still served has been replaced by nothing.
         if !self.serves(base.as_ref()) {
             claim.settle(base);
         }
         Ok(outcome)
+    }
+
+    /// Reads the whole zone and makes a version of it.
+    async fn copy_zone(&mut self, index: usize, aim: Aim) -> Result<(Candidate, Claim, Instant), TransferError> {
+        let (turn, claim) = self.turns(index).await?;
+        let heard = Instant::now();
+        let base = self.ours().base;
+        self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
+        let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
+        let (zone, tally) = (&self.plan.origin, &self.shared.tally);
+        let fetched = wire::fetch_zone(zone, base, primary, limits, tally, &claim).await;
+        drop(turn);
+        self.waited += heard.elapsed();
+        let (received, traffic) = fetched?;
+        let candidate = self.examine(index, received, traffic, aim).await?.weigh(&claim).await?;
+        Ok((candidate, claim, heard))
     }
 
     /// Makes a version of what was received, unless the serial says that ours is current.
@@ -642,6 +653,16 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// Whether this is a copy that a change of the zone fell into, and lacks names of ours: part of it may have been read
+    /// from a database that was emptied meanwhile, which its size need not reveal.
+    fn may_lack_names(&self) -> bool {
+        let (Some(version), Some(base)) = (&self.version, &self.ours.base) else { return false };
+        let zone = &version.loaded.zone;
+        let is_gone = |name: &Name| base.get(name.as_wire()).is_some() && zone.get(name.as_wire()).is_none();
+        let is_mixed = zone.mixed != Mixed::Until(zone.soa.serial);
+        self.kind == Kind::Axfr && is_mixed && version.loaded.touched.iter().any(is_gone)
+    }
+
     /// Claims what the version takes now that it is made, which is known better than while it came.
     async fn weigh(self, claim: &Claim) -> Result<Candidate, TransferError> {
         if let Some(version) = &self.version {
