@@ -16,9 +16,7 @@ mod generate;
 mod question;
 
 use aggregator::metrics::{Metrics, Transport};
-use aggregator::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Served, State};
-use aggregator::rr::rtype;
 use aggregator::serve::answer::answer;
 use aggregator::zone::{Loader, Zone};
 use generate::Datacenter;
@@ -26,6 +24,8 @@ use question::Questions;
 use std::hint::black_box;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
 
 /// How far a count may be from the committed one: hashes are seeded anew in every process, and compilers differ.
 const TOLERANCE: f64 = 0.03;

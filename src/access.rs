@@ -5,10 +5,10 @@
 //!
 //! Cost: O(rules) for each question.
 
-use crate::name::Name;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use wire::name::Name;
 
 /// An address prefix such as `192.0.2.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

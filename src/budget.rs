@@ -20,7 +20,6 @@ mod ledger;
 pub use buffers::Buffers;
 pub use ledger::{Kept, Manner, Usage};
 
-use crate::name::Name;
 use indicatif::BinaryBytes;
 use ledger::{Ledger, Verdict};
 use std::any::Any;
@@ -30,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use wire::name::Name;
 
 /// How often what nobody tells of is looked at: versions that their last reader lets go, and what reaches the disk.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

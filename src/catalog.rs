@@ -17,11 +17,11 @@
 //!
 //! Cost: O(members).
 
-use crate::name::{MAX_NAME_BYTES, Name, NameBuf, NameError};
-use crate::rr::rtype;
-use crate::serial::Serial;
 use crate::zone::{Loaded, Loader, Soa, Zone};
 use std::fmt::Write;
+use wire::name::{MAX_NAME_BYTES, Name, NameBuf, NameError};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 /// Records of a catalog are for transfers, not for caches.
 const TTL: u32 = 0;

@@ -25,8 +25,6 @@ use crate::control::{self, CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::Outcome;
 use crate::log;
-use crate::name::Name;
-use crate::rr::TypeName;
 use crate::terminal::Stream;
 use announce::AnnounceOptions;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -42,6 +40,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use wire::name::Name;
+use wire::rr::TypeName;
 
 /// Where the configuration is unless the command line says otherwise.
 pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";

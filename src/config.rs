@@ -16,7 +16,6 @@
 
 mod apex;
 mod drains;
-pub(crate) mod error;
 mod instances;
 mod json;
 mod keys;
@@ -24,29 +23,24 @@ mod names;
 mod peers;
 mod plan;
 mod probe;
-pub(crate) mod read;
 mod regions;
 pub mod schema;
 mod secondaries;
-mod secret;
 mod server;
 mod services;
 mod transfer;
-pub(crate) mod tree;
 mod trees;
 mod united;
-mod units;
 mod zones;
 
 pub use drains::parse_pattern;
-pub use error::{ConfigError, ConfigErrors};
 pub use plan::{describe_drain, describe_pattern};
 pub use server::DEFAULT_SOCKET;
-pub use units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
+pub use settings::error::{ConfigError, ConfigErrors};
+pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
 use crate::catalog::CatalogPlan;
 use crate::merge::{Drain, RegionPlan};
-use crate::name::Name;
 use crate::notify::Targets;
 use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
@@ -54,13 +48,13 @@ use crate::serve::ListenPlan;
 use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
-use crate::tsig::Keyring;
 use crate::zone::HistoryLimits;
 use apex::Surroundings;
-use error::Source;
 use keys::Keys;
-use read::{Fields, Reader};
 use secondaries::Secondaries;
+use settings::error::Source;
+use settings::read::{Fields, Reader};
+use settings::{read_text, tree};
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::fs;
@@ -68,6 +62,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wire::name::Name;
+use wire::tsig::Keyring;
 
 /// Everything a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -280,19 +276,6 @@ impl Config {
             secret_files,
         })
     }
-}
-
-/// The text of a file, whatever it says.
-pub(crate) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
-    let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
-    let bytes = fs::read(path)
-        .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-        let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
-        ConfigErrors(vec![Source::new(path, &text).error(valid, message)])
-    })
 }
 
 /// The control socket that a file names, which may be wrong in other places: the way to a server that runs while its

@@ -43,11 +43,9 @@ use crate::keeper;
 use crate::log::{self, LogHandle};
 use crate::manager::Manager;
 use crate::metrics::{Metrics, unix_seconds};
-use crate::name::Name;
 use crate::notify::{self, Notifier};
 use crate::publish::{Published, Publisher};
 use crate::schedule::Schedule;
-use crate::serial::Serial;
 use crate::serve::notify::Reception;
 use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
@@ -78,6 +76,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, mpsc, oneshot};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]

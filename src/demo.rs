@@ -12,26 +12,14 @@
 //! whole.
 
 mod alone;
-pub mod answer;
 mod client;
-pub mod clock;
-mod commit;
 mod folder;
 mod frame;
-pub mod instances;
 mod ledger;
-pub mod message;
-pub mod peers;
-pub mod primary;
 mod script;
 mod site;
 mod stage;
-pub mod store;
 mod view;
-pub mod zone;
-
-#[cfg(test)]
-mod oracle;
 
 pub use alone::PrimaryPlan;
 
@@ -39,7 +27,6 @@ use crate::config::{Config, ConfigErrors};
 use crate::daemon::{self, Daemon, RunError};
 use crate::log::{self, LogError, LogHandle};
 use crate::manager::Manager;
-use crate::name::{Name, NameError};
 use client::Client;
 use folder::Folder;
 use script::SITES;
@@ -50,6 +37,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
+use wire::name::{Name, NameError};
 
 /// The region; its datacenters have a number behind the first label.
 const REGION: &str = "us-west";

@@ -14,11 +14,11 @@ pub mod announce;
 pub mod link;
 pub mod unicast;
 
-use crate::dnssd::endpoint::TextError;
-use crate::dnssd::{Endpoint, Host};
-use crate::name::{self, Name};
 use std::io;
 use std::net::IpAddr;
+use wire::dnssd::endpoint::TextError;
+use wire::dnssd::{Endpoint, Host};
+use wire::name::{self, Name};
 
 /// The domain of the local link.
 pub const LOCAL: &[u8] = b"\x05local\x00";

@@ -7,7 +7,7 @@
 //! Which records a node gives is contract `binder.md`, sections 3 to 6, with the changes of its section 12: an RRset has one
 //! TTL, the smallest of those that Binder would give it; a broken child is left out of its service; an address has one
 //! stable PTR, which goes with its node. A zone cannot say "this name exists and has nothing", nor "what is registered
-//! here cannot be read"; a placeholder record of a private type says it ([`crate::rr::rtype::PLACEHOLDER`]).
+//! here cannot be read"; a placeholder record of a private type says it ([`wire::rr::rtype::PLACEHOLDER`]).
 //!
 //! Invariants: the zones depend on the nodes and their payloads, not on the order in which they came, except that a payload
 //! that is no JSON leaves the value before it in place. No payload and no node name can make anything here panic.
@@ -19,7 +19,6 @@
 
 mod claims;
 mod explain;
-pub mod payload;
 mod records;
 pub mod reverse;
 #[cfg(test)]
@@ -29,12 +28,12 @@ mod versions;
 
 pub use crate::zone::SoaFields;
 pub use explain::Explanation;
-pub use payload::PayloadError;
+pub use registrar::payload::PayloadError;
 pub use tree::{Counts, Tree};
 
-use crate::name::{self, Name};
 use crate::zone::{Loaded, Zone};
 use std::sync::Arc;
+use wire::name::{self, Name};
 
 /// What zones a tree becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]

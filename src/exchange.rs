@@ -8,7 +8,6 @@
 //! RFCs: 1035 sections 4.2.1 and 4.2.2 (UDP and TCP), 6891 section 7 (servers without EDNS).
 
 use crate::metrics::RCODES;
-use crate::name::{self, Name, NameBuf};
 use hickory_client::NetError;
 use hickory_client::runtime::TokioRuntimeProvider;
 use hickory_client::tcp::TcpClientStream;
@@ -18,6 +17,7 @@ use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message, Query, ResponseC
 use hickory_proto::rr::RecordType;
 use std::net::SocketAddr;
 use std::time::Duration;
+use wire::name::{self, Name, NameBuf};
 
 /// Whom a question goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,12 +42,9 @@ use crate::budget::{Budget, Kept};
 use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Touched};
 use crate::metrics::{Metrics, unix_seconds};
-use crate::name::Name;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
-use crate::serial::Serial;
 use crate::source::{Change, Update};
 use crate::state::{RegionState, Restored, Store};
-use crate::tsig::Keyring;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
 use drains::Drains;
 use fingerprint::{NO_PLAN, fingerprint};
@@ -58,6 +55,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use steps::Step;
 use tokio::sync::{mpsc, oneshot, watch};
+use wire::name::Name;
+use wire::serial::Serial;
+use wire::tsig::Keyring;
 
 /// How long a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);

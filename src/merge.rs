@@ -26,6 +26,7 @@ mod intake;
 mod pin;
 mod plan;
 mod preview;
+pub mod serial;
 mod trace;
 
 pub use crate::rewrite::RdataNames;
@@ -37,14 +38,14 @@ pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
 pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
 
-use crate::name::{self, Name};
 use crate::rewrite::Move;
-use crate::rr::{self, RRset, Set, rtype};
-use crate::serial::{self, Serial};
 use crate::zone::{Node, Owner, RRsets, Zone};
 use delegations::{Delegations, Loss, has_same_records};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
+use wire::name::{self, Name};
+use wire::rr::{self, RRset, Set, rtype};
+use wire::serial::Serial;
 
 /// What is taken of the members, in the plan's order; `None` for one that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];

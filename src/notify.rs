@@ -21,10 +21,7 @@ mod table;
 pub use outcome::Outcome;
 
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::Publisher;
-use crate::serial::Serial;
-use crate::tsig::Key;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
@@ -35,6 +32,9 @@ use table::Table;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
+use wire::name::Name;
+use wire::serial::Serial;
+use wire::tsig::Key;
 
 /// How long the task sleeps when it waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);

@@ -18,10 +18,10 @@ pub use classify::{
     Delegation, Facts, Finding, HostFacts, Lookup, Problem, Reply, ServerCheck, ServerFacts, ZoneCheck, classify,
 };
 
-use crate::name::Name;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use wire::name::Name;
 
 /// For as long every server may be behind: a transfer that failed is tried again.
 const LEAST_STALE_AFTER: Duration = Duration::from_secs(300);

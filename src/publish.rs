@@ -8,8 +8,6 @@
 //! zones) pointer copies, done by the keeper.
 
 use crate::access::Access;
-use crate::name::{self, Name};
-use crate::tsig::Keyring;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
 use std::cell::Cell;
@@ -18,6 +16,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::watch;
+use wire::name::{self, Name};
+use wire::tsig::Keyring;
 
 /// Whether a zone can be answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]

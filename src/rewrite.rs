@@ -8,10 +8,10 @@
 //!
 //! Cost: O(bytes).
 
-use crate::dnssd;
-use crate::name::{self, Name, NameBuf, NameError};
-use crate::rr::{self, RRset, Set, rtype};
 use std::sync::Arc;
+use wire::dnssd;
+use wire::name::{self, Name, NameBuf, NameError};
+use wire::rr::{self, RRset, Set, rtype};
 
 /// What happens to names in RDATA that lie within the member zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -3,7 +3,6 @@
 pub mod ahead;
 pub mod answer;
 pub mod http;
-pub mod message;
 pub mod notify;
 pub mod places;
 pub mod refusals;

@@ -17,11 +17,11 @@
 
 pub mod openstack;
 
-use crate::name::{Name, NameBuf};
-use crate::serial::Serial;
 use crate::zone::{Loaded, Loader, RRsets, SoaFields, Zone, ZoneError, apex_rrsets};
 use openstack::Offer;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::serial::Serial;
 
 /// A record of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn load(plan: &ServicesPlan, base: Option<&Arc<Zone>>, serial: Serial) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rr::rtype;
+    use wire::rr::rtype;
 
     fn plan(text: &str, serial: Option<u32>) -> ServicesPlan {
         let name = |text: &str| Name::parse(text).unwrap();

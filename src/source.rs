@@ -11,11 +11,11 @@ pub mod requests;
 pub mod services;
 pub mod zookeeper;
 
-use crate::name::Name;
 use crate::zone::{Loaded, Zone};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
+use wire::name::Name;
 
 /// What a source found out about its zone.
 pub struct Update {

@@ -42,8 +42,6 @@ mod tests;
 use crate::budget::Buffers;
 use crate::merge::{Drain, Pin};
 use crate::metrics::Metrics;
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::zone::{Delta, History, HistoryStep, Zone};
 use builder::temporary_path;
 use disk::Disk;
@@ -57,6 +55,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
+use wire::name::Name;
+use wire::serial::Serial;
 use writer::Writer;
 
 /// How often the time of a zone's last confirmation is written, at most: an expiry is never later for it.

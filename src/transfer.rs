@@ -20,6 +20,7 @@
 //! a blocking thread.
 
 mod account;
+pub mod connection;
 pub mod doubt;
 pub mod error;
 pub mod guard;
@@ -41,7 +42,6 @@ pub mod status;
 pub mod timers;
 mod twin;
 mod version;
-pub mod wire;
 
 pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};

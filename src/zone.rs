@@ -53,10 +53,10 @@ pub use repeated::Repeated;
 pub use table::{Owner, Stored, Table};
 pub use text::{TextFault, TextRecord, read_text};
 
-use crate::name::{self, Name, NameBuf};
-use crate::rr::{self, RRset, rtype};
-use crate::serial::Serial;
 use std::sync::Arc;
+use wire::name::{self, Name, NameBuf};
+use wire::rr::{self, RRset, rtype};
+use wire::serial::Serial;
 
 /// The RRsets of one owner name, sorted by type.
 pub type RRsets = Arc<[Arc<RRset>]>;

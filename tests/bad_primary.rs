@@ -13,12 +13,10 @@ mod setback;
 mod silence;
 
 use aggregator::metrics::Metrics;
-use aggregator::name::Name;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::source::{Change, Update, Wake, WakeKind};
 use aggregator::transfer::silence::Times;
 use aggregator::transfer::{self, Common, Limits, PrimaryPlan, Source, Status, TimerBounds, ZonePlan};
-use aggregator::tsig::{Algorithm, Key};
 use aggregator::zone::Zone;
 use primary::{Poll, Primary, Script, Transfer};
 use std::collections::BTreeSet;
@@ -27,6 +25,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use wire::name::Name;
+use wire::tsig::{Algorithm, Key};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

@@ -22,14 +22,14 @@ mod versions;
 #[path = "cns/watch.rs"]
 mod watch;
 
-use aggregator::demo::answer::SLICE;
-use aggregator::demo::zone::Zone;
-use aggregator::serial::Serial;
 use harness::{Client, Record, difference, rtype, wait_until};
 use records::{captured, dname};
+use sim::answer::SLICE;
+use sim::zone::Zone;
 use stand::{PATIENCE, Stand, wait_for_records};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use wire::serial::Serial;
 
 /// No full audits but those that a test asks for.
 const NO_AUDIT: &str = "audit = false\n";

@@ -2,12 +2,12 @@
 
 use aggregator::config::{Config, LogFormat, describe_drain};
 use aggregator::merge::{DampingPlan, NsPolicy, OnExpire, RdataNames};
-use aggregator::name::Name;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wire::name::Name;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");
 const RFD_SAMPLE: &str = include_str!("data/config/rfd-0172.json");

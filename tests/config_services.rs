@@ -1,9 +1,9 @@
 //! Zones of our own in the configuration file: what is read, and that every mistake is told with its own place.
 
 use aggregator::config::Config;
-use aggregator::name::Name;
-use aggregator::serial::Serial;
 use std::path::Path;
+use wire::name::Name;
+use wire::serial::Serial;
 
 fn parse(text: &str) -> Config {
     Config::parse(Path::new("c.toml"), text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))

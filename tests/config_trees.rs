@@ -2,12 +2,12 @@
 //! to write instead, and no secret is shown.
 
 use aggregator::config::Config;
-use aggregator::name::Name;
 use aggregator::source::zookeeper::plan::Watches;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
+use wire::name::Name;
 
 fn parse(text: &str) -> Config {
     Config::parse(Path::new("c.toml"), text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))

@@ -3,11 +3,11 @@
 
 mod harness;
 
-use aggregator::demo::instances::Datacenter;
-use aggregator::demo::primary::Primary;
-use aggregator::name::Name;
 use harness::{Aggregator, Client, Dname, Folder, Query, Settings, rtype, wait_until};
+use sim::instances::Datacenter;
+use sim::primary::Primary;
 use std::time::{Duration, Instant, SystemTime};
+use wire::name::Name;
 
 const ZONE: &str = "us-west-1.cns.example.com";
 const REGION: &str = "us-west.cns.example.com";

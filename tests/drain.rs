@@ -2,12 +2,12 @@
 
 mod harness;
 
-use aggregator::demo::instances::Datacenter;
-use aggregator::demo::primary::Primary;
-use aggregator::name::Name;
 use harness::{Aggregator, Client, Dname, Folder, Output, Query, Settings, rtype, wait_until};
 use serde_json::Value;
+use sim::instances::Datacenter;
+use sim::primary::Primary;
 use std::time::{Duration, Instant, SystemTime};
+use wire::name::Name;
 
 const ZONES: [&str; 2] = ["us-west-1.cns.example.com", "us-west-2.cns.example.com"];
 const REGION: &str = "us-west.cns.example.com";

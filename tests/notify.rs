@@ -2,12 +2,12 @@
 
 mod harness;
 
-use aggregator::demo::instances::Datacenter;
-use aggregator::demo::primary::Primary;
-use aggregator::name::Name;
 use harness::{Aggregator, Dname, Folder, Knotd, Settings, read_zone, rtype, wait_until};
+use sim::instances::Datacenter;
+use sim::primary::Primary;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime};
+use wire::name::Name;
 
 const ZONE: &str = "us-west-1.cns.example.com";
 /// Timers that bring no poll while a test runs: what happens happens by NOTIFY.

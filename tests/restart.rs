@@ -6,16 +6,16 @@
 
 mod harness;
 
-use aggregator::demo::primary::Primary;
-use aggregator::demo::zone::{Apex, Data, Zone};
-use aggregator::name::Name;
-use aggregator::serial::Serial;
 use harness::{Aggregator, Client, Dname, Folder, Record, Settings, rtype, wait_until};
+use sim::primary::Primary;
+use sim::zone::{Apex, Data, Zone};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use wire::name::Name;
+use wire::serial::Serial;
 
 const REGION: &str = "r.test.";
 /// Names of a zone that come, go and change.

@@ -4,16 +4,16 @@ mod harness;
 
 use aggregator::catalog::{self, CatalogPlan};
 use aggregator::metrics::Metrics;
-use aggregator::name::{Name, NameBuf};
 use aggregator::notify::{Notifier, Target, Targets, Timers, start_with};
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
-use aggregator::serial::Serial;
-use aggregator::tsig::{Algorithm, Key};
 use aggregator::zone::{Loader, Soa};
 use harness::*;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::name::{Name, NameBuf};
+use wire::serial::Serial;
+use wire::tsig::{Algorithm, Key};
 
 const CATALOG: &str = "catalog.example.com.";
 const WEST: &str = "us-west-1.cns.example.com.";

@@ -3,12 +3,12 @@
 
 mod harness;
 
-use aggregator::demo::instances::Datacenter;
-use aggregator::demo::peers::Times;
-use aggregator::demo::primary::Primary;
-use aggregator::name::Name;
 use harness::{Aggregator, Client, Dname, Folder, Settings, wait_until};
+use sim::instances::Datacenter;
+use sim::peers::Times;
+use sim::primary::Primary;
 use std::time::{Duration, Instant, SystemTime};
+use wire::name::Name;
 
 const ZONES: [&str; 2] = ["us-west-1.cns.example.com", "100.51.198.in-addr.arpa"];
 /// For anything that should happen at once.

@@ -3,9 +3,6 @@
 //! The limit on the size of files does that to a process, so this file has one test and a process of its own.
 
 use aggregator::metrics::Metrics;
-use aggregator::name::{Name, NameBuf};
-use aggregator::rr::rtype;
-use aggregator::serial::Serial;
 use aggregator::state::replay::{Fault, replay};
 use aggregator::state::{self, RegionState, Store};
 use aggregator::zone::{Delta, Loader, Soa, Zone};
@@ -14,6 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,9 +1,7 @@
 //! DNS over TLS, asked by Knot's `kdig`: the same answers as over TCP, verified certificates, certificate change.
 
 use aggregator::metrics::Metrics;
-use aggregator::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
-use aggregator::rr::rtype;
 use aggregator::serve::notify::Reception;
 use aggregator::serve::respond::Responder;
 use aggregator::serve::stream::{StreamContext, StreamListener};
@@ -18,6 +16,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
 
 /// Runs a program of the test environment; its output.
 fn tool(program: &str, arguments: &[&str]) -> String {

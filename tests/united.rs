@@ -5,14 +5,14 @@ mod harness;
 #[path = "united/many.rs"]
 mod many;
 
-use aggregator::demo::primary::Primary;
-use aggregator::demo::zone::{Apex, Data, Zone};
-use aggregator::name::Name;
-use aggregator::serial::Serial;
 use harness::{Aggregator, Client, Dname, Folder, Query, Settings, rtype, wait_until};
 use serde_json::Value;
+use sim::primary::Primary;
+use sim::zone::{Apex, Data, Zone};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use wire::name::Name;
+use wire::serial::Serial;
 
 const ZONE: &str = "2.0.192.in-addr.arpa";
 /// Where the primaries of the two datacenters are.

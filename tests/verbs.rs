@@ -2,17 +2,17 @@
 
 mod harness;
 
-use aggregator::demo::instances::Datacenter;
-use aggregator::demo::primary::Primary;
-use aggregator::name::Name;
 use harness::{
     Aggregator, Client, Dname, Folder, Output, Settings, read_zone, rtype, start_unloadable_primary, wait_until,
 };
 use serde_json::Value;
+use sim::instances::Datacenter;
+use sim::primary::Primary;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+use wire::name::Name;
 
 const ZONE: &str = "us-west-1.cns.example.com";
 const REGION: &str = "us-west.cns.example.com";

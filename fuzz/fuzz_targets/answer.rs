@@ -4,10 +4,10 @@
 
 #![no_main]
 
-use aggregator::name::{Name, NameBuf};
+use wire::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Served, State};
-use aggregator::rr::rtype;
-use aggregator::serial::Serial;
+use wire::rr::rtype;
+use wire::serial::Serial;
 use aggregator::serve::answer::answer;
 use aggregator::zone::{Loader, Soa};
 use libfuzzer_sys::fuzz_target;
@@ -70,10 +70,10 @@ fuzz_target!(|request: &[u8]| {
         let count = |at: usize| u16::from_be_bytes([out[at], out[at + 1]]);
         let mut position = 12;
         for _ in 0..count(4) {
-            position = aggregator::name::skip(&out, position).expect("a question") + 4;
+            position = wire::name::skip(&out, position).expect("a question") + 4;
         }
         for _ in 0..u32::from(count(6)) + u32::from(count(8)) + u32::from(count(10)) {
-            position = aggregator::rr::skip_record(&out[..response.length], position).expect("a record");
+            position = wire::rr::skip_record(&out[..response.length], position).expect("a record");
         }
         assert_eq!(position, response.length);
     }

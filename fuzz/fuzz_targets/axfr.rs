@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use aggregator::name::Name;
+use wire::name::Name;
 use aggregator::transfer::reader::{Progress, Reader, Received};
 use libfuzzer_sys::fuzz_target;
 

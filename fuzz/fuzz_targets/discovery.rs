@@ -6,7 +6,7 @@
 #![no_main]
 
 use aggregator::discovery::{Plan, SoaFields, Tree};
-use aggregator::name::Name;
+use wire::name::Name;
 use aggregator::zone::Zone;
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;

@@ -5,8 +5,8 @@
 
 #![no_main]
 
-use aggregator::dnssd::{Endpoint, Host};
-use aggregator::name::Name;
+use wire::dnssd::{Endpoint, Host};
+use wire::name::Name;
 use libfuzzer_sys::fuzz_target;
 use std::net::Ipv6Addr;
 

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use aggregator::name::{Name, NameBuf};
-use aggregator::rr::rtype;
-use aggregator::serial::Serial;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 use aggregator::transfer::reader::{Progress, Reader, Received};
 use aggregator::zone::{Delta, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;

@@ -6,9 +6,9 @@
 
 #![no_main]
 
-use aggregator::name::{Name, NameBuf};
-use aggregator::rr::rtype;
-use aggregator::serial::Serial;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 use aggregator::state::frame::{self, Header, Kind};
 use aggregator::state::replay::{Replayed, replay};
 use aggregator::zone::{Delta, IMAGE_FORMAT, Loader, Soa, Zone};

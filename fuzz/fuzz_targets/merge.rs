@@ -5,9 +5,9 @@
 #![no_main]
 
 use aggregator::merge::{NsPolicy, OnExpire, RdataNames, Region, RegionPlan, SoaPlan};
-use aggregator::name::{Name, NameBuf};
-use aggregator::rr::rtype;
-use aggregator::serial::Serial;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
+use wire::serial::Serial;
 use aggregator::zone::{Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use aggregator::name::{NameBuf, skip};
+use wire::name::{NameBuf, skip};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

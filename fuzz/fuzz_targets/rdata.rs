@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use aggregator::rr::{self, RRset, RdataText};
+use wire::rr::{self, RRset, RdataText};
 use libfuzzer_sys::fuzz_target;
 use std::cmp::Ordering;
 

@@ -7,13 +7,13 @@
 
 use aggregator::access::{Access, Rule};
 use aggregator::metrics::Metrics;
-use aggregator::name::{Name, NameBuf};
+use wire::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Outgoing, Published, Served, State};
-use aggregator::rr::{self, rtype};
-use aggregator::serial::Serial;
+use wire::rr::{self, rtype};
+use wire::serial::Serial;
 use aggregator::serve::notify::Reception;
 use aggregator::serve::respond::{Asked, Outcome, Responder};
-use aggregator::tsig::{Algorithm, Key, sign_request};
+use wire::tsig::{Algorithm, Key, sign_request};
 use aggregator::zone::{Delta, History, HistoryLimits, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};

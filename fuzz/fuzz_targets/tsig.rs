@@ -4,8 +4,8 @@
 
 #![no_main]
 
-use aggregator::name::Name;
-use aggregator::tsig::{Algorithm, Key, Keyring, Opened, open_request, sign_request};
+use wire::name::Name;
+use wire::tsig::{Algorithm, Key, Keyring, Opened, open_request, sign_request};
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, LazyLock};
 

@@ -16,10 +16,10 @@
 
 use super::Excess;
 use super::buffers::Buffers;
-use crate::name::Name;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Weak;
+use wire::name::Name;
 
 /// Histories take this part of the budget at most.
 const HISTORY_PART: u64 = 4;

@@ -5,10 +5,10 @@ use crate::config::Config;
 use crate::daemon::end_signal;
 use crate::discover::announce;
 use crate::log;
-use crate::name::Name;
 use clap::Args;
 use std::path::Path;
 use std::process::ExitCode;
+use wire::name::Name;
 
 /// Options of the verb.
 #[derive(Debug, Args)]

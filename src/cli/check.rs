@@ -13,7 +13,6 @@ use crate::cli::{FAILED, fail, print, print_json};
 use crate::config::{Config, ConfigErrors};
 use crate::control;
 use crate::daemon::descriptors::{Descriptors, Room};
-use crate::name::Name;
 use crate::serve::BindError;
 use crate::serve::http::HttpListener;
 use crate::serve::stream::StreamListener;
@@ -27,6 +26,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use wire::name::Name;
 
 /// What to do about a control socket that cannot be had.
 const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";

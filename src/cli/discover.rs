@@ -4,13 +4,13 @@
 
 use crate::cli::{NOT_FOUND, fail, misuse, print, print_json, print_problem};
 use crate::discover::{DiscoverError, Found, LOCAL, link, unicast};
-use crate::dnssd::ServiceType;
-use crate::name::Name;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
+use wire::dnssd::ServiceType;
+use wire::name::Name;
 
 /// What is looked for.
 #[derive(Debug, Subcommand)]

@@ -11,9 +11,7 @@ use crate::config::Config;
 use crate::daemon::write_table;
 use crate::discover::unicast::system_servers;
 use crate::merge::NsPolicy;
-use crate::name::Name;
 use crate::probe::{Facts, Finding, Prober, Problem, Reply, ServerCheck, Target, ZoneCheck, classify};
-use crate::serial::Serial;
 use crate::terminal::Stream;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -21,6 +19,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// How long a server that is behind may take, unless `stale_after` is shorter: CNS and those who follow it look every 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 use crate::cli::{FAILED, fail, misuse, print, print_json, print_problem};
 use crate::log;
-use crate::registrar::{self, Nodes, Plan};
 use clap::Args;
+use registrar::{self, Nodes, Plan};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -3,12 +3,12 @@
 //! Cost: O(name servers squared).
 
 use crate::config::names::SELF;
-use crate::config::read::{Fields, Reader};
 use crate::config::transfer::TransferSection;
-use crate::config::tree::Value;
-use crate::name::Name;
 use crate::zone::SoaFields;
+use settings::read::{Fields, Reader};
+use settings::tree::Value;
 use std::time::Duration;
+use wire::name::Name;
 
 /// Parts of the file that the reading of such a zone needs.
 pub struct Surroundings<'s> {

@@ -7,13 +7,13 @@
 //!
 //! RFCs: 3339 (date and time).
 
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
-use crate::config::tree::{Node, Value};
 use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
 use crate::moment::parse_moment;
-use crate::name::Name;
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Node, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
+use wire::name::Name;
 
 /// Reads `[[drains]]` in file order; when each began is not in the file.
 pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[RegionPlan]) -> Vec<Drain> {

@@ -11,13 +11,13 @@
 //!
 //! RFCs: 2782 (SRV), 6763 sections 4.1, 5 and 6.
 
-use crate::config::read::Reader;
-use crate::dnssd::{self, Host, text};
-use crate::name::{Name, NameBuf};
-use crate::rr::rtype;
 use crate::services::ServicesPlan;
 use crate::zone::TextRecord;
+use settings::read::Reader;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use wire::dnssd::{self, Host, text};
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
 
 /// RFC 6763 section 6.2: the most octets of a TXT record that fits into one packet with everything beside it.
 const MAX_TEXT_BYTES: usize = 400;

@@ -9,14 +9,14 @@ use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
 use crate::merge::{Drain, NsPolicy, RegionPlan};
 use crate::moment::format_moment;
-use crate::name::Name;
 use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::ZonePlan;
-use crate::tsig::Key;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use wire::name::Name;
+use wire::tsig::Key;
 
 /// Describes the whole plan.
 pub fn describe_plan(config: &Config) -> Value {

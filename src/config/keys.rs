@@ -9,16 +9,16 @@
 //! RFCs: 8945 (TSIG; section 6 has the algorithms), 4648 section 4 (base64).
 
 use crate::config::names::{report_twice, report_unquoted, unquoted_names};
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
-use crate::config::secret::{SecretError, read_secret_file};
-use crate::config::tree::{Entry, Node, Value};
-use crate::name::Name;
-use crate::tsig::{Algorithm, Key, Keyring};
 use data_encoding::BASE64;
+use settings::read::{Fields, Reader, shorten};
+use settings::secret::{SecretError, read_secret_file};
+use settings::tree::{Entry, Node, Value};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::name::Name;
+use wire::tsig::{Algorithm, Key, Keyring};
 
 /// Secrets below this many octets can be guessed with effort, whatever the algorithm.
 const SHORT_SECRET_BYTES: usize = 16;

@@ -2,11 +2,11 @@
 //!
 //! Cost: O(text).
 
-use crate::config::read::{Reader, shorten};
 use crate::config::schema;
-use crate::config::tree::{Entry, Value};
-use crate::name::Name;
+use settings::read::{Reader, shorten};
+use settings::tree::{Entry, Value};
 use std::collections::HashMap;
+use wire::name::Name;
 
 /// What stands for this server's own name in `mname`.
 pub const SELF: &str = "self";

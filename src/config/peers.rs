@@ -6,12 +6,12 @@
 //! Cost: O(text) for each peer.
 
 use crate::config::keys::Keys;
-use crate::config::read::{Fields, Reader};
 use crate::config::schema::Table;
-use crate::config::tree::{Node, Value};
-use crate::tsig::Key;
+use settings::read::{Fields, Reader};
+use settings::tree::{Node, Value};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use wire::tsig::Key;
 
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;

@@ -4,19 +4,19 @@
 
 use crate::access::Rule;
 use crate::config::Config;
-use crate::config::error::on_one_line;
-use crate::config::units::{format_duration, format_size};
 use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::moment::format_moment;
-use crate::name::Name;
 use crate::notify::Target;
 use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::{TimerBounds, ZonePlan};
-use crate::tsig::Key;
+use settings::error::on_one_line;
+use settings::units::{format_duration, format_size};
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use wire::name::Name;
+use wire::tsig::Key;
 
 /// Writes the whole plan.
 pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {

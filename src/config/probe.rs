@@ -4,16 +4,16 @@
 //!
 //! Cost: O(zones × those that are skipped).
 
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
-use crate::config::tree::{Node, Value};
-use crate::config::units::format_duration;
 use crate::merge::{NsPolicy, RegionPlan};
-use crate::name::Name;
 use crate::probe::ProbePlan;
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Node, Value};
+use settings::units::format_duration;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use wire::name::Name;
 
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;

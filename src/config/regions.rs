@@ -8,14 +8,14 @@
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
 use crate::config::names::{Declared, SELF, report_twice, report_unquoted, unquoted_names};
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
-use crate::config::tree::{Entry, Node, Value};
-use crate::config::units::format_duration;
 use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
-use crate::name::Name;
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Entry, Node, Value};
+use settings::units::format_duration;
 use std::time::Duration;
+use wire::name::Name;
 
 /// Reads `[aggregations]` in file order.
 pub fn read_regions(

@@ -6,39 +6,9 @@
 //!
 //! Cost: a suggestion takes O(candidates x length^2).
 
-use strsim::damerau_levenshtein;
+pub use settings::schema::{Key, Table, suggest};
 
-/// One key of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    pub name: &'static str,
-    /// What it takes, for people.
-    pub takes: &'static str,
-    /// As TOML; empty when the key has no fixed default.
-    pub default: &'static str,
-    pub help: &'static str,
-}
-
-/// One table of the file.
-#[derive(Clone, Copy, Debug)]
-pub struct Table {
-    /// How the table is written.
-    pub path: &'static str,
-    pub help: &'static str,
-    pub keys: &'static [Key],
-}
-
-impl Table {
-    /// Whether the table has this key.
-    pub fn has(&self, name: &str) -> bool {
-        self.keys.iter().any(|key| key.name == name)
-    }
-}
-
-/// Shortens the tables below.
-const fn key(name: &'static str, takes: &'static str, default: &'static str, help: &'static str) -> Key {
-    Key { name, takes, default, help }
-}
+use settings::schema::key;
 
 /// The file itself.
 pub const ROOT: Table = Table {
@@ -557,19 +527,6 @@ pub const TABLES: [&Table; 24] = [
     &CONTROL,
     &LOG,
 ];
-
-/// The candidate that was probably meant, the first of the nearest; none when nothing is near.
-pub fn suggest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let length = written.chars().count();
-    // A file holds a few long lines at most by mistake; comparing them would be quadratic in their length.
-    if length > 300 {
-        return None;
-    }
-    // One slip, and one more for each three characters; zone names are long and alike, so never more than five.
-    let allowed = 1 + (length / 3).min(4);
-    let scored = candidates.into_iter().map(|candidate| (damerau_levenshtein(written, candidate), candidate));
-    scored.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, found)| found)
-}
 
 #[cfg(test)]
 mod tests {

@@ -13,15 +13,15 @@ use crate::catalog::CatalogPlan;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
-use crate::config::tree::{Node, Value};
-use crate::name::Name;
 use crate::notify::{Target, Targets};
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Node, Value};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wire::name::Name;
 
 /// Versions that a history may have at most; differences over more are longer than the zone.
 const MAX_VERSIONS: u64 = 1_000_000;

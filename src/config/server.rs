@@ -6,17 +6,17 @@
 //!
 //! RFCs: 7766 (TCP), 7858 (DNS over TLS, port 853).
 
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
-use crate::config::tree::{Node, Value};
-use crate::config::units::{format_duration, format_size};
 use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
-use crate::name::Name;
 use crate::serve::{ListenPlan, TlsPlan};
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Node, Value};
+use settings::units::{format_duration, format_size};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use wire::name::Name;
 
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;

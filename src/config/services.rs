@@ -9,18 +9,18 @@
 use crate::config::apex::{Surroundings, read_ns, read_soa};
 use crate::config::instances::{self, Written};
 use crate::config::names::SELF;
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
-use crate::config::tree::{Entry, Node, Value};
-use crate::dnssd::{Endpoint, ServiceType};
-use crate::name::Name;
-use crate::rr::{self, TypeName, rtype};
-use crate::serial::Serial;
 use crate::services::openstack::{self, Offer};
 use crate::services::{self, OwnRecord, ServicesPlan};
 use crate::zone::{Soa, SoaFields, TextRecord, read_text};
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Entry, Node, Value};
 use std::time::Duration;
+use wire::dnssd::{Endpoint, ServiceType};
+use wire::name::Name;
+use wire::rr::{self, TypeName, rtype};
+use wire::serial::Serial;
 
 /// What makes a table of `[zones]` one of these.
 const MARKS: [&str; 2] = ["services", "openstack"];
@@ -185,7 +185,7 @@ fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Writt
                 if let Some(key) = given(&["ns", "ns_ttl"]).filter(|_| written_ns.is_empty()) {
                     reader.error(at, twice(&key));
                 }
-                let server = crate::name::NameBuf::from_wire(&record.rdata).map(|server| server.to_name());
+                let server = wire::name::NameBuf::from_wire(&record.rdata).map(|server| server.to_name());
                 written_ns.extend(server);
                 plan.ns_ttl = record.ttl;
             }
@@ -212,8 +212,8 @@ fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Writt
 fn read_written_soa(record: &TextRecord) -> (SoaFields, Option<Serial>) {
     let sound = "text gives sound RDATA";
     let numbers = Soa::from_rdata(&record.rdata).expect(sound);
-    let (mname, end) = crate::name::NameBuf::read(&record.rdata, 0).expect(sound);
-    let (rname, _) = crate::name::NameBuf::read(&record.rdata, end).expect(sound);
+    let (mname, end) = wire::name::NameBuf::read(&record.rdata, 0).expect(sound);
+    let (rname, _) = wire::name::NameBuf::read(&record.rdata, end).expect(sound);
     let Soa { serial, refresh, retry, expire, minimum } = numbers;
     let (mname, rname) = (mname.to_name(), rname.to_name());
     (SoaFields { mname, rname, ttl: record.ttl, refresh, retry, expire, minimum }, Some(serial))

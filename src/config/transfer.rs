@@ -4,11 +4,11 @@
 //!
 //! Cost: O(text).
 
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
-use crate::config::tree::{Node, Value};
-use crate::config::units::format_duration;
 use crate::transfer::{Limits, TimerBounds};
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Node, Value};
+use settings::units::format_duration;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio_cron_scheduler::Job;

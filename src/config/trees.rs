@@ -10,22 +10,22 @@
 use crate::access::Prefix;
 use crate::config::apex::{Surroundings, read_ns, read_soa};
 use crate::config::names::{Declared, SELF};
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::{Secondaries, read_prefix};
-use crate::config::secret::{read_private_file, read_secret_file};
 use crate::config::transfer::read_regress;
-use crate::config::tree::{Entry, Node, Value};
-use crate::config::units::format_duration;
 use crate::discovery::{self, path_of, reverse};
-use crate::name::Name;
+use crate::source::zookeeper::TreePlan;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
-use crate::source::zookeeper::{TreePlan, relay};
+use settings::read::{Fields, Reader, shorten};
+use settings::secret::{read_private_file, read_secret_file};
+use settings::tree::{Entry, Node, Value};
+use settings::units::format_duration;
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
+use wire::name::Name;
 
 /// What makes a table of `[zones]` one of these.
 const MARK: &str = "zookeeper";

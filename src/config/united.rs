@@ -10,18 +10,18 @@
 
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::regions::Context;
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::transfer::TransferSection;
-use crate::config::tree::{Entry, Node, Value};
 use crate::config::zones::read_way;
 use crate::merge::RegionPlan;
-use crate::name::Name;
 use crate::transfer::ZonePlan;
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Entry, Node, Value};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use wire::name::Name;
 
 /// Stands between the id of a member and the name of its zone.
 const MARK: char = ':';

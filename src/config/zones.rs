@@ -11,17 +11,17 @@ use crate::config::apex::Surroundings;
 use crate::config::keys::Keys;
 use crate::config::names::{Declared, report_twice, report_unquoted, unquoted_names};
 use crate::config::peers::{Inherited, Role, read_peer};
-use crate::config::read::{Fields, Reader, shorten};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
 use crate::config::services::{is_services, read_services};
 use crate::config::transfer::{TransferSection, read_timers};
-use crate::config::tree::{Entry, Node, Value};
 use crate::config::trees::{is_tree, read_tree};
-use crate::name::Name;
 use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
 use crate::transfer::{PrimaryPlan, ZonePlan};
+use settings::read::{Fields, Reader, shorten};
+use settings::tree::{Entry, Node, Value};
+use wire::name::Name;
 
 /// Primaries in messages and in the schema.
 const PRIMARY: Role = Role { noun: "primary", table: &schema::PRIMARY };

@@ -4,10 +4,10 @@
 
 use super::sources::Sources;
 use crate::config::Config;
-use crate::name::Name;
 use crate::schedule::{self, Schedule};
 use crate::source::{Wake, WakeKind};
 use std::time::{Duration, SystemTime};
+use wire::name::Name;
 
 /// The longest time over which an audit is spread.
 const AUDIT_SPREAD: Duration = Duration::from_secs(600);

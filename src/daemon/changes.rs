@@ -4,11 +4,11 @@
 
 use crate::config::{Config, describe_drain, format_duration};
 use crate::keeper::PlanChanges;
-use crate::name::Name;
 use crate::probe::ProbePlan;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use wire::name::Name;
 
 /// What a reload changed.
 #[derive(Debug, Default, serde::Serialize)]

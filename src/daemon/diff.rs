@@ -8,14 +8,14 @@
 
 use super::Daemon;
 use crate::control::Reply;
-use crate::name::{Name, NameBuf, fmt_wire};
 use crate::publish::Served;
-use crate::rr::{RdataText, TypeName, rtype};
-use crate::serial::Serial;
 use crate::zone::{Block, Delta, Editor, History, Record, Zone};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::fmt::Write;
+use wire::name::{Name, NameBuf, fmt_wire};
+use wire::rr::{RdataText, TypeName, rtype};
+use wire::serial::Serial;
 
 /// Records that JSON lists at most: each takes hundreds of octets there, and text has them all.
 const JSON_RECORDS: usize = 10_000;

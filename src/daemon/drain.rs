@@ -11,7 +11,6 @@ use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::Reply;
 use crate::keeper::{self, RegionView, View};
 use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope};
-use crate::name::{self, Name};
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
@@ -19,6 +18,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
+use wire::name::{self, Name};
 
 /// Names that a preview lists for one region; their number is always told.
 const LISTED_NAMES: usize = 20;

@@ -25,9 +25,7 @@ use crate::config::Config;
 use crate::exchange::{self, Role};
 use crate::keeper;
 use crate::merge::{NsPolicy, RegionPlan};
-use crate::name::Name;
 use crate::publish::{Published, Publisher};
-use crate::serial::Serial;
 use crate::source::{Wake, WakeKind};
 use crate::state::Store;
 use crate::zone::Zone;
@@ -41,6 +39,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// How long one answer may take, and how long all may take together where somebody waits for them.
 const PATIENCE: Duration = Duration::from_secs(2);

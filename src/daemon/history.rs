@@ -11,13 +11,13 @@ use super::diff::Change;
 use super::text::{moment, write_table};
 use crate::control::Reply;
 use crate::metrics::unix_seconds;
-use crate::name::Name;
 use crate::publish::{Published, Served};
-use crate::serial::Serial;
 use crate::zone::{Block, Cause, HistoryStep};
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::fmt::Write;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Versions or changes that are listed unless an operator wants more.
 const LISTED: usize = 20;

@@ -15,7 +15,6 @@ use crate::daemon::descriptors::Descriptors;
 use crate::daemon::page::Page;
 use crate::manager::{Inherited, Kind, Manager};
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::Publisher;
 use crate::serve::BindError;
 use crate::serve::http::{HttpListener, Site, readiness};
@@ -31,6 +30,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
+use wire::name::Name;
 
 /// The sockets in service, by the address that the configuration names.
 pub struct Listeners {

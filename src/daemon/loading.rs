@@ -6,12 +6,12 @@
 //! Cost: O(zones) for each look, five a second.
 
 use super::sources::{Source, Sources};
-use crate::name::Name;
 use crate::publish::Publisher;
 use crate::terminal::{Bar, Bars};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use wire::name::Name;
 
 /// What takes no longer than this is not shown.
 const MOMENT: Duration = Duration::from_millis(200);

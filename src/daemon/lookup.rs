@@ -24,13 +24,13 @@ use super::Daemon;
 use super::sources::{Source, Sources};
 use crate::control::Reply;
 use crate::keeper::{self, PinStatus, View};
-use crate::name::{Name, NameBuf};
 use crate::publish::{Served, State, Unknown};
-use crate::rr::{self, RdataText, TypeName, rtype};
 use crate::serve::answer::{self, Found, MAX_ALIASES};
 use crate::zone::{Node, Zone};
 use report::{TreeReport, ZoneReport};
 use tokio::sync::oneshot;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, RdataText, TypeName, rtype};
 
 impl Daemon {
     /// Explains a name to an operator.

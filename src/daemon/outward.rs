@@ -5,14 +5,14 @@
 //! Cost: O(zones + secondaries + series of the transfer counters).
 
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::notify::{Notifier, TargetStatus};
 use crate::publish::{Published, Served};
-use crate::serial::Serial;
 use prometheus::core::Collector;
 use prometheus::proto::Metric;
 use serde::Serialize;
 use std::collections::HashMap;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// How often a zone was transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -28,9 +28,7 @@ use super::rates::Rates;
 use super::status::Report;
 use crate::config::Config;
 use crate::moment::format_moment;
-use crate::name::Name;
 use crate::publish::{Publisher, Served};
-use crate::serial::Serial;
 use crate::serve::http::{Answer, Asked, Content, Site};
 use arc_swap::ArcSwap;
 use askama::Template;
@@ -46,6 +44,8 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use url::form_urlencoded;
+use wire::name::Name;
+use wire::serial::Serial;
 use zone::ZonePage;
 
 const STYLE: &str = include_str!("../../templates/page.css");

@@ -14,10 +14,8 @@ use crate::config::Config;
 use crate::daemon::audit::part_of;
 use crate::daemon::text::format_seconds;
 use crate::metrics::{Metrics, unix_seconds};
-use crate::name::Name;
 use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
 use crate::publish::Publisher;
-use crate::serial::Serial;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
@@ -25,6 +23,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::{AbortHandle, JoinSet};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Zones that are looked at at once; the prober has a limit of its own for questions.
 const ZONES_AT_ONCE: usize = 8;

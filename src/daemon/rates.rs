@@ -7,7 +7,6 @@
 //! Cost: O(threads + zones) for a reading, of which [`SAMPLES`] are kept, those of zones for ten seconds.
 
 use crate::metrics::{Metrics, QueryTotals, RCODES, TRANSPORTS};
-use crate::name::Name;
 use crate::publish::{Publisher, Tally};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -15,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
+use wire::name::Name;
 
 /// Time between readings.
 const PACE: Duration = Duration::from_secs(2);

@@ -4,14 +4,14 @@ use super::RunError;
 use super::loading::Loading;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::Published;
-use crate::serial::Serial;
 use crate::state::{self, Restored, StateError, Store};
 use crate::zone::History;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Opens the folder of what outlives the process. Another process that has it is a reason not to start; a disk that
 /// cannot be written is none: everything is served from memory then.

@@ -13,14 +13,14 @@ use crate::control::Reply;
 use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
 use crate::merge::Pin;
 use crate::metrics::unix_seconds;
-use crate::name::Name;
 use crate::publish::Served;
-use crate::serial::Serial;
 use crate::state::Store;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::{MutexGuard, mpsc, oneshot};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Records that a preview lists; their number is always told.
 const LISTED_RECORDS: usize = 200;

@@ -8,7 +8,6 @@
 use crate::config::Config;
 use crate::keeper;
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::{Published, Publisher};
 use crate::services::ServicesPlan;
 use crate::source::services::{self, ServicesStatus};
@@ -24,6 +23,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
+use wire::name::Name;
 
 /// Where one zone comes from.
 pub enum Source {

@@ -9,9 +9,7 @@ use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::text::{format_seconds, moment, write_table};
 use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
-use crate::name::Name;
 use crate::publish::Published;
-use crate::serial::Serial;
 use crate::source::services::ServicesStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
@@ -23,6 +21,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Everything, for `--json`.
 #[derive(Serialize)]

@@ -10,10 +10,10 @@
 use super::script::{SITES, Script};
 use super::site::{Site, first_label};
 use super::{DemoError, daemon, log};
-use crate::name::Name;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval_at};
+use wire::name::Name;
 
 /// Between two steps of the script.
 const BEAT: Duration = Duration::from_secs(3);

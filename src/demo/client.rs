@@ -8,8 +8,6 @@
 //!
 //! RFCs: 1035, 2782 (SRV), 6891 (EDNS).
 
-use crate::name::Name;
-use crate::serial::Serial;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{RData, RecordType};
 use std::collections::BTreeSet;
@@ -18,6 +16,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// How long the first and the second datagram wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -4,12 +4,12 @@
 //! Pure. Cost: O(addresses).
 
 use super::client::Answer;
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::terminal::{Style, render};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Columns that a picture never exceeds.
 pub const WIDTH: usize = 100;

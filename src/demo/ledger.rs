@@ -9,8 +9,8 @@
 //! Cost: O(records of the answer) for an observation.
 
 use super::client::Answer;
-use crate::serial::Serial;
 use std::time::Duration;
+use wire::serial::Serial;
 
 /// What the aggregator should answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,15 +4,15 @@
 //! the aggregator must keep while it cannot. Cost: O(records) for a change.
 
 use super::client::Answer;
-use super::instances::Datacenter;
-use super::primary::Primary;
 use super::script::Change;
-use super::zone::{Data, Zone};
-use crate::name::{Name, NameError};
-use crate::serial::Serial;
+use sim::instances::Datacenter;
+use sim::primary::Primary;
+use sim::zone::{Data, Zone};
 use std::io;
 use std::net::SocketAddr;
 use std::time::SystemTime;
+use wire::name::{Name, NameError};
+use wire::serial::Serial;
 
 /// The service that is watched.
 pub const SERVICE: &str = "web";

@@ -12,10 +12,10 @@ use super::ledger::{Expected, Ledger, Observed, Outcome, describe_missing};
 use super::script::{Change, Script};
 use super::site::{Site, first_label, service_name};
 use super::view::View;
-use crate::name::{Name, NameError};
 use std::io;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
+use wire::name::{Name, NameError};
 
 /// Time between two rounds of questions.
 const TICK: Duration = Duration::from_millis(50);
@@ -248,8 +248,8 @@ fn describe_answer(observed: &Observed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::primary::Primary;
-    use crate::demo::zone::{Apex, Data, Zone};
+    use sim::primary::Primary;
+    use sim::zone::{Apex, Data, Zone};
     use std::net::{IpAddr, SocketAddr};
 
     /// A region that is right at the beginning and never changes again, served like the aggregator would.
@@ -273,7 +273,7 @@ mod tests {
             }
             primary.publish(Zone::new(site.origin().clone(), apex.clone(), contribution.serial, []));
         }
-        primary.publish(Zone::new(region.clone(), apex, crate::serial::Serial(1), records));
+        primary.publish(Zone::new(region.clone(), apex, wire::serial::Serial(1), records));
         primary
     }
 

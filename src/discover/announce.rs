@@ -13,9 +13,6 @@
 
 use super::DiscoverError;
 use super::link::{self, SERVICE, open};
-use crate::dnssd::{Endpoint, Host, ServiceType};
-use crate::name::Name;
-use crate::rr::rtype;
 use crate::services::ServicesPlan;
 use crate::services::openstack::Offer;
 use mdns_sd::{DaemonEvent, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
@@ -25,6 +22,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
+use wire::dnssd::{Endpoint, Host, ServiceType};
+use wire::name::Name;
+use wire::rr::rtype;
 
 /// How long the end waits until everything is taken back.
 const GOODBYE: Duration = Duration::from_secs(3);

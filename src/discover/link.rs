@@ -7,13 +7,13 @@
 //! Cost: a thread while it lasts; questions as RFC 6762 section 5.2 spaces them.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange};
-use crate::dnssd::{self, OPENSTACK, ServiceType, text};
-use crate::name::Name;
 use mdns_sd::{IfKind, ResolvedService, ServiceDaemon, ServiceEvent};
 use std::ffi::CString;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use wire::dnssd::{self, OPENSTACK, ServiceType, text};
+use wire::name::Name;
 
 /// OpenStack's services on the link.
 pub const SERVICE: &str = "_openstack._tcp.local.";

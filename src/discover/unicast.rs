@@ -11,14 +11,14 @@
 //! for each label of its host's name at most, and each domain is asked once.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
-use crate::dnssd::{self, Host, OPENSTACK, ServiceType, text};
 use crate::exchange::{self, Role, from_library};
-use crate::name::Name;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{RData, RecordType};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use wire::dnssd::{self, Host, OPENSTACK, ServiceType, text};
+use wire::name::Name;
 
 /// Where the system says which resolvers it has.
 const RESOLV_CONF: &str = "/etc/resolv.conf";

@@ -3,10 +3,10 @@
 //! Cost: O(records of the name).
 
 use crate::discovery::claims::{Claims, Id};
-use crate::discovery::payload::{DEFAULT_TTL, Host, Payload, Service};
 use crate::discovery::reverse;
 use crate::discovery::tree::{Node, Tree};
-use crate::name::Name;
+use registrar::payload::{DEFAULT_TTL, Host, Payload, Service};
+use wire::name::Name;
 
 /// One node's part in the records of a name.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

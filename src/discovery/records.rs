@@ -12,13 +12,13 @@
 //! Cost: O(records of the name), O(children) for a service.
 
 use crate::discovery::claims::Id;
-use crate::discovery::payload::{DEFAULT_TTL, Host, Payload, Service};
 use crate::discovery::tree::{Node, Tree};
-use crate::name::{self, Name, NameBuf};
-use crate::rr::{MEMBERLESS, RRset, rtype};
 use crate::zone::RRsets;
+use registrar::payload::{DEFAULT_TTL, Host, Payload, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
+use wire::name::{self, Name, NameBuf};
+use wire::rr::{MEMBERLESS, RRset, rtype};
 
 /// Priority and weight of all SRV records (contract `binder.md` section 4).
 const PRIORITY_AND_WEIGHT: [u8; 4] = [0, 0, 0, 10];

@@ -7,13 +7,13 @@
 //! Cost: O(nodes that have the address) for each PTR record.
 
 use crate::discovery::claims::{Claims, Id};
-use crate::discovery::payload::{DEFAULT_TTL, Host, Payload};
 use crate::discovery::tree::Tree;
-use crate::name::{self, Name};
-use crate::rr::{RRset, rtype};
 use crate::zone::RRsets;
+use registrar::payload::{DEFAULT_TTL, Host, Payload};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use wire::name::{self, Name};
+use wire::rr::{RRset, rtype};
 
 /// The name at which an address's PTR record stands (RFC 1035 section 3.5, RFC 3596 section 2.5).
 pub fn name_of(address: IpAddr) -> Name {

@@ -1,11 +1,11 @@
 //! What trees become, by example and by law.
 
-use super::payload::{self, Fields, HostPayload, Payload, ServicePayload};
 use super::*;
-use crate::serial::Serial;
 use proptest::prelude::*;
+use registrar::payload::{self, Fields, HostPayload, Payload, ServicePayload};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use wire::serial::Serial;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -109,7 +109,7 @@ fn what_a_deleted_node_was_is_not_kept_for_its_successor() {
         site.publish();
         let addresses = |site: &Site| {
             let node = site.published[&name("emy-10.example.com")].get(name("a.emy-10.example.com").as_wire());
-            node.is_some_and(|node| node.get(crate::rr::rtype::A).is_some())
+            node.is_some_and(|node| node.get(wire::rr::rtype::A).is_some())
         };
         site.tree.born("a", 5);
         site.set("a", data);
@@ -359,7 +359,7 @@ fn a_version_that_was_not_published_is_made_again() {
 fn the_domain_node_can_be_a_service_and_goes_with_everything() {
     let mut site = Site::with(&[("", SERVICE), ("a", &member("172.27.10.1"))]);
     let origin = plan().origin;
-    assert!(site.published[&origin].apex().get(crate::rr::rtype::A).is_some());
+    assert!(site.published[&origin].apex().get(wire::rr::rtype::A).is_some());
     assert_eq!(site.at("_http._tcp"), "60 SRV [0 10 80 a.@]");
     site.remove("");
     site.publish();

@@ -13,12 +13,12 @@
 
 use crate::discovery::Plan;
 use crate::discovery::claims::{self, Claims, Id};
-use crate::discovery::payload::{self, Payload, PayloadError, Service};
-use crate::name::Name;
 use crate::zone::Zone;
+use registrar::payload::{self, Payload, PayloadError, Service};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use wire::name::Name;
 
 /// The domain's own node.
 pub(super) const ROOT: Id = 0;

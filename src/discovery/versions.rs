@@ -12,15 +12,15 @@
 //! Cost: O(touched names and their records) and O(zones), or O(nodes) for what is made whole.
 
 use crate::discovery::TreeZone;
-use crate::discovery::payload::Payload;
 use crate::discovery::reverse;
 use crate::discovery::tree::{Tree, Version, service_owner};
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Zone, ZoneError, apex_rrsets};
+use registrar::payload::Payload;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Bits of a serial that count transactions; the epoch is above.
 const COUNTER_BITS: u32 = 28;

@@ -4,10 +4,10 @@
 
 use super::regions::LOGGED_CONFLICTS;
 use crate::merge::ConflictKind;
-use crate::name::Name;
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use wire::name::Name;
 
 /// Conflicts listed for one region or zone; the total is always told.
 pub(super) const LISTED_CONFLICTS: usize = 100;

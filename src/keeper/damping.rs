@@ -7,11 +7,11 @@
 use super::Keeper;
 use super::regions::KeptRegion;
 use crate::merge::{Damper, Held, MemberChange, Scope, Tally, Touched};
-use crate::name::Name;
 use crate::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::name::Name;
 
 /// What may become of an address that a member withdraws.
 const RESULTS: [&str; 3] = ["released", "returned", "gone"];

@@ -8,8 +8,8 @@
 use super::Keeper;
 use crate::merge::{Drain, DrainTarget, RegionPlan, Scope};
 use crate::moment::format_moment;
-use crate::name::Name;
 use std::time::SystemTime;
+use wire::name::Name;
 
 /// All drains in force.
 #[derive(Debug, Default)]

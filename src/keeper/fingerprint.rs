@@ -119,7 +119,7 @@ fn seconds(time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::merge::{DrainTarget, NamePattern};
-    use crate::name::Name;
+    use wire::name::Name;
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()

@@ -16,11 +16,12 @@
 
 use super::Keeper;
 use super::regions::{Heard, KeptRegion};
-use crate::name::Name;
-use crate::serial::{Serial, region_sum};
+use crate::merge::serial::region_sum;
 use crate::zone::Cause;
 use std::collections::HashMap;
 use std::time::Instant;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// How far the serial that another server has may be ahead of the sum.
 const MOST_AHEAD: u32 = 1 << 16;

@@ -14,14 +14,14 @@
 use super::Keeper;
 use super::regions::{KeptRegion, Pinned};
 use crate::merge::Pin;
-use crate::name::Name;
-use crate::rr::{RRset, rtype};
-use crate::serial::Serial;
 use crate::state::Restored;
 use crate::zone::{Cause, Delta, Editor, History, RRsets, Repeated, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
+use wire::name::Name;
+use wire::rr::{RRset, rtype};
+use wire::serial::Serial;
 
 /// An operator's order.
 #[derive(Clone, Debug)]

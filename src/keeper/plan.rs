@@ -2,16 +2,16 @@
 
 use crate::catalog::CatalogPlan;
 use crate::merge::{Drain, RegionPlan};
-use crate::name::Name;
 use crate::publish::{Identity, Outgoing};
-use crate::serial::Serial;
 use crate::source::Update;
 use crate::state::Restored;
-use crate::tsig::Keyring;
 use crate::zone::{History, HistoryLimits};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use wire::name::Name;
+use wire::serial::Serial;
+use wire::tsig::Keyring;
 
 /// The zones and regions to keep.
 #[derive(Default)]

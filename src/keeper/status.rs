@@ -4,12 +4,12 @@ use super::{Keeper, SourceZone, ZoneConflict, conflicts};
 use crate::budget::Usage;
 use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Pin, Region, RegionPlan};
 use crate::metrics::unix_seconds;
-use crate::name::Name;
 use crate::publish::State;
-use crate::serial::Serial;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Everything the keeper knows at one moment.
 #[derive(Clone, Debug, Serialize)]

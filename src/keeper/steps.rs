@@ -6,12 +6,12 @@
 //! Cost: O(records at the names that changed).
 
 use super::{Keeper, has_room, wall_time};
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::state::Store;
 use crate::zone::{Cause, Delta, HistoryStep, Zone, parallel};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// With fewer names another thread is not worth its start.
 const MANY_NAMES: usize = 500;

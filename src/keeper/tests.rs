@@ -8,9 +8,9 @@ mod restarts;
 mod serials;
 
 use super::*;
+use crate::merge::serial;
 use crate::merge::tests::plan;
 use crate::merge::{NamePattern, OnExpire, RegionPlan};
-use crate::serial;
 use crate::serve::answer::answer;
 use crate::zone::tests::load;
 

@@ -7,12 +7,12 @@
 
 use super::{Keeper, MemberStatus, ZoneStatus};
 use crate::merge::{Damper, Drain, Pin, RegionPlan, TracedMember};
-use crate::name::Name;
 use crate::publish::Published;
 use crate::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+use wire::name::Name;
 
 /// One moment.
 pub struct View {

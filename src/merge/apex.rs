@@ -3,11 +3,11 @@
 //! Cost: O(records at the apex × members).
 
 use super::{Members, NsPolicy, Region, RegionPlan};
-use crate::name::{Name, NameBuf};
-use crate::rr::{RRset, rtype};
-use crate::serial::Serial;
 use crate::zone::{RRsets, Soa, Zone};
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::{RRset, rtype};
+use wire::serial::Serial;
 
 impl Region {
     /// The RRsets of the apex: what the members have there, our NS set and our SOA.

@@ -5,12 +5,12 @@
 //! Cost: O(changed names × members); with delegations see there.
 
 use super::{Conflict, Members, Merged, Place, RdataNames, Region};
-use crate::name::Name;
-use crate::rr::rtype;
 use crate::zone::{Editor, Node, Owner, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::rr::rtype;
 
 /// With fewer names to look at other threads are not worth their start.
 const MANY_NAMES: usize = 1000;

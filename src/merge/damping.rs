@@ -19,12 +19,12 @@
 
 use super::drain::labels;
 use super::{Held, RegionPlan, Scope, Touched};
-use crate::name::{Name, NameBuf};
-use crate::rr::{RRset, rtype};
 use crate::zone::{Node, Zone};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::name::{Name, NameBuf};
+use wire::rr::{RRset, rtype};
 
 /// How fast a service may lose addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,13 +22,13 @@
 //! a cut, and the names below cuts in the zones that cut.
 
 use super::{ConflictKind, Members, RegionPlan, is_dropped};
-use crate::name::Name;
-use crate::rr::{self, Set, rtype};
 use crate::zone::{Node, Owner, Zone};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::rr::{self, Set, rtype};
 
 /// The labels of an owner without origin, the one next to the origin first.
 type Path = Box<[u8]>;

@@ -8,10 +8,10 @@
 //!
 //! Cost: O(labels × patterns) to judge a name.
 
-use crate::name::{Name, NameError};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::time::SystemTime;
+use wire::name::{Name, NameError};
 
 /// Owner names relative to a zone. The label `*` stands for any one label, at the front for one or more.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@
 //! Cost: O(names × members).
 
 use super::{Conflict, Members, Place, Region, is_dropped};
-use crate::name::{MAX_NAME_BYTES, Name};
 use crate::rewrite::RdataNames;
-use crate::rr::rtype;
 use crate::zone::{Builder, Editor, Node, RRsets, Stored, Zone};
 use std::sync::Arc;
+use wire::name::{MAX_NAME_BYTES, Name};
+use wire::rr::rtype;
 
 impl Region {
     /// Begins a version with all names of all members, put on the present version if there is one. Returns also the names

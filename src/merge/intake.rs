@@ -10,11 +10,11 @@
 //! Cost: O(names touched) as long as the scope stays, O(names) when it changes; O(1) without drains.
 
 use super::Scope;
-use crate::name::Name;
-use crate::rr::{RRset, rtype};
 use crate::zone::{Editor, Node, RRsets, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use wire::name::Name;
+use wire::rr::{RRset, rtype};
 
 /// Address sets that are still given at names of the member, beside those that it has.
 pub type Held = HashMap<Name, Vec<Arc<RRset>>>;

@@ -3,9 +3,9 @@
 //! A pin says which version, and under which serial its contents are published until the pin is released. The contents
 //! themselves stand beside it, in the keeper and on disk.
 
-use crate::name::Name;
-use crate::serial::Serial;
 use std::time::SystemTime;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// One pin.
 #[derive(Clone, Debug, PartialEq, Eq)]

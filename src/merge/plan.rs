@@ -1,9 +1,9 @@
 //! How a region is to be made: what the configuration says, independent of any data.
 
 use super::DampingPlan;
-use crate::name::{self, Name};
 use crate::rewrite::RdataNames;
 use std::time::Duration;
+use wire::name::{self, Name};
 
 /// Where the NS set of a region comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

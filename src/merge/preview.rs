@@ -5,10 +5,10 @@
 //! Cost: O(names × members), beside the keeper; nothing published is touched.
 
 use super::{Members, Outcome, Region, RegionPlan};
-use crate::name::Name;
-use crate::rr::rtype;
 use crate::zone::Zone;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::rr::rtype;
 
 /// What would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Every row of the merge's tables, and the law that a merge of what changed equals a merge of everything.
 
 use super::*;
-use crate::name::NameBuf;
 use crate::zone::tests::{arbitrary_text, load, zone};
 use crate::zone::{Editor, Loader, Soa};
 use proptest::prelude::*;
 use std::time::Duration;
+use wire::name::NameBuf;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()

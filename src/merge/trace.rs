@@ -13,14 +13,14 @@
 mod delegations;
 
 use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, Scope, is_dropped, is_service_text};
-use crate::name::{self, Name, NameBuf};
 use crate::rewrite::{Move, RdataNames};
-use crate::rr::{self, RRset, Set, rtype};
 use crate::zone::Zone;
 use delegations::Losses;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use wire::name::{self, Name, NameBuf};
+use wire::rr::{self, RRset, Set, rtype};
 
 /// A member as the trace sees it.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 //! Invariants: an announcement fits into 512 octets; a reply counts only when it repeats the question.
 //! Cost: O(octets).
 
-use crate::name::{Name, NameBuf};
-use crate::rr::{CLASS_IN, RRset, rtype};
+use wire::name::{Name, NameBuf};
+use wire::rr::{CLASS_IN, RRset, rtype};
 
 /// Octets of a header.
 const HEADER_BYTES: usize = 12;

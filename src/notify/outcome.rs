@@ -2,7 +2,7 @@
 //!
 //! Invariant: every outcome has exactly one label.
 
-use crate::tsig::TsigError;
+use wire::tsig::TsigError;
 
 /// How an exchange ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,10 +14,7 @@ use super::message;
 use super::outcome::Outcome;
 use super::{Target, TargetStatus, Targets, Timers};
 use crate::metrics::{Metrics, unix_seconds};
-use crate::name::Name;
 use crate::publish::Published;
-use crate::serial::Serial;
-use crate::tsig::{self, Chain, Key};
 use crate::zone::Zone;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -26,6 +23,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
+use wire::name::Name;
+use wire::serial::Serial;
+use wire::tsig::{self, Chain, Key};
 
 /// Exchanges that may wait for replies from one address: enough to tell a whole site's zones in a few round trips, few
 /// enough not to overrun the receiver's buffer.

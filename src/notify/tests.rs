@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::publish::{Identity, Published, Served, State};
-use crate::tsig::{Algorithm, Keyring, Opened, open_request};
 use crate::zone::{Soa, tests::zone};
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
+use wire::tsig::{Algorithm, Keyring, Opened, open_request};
 
 /// Longer than anything takes here.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -88,7 +88,7 @@ impl Got {
     }
 
     fn zone(&self) -> Name {
-        crate::name::NameBuf::read(&self.bytes, 12).unwrap().0.to_name()
+        wire::name::NameBuf::read(&self.bytes, 12).unwrap().0.to_name()
     }
 
     /// The serial in the answer section.
@@ -430,7 +430,7 @@ async fn with_a_key_both_messages_are_signed() {
     secondary.send(&unsigned, got.from).await;
     secondary.send(&broken, got.from).await;
     let waiting = "waiting for the reply to message 1, no reply with a valid signature: ";
-    let bad = crate::tsig::TsigError::BadSignature;
+    let bad = wire::tsig::TsigError::BadSignature;
     let wrong = stage.wait_for(&format!("{waiting}{bad}")).await;
     assert_eq!((wrong.acknowledged, stage.counted("z.", "acknowledged")), (None, 0));
     secondary.send(&signed, got.from).await;
@@ -448,7 +448,7 @@ async fn a_target_without_the_key_is_told_apart_from_a_silent_one() {
         let got = secondary.get().await;
         secondary.send(&got.reply(9), got.from).await;
     }
-    let result = Outcome::Signature(crate::tsig::TsigError::Unsigned { rcode: 9 }).to_string();
+    let result = Outcome::Signature(wire::tsig::TsigError::Unsigned { rcode: 9 }).to_string();
     let settled = async {
         while stage.counted("z.", "tsig") == 0 {
             sleep(Duration::from_millis(1)).await;

@@ -12,8 +12,6 @@
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
 use crate::exchange::{self, Role, from_library, rcode_name, to_library};
-use crate::name::Name;
-use crate::serial::Serial;
 use hickory_client::NetError;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
@@ -23,6 +21,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Questions under way.
 const AT_ONCE: usize = 8;

@@ -8,11 +8,11 @@
 //! RFCs: 1034 section 4.2.2, 1982, 2181 section 10.3, 9471 section 3.
 
 use super::sorted;
-use crate::name::Name;
-use crate::serial::Serial;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use wire::name::Name;
+use wire::serial::Serial;
 
 //--- What was found ---
 

@@ -9,8 +9,8 @@
 
 use crate::publish::{Published, Served};
 use crate::serve::answer::Place;
-use crate::serve::message::Request;
 use crate::zone::Table;
+use wire::message::Request;
 
 /// Requests that are looked at together. As many again changed nothing that could be measured, neither in the time that is
 /// spent in the kernel nor in the wait for memory, and a batch is to be short.

@@ -19,15 +19,13 @@
 
 mod additional;
 
-use crate::dnssd;
-use crate::name::{self, NameBuf};
 use crate::publish::{Published, Served, State, Unknown};
-use crate::rr::{self, Set, rtype};
-use crate::serve::message::{
-    ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, Writer, rcode,
-};
 use crate::zone::{Node, Zone};
 use additional::Targets;
+use wire::dnssd;
+use wire::message::{ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, Writer, rcode};
+use wire::name::{self, NameBuf};
+use wire::rr::{self, Set, rtype};
 
 /// Aliases followed in one answer; as many as other servers follow, and more than any sane zone has.
 pub const MAX_ALIASES: usize = 16;

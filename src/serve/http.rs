@@ -15,7 +15,6 @@
 
 use crate::accept::AcceptFailures;
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::{Published, State};
 use crate::serve::places::{Class, Measured, Place, Places, Room};
 use crate::serve::stream::listen;
@@ -39,6 +38,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
+use wire::name::Name;
 
 /// Longest request line and header fields together; scrapers and browsers send a few hundred octets. hyper's least.
 const MAX_HEAD_BYTES: usize = 8 << 10;

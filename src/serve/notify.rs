@@ -15,15 +15,15 @@
 
 use crate::access::Access;
 use crate::metrics::Metrics;
-use crate::name::Name;
-use crate::rr::{CLASS_IN, rtype};
 use crate::serve::answer::Response;
-use crate::serve::message::{Request, Writer, rcode};
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use wire::message::{Request, Writer, rcode};
+use wire::name::Name;
+use wire::rr::{CLASS_IN, rtype};
 
 /// Zones and who may announce changes of them.
 #[derive(Default)]
@@ -175,7 +175,7 @@ impl Reception {
 mod tests {
     use super::*;
     use crate::access::{Prefix, Rule};
-    use crate::name::NameBuf;
+    use wire::name::NameBuf;
 
     fn primary(address: IpAddr) -> Access {
         Access { rules: vec![Rule { prefix: Some(Prefix::host(address)), key: None }] }

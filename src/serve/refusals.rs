@@ -8,10 +8,10 @@
 
 use crate::access::client_of;
 use crate::serve::xfr::Refusal;
-use crate::tsig::TsigError;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
+use wire::tsig::TsigError;
 
 /// Clients that are told apart for each reason.
 const CLIENTS: usize = 64;

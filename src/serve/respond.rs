@@ -10,19 +10,19 @@
 //! it needs anyway; for others a copy of it, and hashing O(bytes).
 
 use crate::metrics::Metrics;
-use crate::name::{Name, NameBuf};
 use crate::publish::Published;
-use crate::rr::{CLASS_IN, rtype};
 use crate::serve::answer::{Place, Response, answer_request};
-use crate::serve::message::{HEADER_BYTES, OPCODE_NOTIFY, OPCODE_QUERY, Owner, Request, Section, Writer, rcode};
 use crate::serve::notify::{Received, Reception};
 use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
 use crate::serve::xfr::{self, Client, Kind, Refusal, Transfer, Verdict};
-use crate::tsig::{Opened, Rejection, Signer, open_request};
 use crate::zone::Zone;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tracing::field::{DisplayValue, display};
+use wire::message::{HEADER_BYTES, OPCODE_NOTIFY, OPCODE_QUERY, Owner, Request, Section, Writer, rcode};
+use wire::name::{Name, NameBuf};
+use wire::rr::{CLASS_IN, rtype};
+use wire::tsig::{Opened, Rejection, Signer, open_request};
 
 /// Seconds since 1970, for signatures.
 pub type Clock = fn() -> u64;

@@ -18,16 +18,16 @@
 //!
 //! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
 
-use crate::name::{self, Name};
 use crate::publish::{Published, Served, State};
-use crate::rr::{self, CLASS_IN, FIXED_BYTES, RRset, Set, rtype};
-use crate::serial::Serial;
-use crate::serve::message::{
-    ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags, rcode,
-};
 use crate::zone::{Delta, Record, Soa, Zone};
 use std::net::IpAddr;
 use std::sync::Arc;
+use wire::message::{
+    ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags, rcode,
+};
+use wire::name::{self, Name};
+use wire::rr::{self, CLASS_IN, FIXED_BYTES, RRset, Set, rtype};
+use wire::serial::Serial;
 
 mod compress;
 

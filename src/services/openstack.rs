@@ -7,10 +7,10 @@
 //! Cost: O(endpoints).
 
 use super::OwnRecord;
-use crate::dnssd::{self, DOMAINS, Endpoint, Host, OPENSTACK, SERVICES, ServiceType};
-use crate::name::{Name, NameBuf, NameError};
-use crate::rr::rtype;
 use std::net::IpAddr;
+use wire::dnssd::{self, DOMAINS, Endpoint, Host, OPENSTACK, SERVICES, ServiceType};
+use wire::name::{Name, NameBuf, NameError};
+use wire::rr::rtype;
 
 /// An endpoint of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn records(domain: &Name, ttl: u32, offers: &[Offer]) -> Result<Vec<OwnRecor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rr::{RdataText, TypeName};
+    use wire::rr::{RdataText, TypeName};
 
     fn offer(kind: &str, url: &str, priority: u16) -> Offer {
         let endpoint = Endpoint::parse(url).unwrap();

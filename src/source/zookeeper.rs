@@ -25,7 +25,6 @@ mod link;
 mod mirror;
 pub mod plan;
 mod reader;
-pub mod relay;
 pub mod roots;
 mod session;
 pub mod status;
@@ -36,7 +35,6 @@ pub use status::TreeStatus;
 use crate::budget::Budget;
 use crate::discovery::Explanation;
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
 use crate::source::{Update, Wake};
@@ -48,6 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use wire::name::Name;
 
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);

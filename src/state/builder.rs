@@ -12,13 +12,13 @@ use super::frame::Header;
 use super::inbox::{Done, Inbox};
 use super::ledger::journal_path;
 use super::snapshot;
-use crate::name::Name;
 use crate::zone::Zone;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::SystemTime;
+use wire::name::Name;
 
 /// What is to be done.
 pub enum Job {

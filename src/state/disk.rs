@@ -10,7 +10,6 @@
 //! Cost: O(bytes) of what is written.
 
 use super::StateError;
-use crate::name::{self, Name};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -18,6 +17,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use wire::name::{self, Name};
 
 /// Rights of folders: others than owner and group see nothing.
 const FOLDER_MODE: u32 = 0o750;

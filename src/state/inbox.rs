@@ -10,12 +10,12 @@ use super::past::Past;
 use super::regions::Regions;
 use crate::budget::Buffers;
 use crate::budget::buffers::Buffered;
-use crate::name::Name;
 use crate::zone::{Delta, History, Zone};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
+use wire::name::Name;
 
 /// Steps of one zone that may wait, in bytes: beyond, its newest version does for all.
 const MAX_WAITING_BYTES: usize = 16 << 20;

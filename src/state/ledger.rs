@@ -5,10 +5,10 @@
 //! Cost: 16 bytes for each frame of a journal, which compaction bounds.
 
 use super::frame::{HEADER_BYTES, Kind};
-use crate::rr::RRset;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::rr::RRset;
 
 /// A journal below this is not worth a new snapshot, however small the zone. Tests want to see many.
 pub const MIN_COMPACTED_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };

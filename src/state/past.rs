@@ -13,13 +13,13 @@ use super::disk::Disk;
 use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
 use super::regions::read_name;
 use super::replay::connected;
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// A smaller file is appended to, however short the history.
 const MIN_BYTES: u64 = 64 << 10;

@@ -10,12 +10,12 @@ use super::disk::{self, Disk};
 use super::frame::{self, Fields, Frames, HEADER_BYTES, Header, Kind};
 use super::{RegionState, TreeState};
 use crate::merge::{Drain, DrainTarget, NamePattern, Pin};
-use crate::name::{self, Name};
-use crate::serial::Serial;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
+use wire::name::{self, Name};
+use wire::serial::Serial;
 
 /// A file beyond this is written anew.
 const MAX_BYTES: u64 = 64 << 10;

@@ -8,11 +8,11 @@
 use super::frame::{Frame, Frames, HEADER_BYTES, Header, HeaderError, Kind};
 use super::ledger::Ledger;
 use super::snapshot::{self, SnapshotError};
-use crate::name::Name;
-use crate::rr::RRset;
 use crate::zone::{Cause, Delta, DeltaError, HistoryStep, Zone};
 use std::sync::Arc;
 use std::time::SystemTime;
+use wire::name::Name;
+use wire::rr::RRset;
 
 /// What is wrong with a journal.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,12 +8,12 @@
 
 use super::disk::Disk;
 use super::frame::{Fields, from_millis, to_millis};
-use crate::name::{self, Name};
 use crate::zone::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT, Zone};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
+use wire::name::{self, Name};
 
 /// How a snapshot begins.
 const MAGIC: &[u8; 8] = b"AGGZONE\n";

@@ -19,8 +19,6 @@ use super::past::Past;
 use super::regions::{RegionFile, Regions};
 use super::{Shared, StateError};
 use crate::budget::buffers::Buffered;
-use crate::name::Name;
-use crate::rr::RRset;
 use crate::zone::{Delta, Zone};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -28,6 +26,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
+use wire::name::Name;
+use wire::rr::RRset;
 
 /// How often bytes are sent to the medium, at most: a power failure costs the last second, and the primaries still have
 /// that.

@@ -6,7 +6,6 @@
 //! Cost: O(1) for each entry.
 
 use crate::metrics::{Metrics, unix_seconds};
-use crate::serial::Serial;
 use crate::transfer::Shared;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::ZonePlan;
@@ -17,6 +16,7 @@ use crate::zone::Anomalies;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tracing::{debug, info, warn};
+use wire::serial::Serial;
 
 /// What was asked of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@
 //!
 //! Pure: no sockets, no clock. Cost: O(records in doubt and in answers).
 
-use crate::name::{self, Name};
-use crate::rr::{self, rtype};
-use crate::serial::Serial;
 use crate::zone::{Removal, Vetoes, Zone};
 use std::collections::HashMap;
+use wire::name::{self, Name};
+use wire::rr::{self, rtype};
+use wire::serial::Serial;
 
 /// With more sets the whole zone is the better question.
 pub const MOST_SETS: usize = 1000;
@@ -189,9 +189,9 @@ fn is_covered(zone: &Zone, owner: &Name, rtype: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::NameBuf;
     use crate::zone::Loader;
     use proptest::prelude::*;
+    use wire::name::NameBuf;
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()

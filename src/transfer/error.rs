@@ -3,13 +3,13 @@
 //! Invariant: every way to fail has exactly one label, and labels never change between versions.
 
 use crate::budget::Excess;
-use crate::name::NameError;
-use crate::rr::{RdataError, TypeName};
-use crate::serial::Serial;
-use crate::tsig::TsigError;
 use crate::zone::ZoneError;
 use std::io;
 use std::net::IpAddr;
+use wire::name::NameError;
+use wire::rr::{RdataError, TypeName};
+use wire::serial::Serial;
+use wire::tsig::TsigError;
 
 /// The part of an exchange that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,11 +17,11 @@
 //!
 //! Cost: O(1); versions know how many names they have.
 
-use crate::serial::Serial;
 use crate::source::WakeKind;
 use crate::transfer::plan::Limits;
 use std::time::Duration;
 use tokio::time::Instant;
+use wire::serial::Serial;
 
 /// Fewer names than these may always go; small zones change by large shares.
 pub const LEAST_LOSS: u64 = 10;

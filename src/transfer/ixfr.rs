@@ -72,7 +72,7 @@ pub fn is_unreachable(error: &TransferError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serial::Serial;
+    use wire::serial::Serial;
 
     #[test]
     fn a_primary_that_turns_the_question_away_is_spared_it_ever_longer() {

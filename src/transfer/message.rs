@@ -9,9 +9,9 @@
 //!
 //! RFC 1035 section 4, RFC 5936 section 2, RFC 1995 section 3.
 
-use crate::name::{self, Name, NameBuf};
-use crate::rr::{self, CLASS_IN, RRset, rtype};
 use crate::transfer::error::TransferError;
+use wire::name::{self, Name, NameBuf};
+use wire::rr::{self, CLASS_IN, RRset, rtype};
 
 /// Bytes of a message header (RFC 1035 section 4.1.1).
 const HEADER_BYTES: usize = 12;

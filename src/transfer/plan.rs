@@ -1,10 +1,10 @@
 //! How zones are to be transferred: the plan that the configuration makes and the tasks follow.
 
-use crate::name::Name;
-use crate::tsig::Key;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use wire::name::Name;
+use wire::tsig::Key;
 
 /// One primary of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]

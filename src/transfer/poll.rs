@@ -12,12 +12,9 @@
 //! Cost: one round trip; two sockets at most.
 
 use crate::exchange::to_library;
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::PrimaryPlan;
-use crate::transfer::{message, wire};
-use crate::tsig::{self, Chain, Key};
+use crate::transfer::{connection, message};
 use hickory_client::NetError;
 use hickory_client::runtime::TokioRuntimeProvider;
 use hickory_client::tcp::TcpClientStream;
@@ -32,6 +29,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
+use wire::name::Name;
+use wire::serial::Serial;
+use wire::tsig::{self, Chain, Key};
 
 /// Room for any answer over UDP; one to a question without EDNS has 512 octets at most (RFC 1035 section 4.2.1), and a
 /// longer one is no reason to fail.
@@ -117,14 +117,14 @@ async fn ask_udp_signed(zone: &Name, primary: &PrimaryPlan, key: &Arc<Key>) -> R
         }
     };
     response.truncate(length);
-    chain.check(&mut response, wire::now())?;
+    chain.check(&mut response, connection::now())?;
     decode(&response)
 }
 
 /// Asks over TCP with a signature.
 async fn ask_tcp_signed(zone: &Name, primary: &PrimaryPlan, key: &Arc<Key>) -> Result<Message, TransferError> {
     let (query, mut chain) = signed_query(zone, key);
-    let mut stream = wire::connect(primary).await?;
+    let mut stream = connection::connect(primary).await?;
     let length = u16::try_from(query.len()).expect("a query for one name is short");
     let frame = [&length.to_be_bytes(), query.as_slice()].concat();
     stream.write_all(&frame).await.map_err(TransferError::from_stream)?;
@@ -134,14 +134,14 @@ async fn ask_tcp_signed(zone: &Name, primary: &PrimaryPlan, key: &Arc<Key>) -> R
     if !response.starts_with(&query[..2]) {
         return Err(TransferError::Id);
     }
-    chain.check(&mut response, wire::now())?;
+    chain.check(&mut response, connection::now())?;
     decode(&response)
 }
 
 /// The SOA question with its signature, and what checks the answer.
 fn signed_query(zone: &Name, key: &Arc<Key>) -> (Vec<u8>, Chain) {
-    let mut query = message::Query::soa(zone.clone(), wire::random_id()).write(None);
-    let chain = tsig::sign_request(&mut query, key, wire::now());
+    let mut query = message::Query::soa(zone.clone(), connection::random_id()).write(None);
+    let chain = tsig::sign_request(&mut query, key, connection::now());
     (query, chain)
 }
 

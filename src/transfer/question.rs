@@ -8,13 +8,10 @@
 //!
 //! RFC 1035 section 4, RFC 6891 section 6, RFC 8945 section 5.
 
-use crate::name::{Name, NameBuf};
-use crate::rr::{self, CLASS_IN, rtype};
+use crate::transfer::connection;
 use crate::transfer::doubt::{Answer, Question};
 use crate::transfer::message::number16;
 use crate::transfer::plan::PrimaryPlan;
-use crate::transfer::wire;
-use crate::tsig;
 use crate::zone::Soa;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,6 +21,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, CLASS_IN, rtype};
+use wire::tsig;
 
 /// Questions on the way to one primary at a time.
 pub const MOST_OUTSTANDING: usize = 8;
@@ -103,7 +103,7 @@ async fn ask_over_udp(zone: &Name, question: &Question, primary: &PrimaryPlan) -
         }
     }
     if let Some(chain) = &mut chain {
-        chain.check(&mut response, wire::now()).ok()?;
+        chain.check(&mut response, connection::now()).ok()?;
     }
     read(&response, &message, zone, question)
 }
@@ -111,20 +111,20 @@ async fn ask_over_udp(zone: &Name, question: &Question, primary: &PrimaryPlan) -
 /// Sends the question over a connection of its own.
 async fn ask_over_tcp(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Option<Reply> {
     let (message, mut chain) = write(question, primary);
-    let mut stream = wire::connect(primary).await.ok()?;
+    let mut stream = connection::connect(primary).await.ok()?;
     let length = u16::try_from(message.len()).expect("a question for one name is short");
     stream.write_all(&[&length.to_be_bytes(), message.as_slice()].concat()).await.ok()?;
     let mut response = vec![0; usize::from(stream.read_u16().await.ok()?)];
     stream.read_exact(&mut response).await.ok()?;
     if let Some(chain) = &mut chain {
-        chain.check(&mut response, wire::now()).ok()?;
+        chain.check(&mut response, connection::now()).ok()?;
     }
     read(&response, &message, zone, question)
 }
 
 /// The question, and what checks the answer.
 fn write(question: &Question, primary: &PrimaryPlan) -> (Vec<u8>, Option<tsig::Chain>) {
-    let mut message = wire::random_id().to_be_bytes().to_vec();
+    let mut message = connection::random_id().to_be_bytes().to_vec();
     // No flags, one question, one record behind it.
     message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
     message.extend_from_slice(question.owner.as_wire());
@@ -132,7 +132,7 @@ fn write(question: &Question, primary: &PrimaryPlan) -> (Vec<u8>, Option<tsig::C
     // RFC 6891 section 6.1.2: the root, OPT, payload size; no flags, no options.
     message.push(0);
     message.extend([rtype::OPT, PAYLOAD_BYTES, 0, 0, 0].map(u16::to_be_bytes).concat());
-    let chain = primary.key.as_ref().map(|key| tsig::sign_request(&mut message, key, wire::now()));
+    let chain = primary.key.as_ref().map(|key| tsig::sign_request(&mut message, key, connection::now()));
     (message, chain)
 }
 

@@ -25,13 +25,13 @@
 //!
 //! Cost: O(bytes) in time; in memory the records of a whole zone, or the names that differ.
 
-use crate::name::{Name, NameBuf};
-use crate::rr::{self, rtype};
-use crate::serial::Serial;
 use crate::transfer::error::TransferError;
 use crate::transfer::message::{Next, Query, Record};
 use crate::zone::{Loader, Mixed, Patched, Patcher, Soa, Vetoes, Zone, ZoneError};
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, rtype};
+use wire::serial::Serial;
 
 /// Whether more messages must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,9 +109,9 @@ impl Recourse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::{Name, NameBuf};
-    use crate::rr::rtype;
     use crate::zone::Loader;
+    use wire::name::{Name, NameBuf};
+    use wire::rr::rtype;
 
     /// A zone with these addresses at its apex.
     fn zone(addresses: &[u8]) -> Zone {

@@ -31,12 +31,11 @@ mod unheard;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::metrics::Metrics;
-use crate::name::Name;
 use crate::publish::{Publisher, State};
-use crate::serial::Serial;
 use crate::source::requests::Answer;
 use crate::source::{Change, Update, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
+use crate::transfer::connection::{self, Traffic};
 use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
@@ -51,7 +50,6 @@ use crate::transfer::silence::{Cause, Ears};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
-use crate::transfer::wire::{self, Traffic};
 use crate::transfer::{Common, Shared, poll, timers};
 use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
@@ -59,6 +57,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Every how many refreshes the primaries are gone through in their order, whichever was good last.
 const ROUNDS_WITH_THE_SAME: u32 = 16;
@@ -394,7 +394,8 @@ impl Task {
         let primary = &self.plan.primaries[index];
         let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
         let (claim, before) = (self.budget.begin(&self.plan.zone, Purpose::Change), base.clone());
-        let fetched = wire::fetch_changes(base, polled, primary, &self.plan.limits, &self.shared.tally, &claim).await;
+        let fetched =
+            connection::fetch_changes(base, polled, primary, &self.plan.limits, &self.shared.tally, &claim).await;
         drop(turn);
         self.waited += heard.elapsed();
         let candidate = match fetched {
@@ -474,7 +475,7 @@ impl Task {
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
         let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
         let (zone, tally) = (&self.plan.origin, &self.shared.tally);
-        let fetched = wire::fetch_zone(zone, base, primary, limits, tally, &claim).await;
+        let fetched = connection::fetch_zone(zone, base, primary, limits, tally, &claim).await;
         drop(turn);
         self.waited += heard.elapsed();
         let (received, traffic) = fetched?;

@@ -10,9 +10,9 @@
 //!
 //! Cost: O(1).
 
-use crate::serial::Serial;
 use std::time::Duration;
 use tokio::time::Instant;
+use wire::serial::Serial;
 
 /// Refreshes that must show older serials before the zone goes back.
 pub const LEAST_ROUNDS: u32 = 3;

@@ -5,8 +5,6 @@
 //!
 //! Cost: O(records at the names that changed), twice where something is in doubt, and a question for each set.
 
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::transfer::doubt::{Answer, Doubts, Outcome};
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::{PrimaryPlan, ZonePlan};
@@ -19,6 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// How long a version waits for answers.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -113,6 +113,6 @@ pub async fn ask_end(plan: &ZonePlan, index: usize, turns: &Turns) -> Option<Ser
 /// Whether a version has a record.
 pub fn has(zone: &Zone, record: &Removal) -> bool {
     let set = zone.get(record.owner.as_wire()).and_then(|node| node.get(record.rtype));
-    let is_same = |rdata: &[u8]| crate::rr::compare(record.rtype, rdata, &record.rdata).is_eq();
+    let is_same = |rdata: &[u8]| wire::rr::compare(record.rtype, rdata, &record.rdata).is_eq();
     set.is_some_and(|set| set.rdatas().any(is_same))
 }

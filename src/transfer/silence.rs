@@ -29,7 +29,6 @@
 
 use crate::metrics::{Metrics, unix_seconds};
 use crate::moment;
-use crate::serial::Serial;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::PrimaryPlan;
 use crate::transfer::status::{SilenceStatus, unix_after};
@@ -41,6 +40,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::info;
+use wire::serial::Serial;
 
 /// How often the clock is looked at for a time in which we stood still.
 const LOOK: Duration = Duration::from_secs(1);

@@ -6,14 +6,14 @@
 
 use crate::metrics::unix_seconds;
 use crate::moment::format_moment;
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// What the zone's task is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

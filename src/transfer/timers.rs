@@ -6,10 +6,10 @@
 //!
 //! Cost: O(name).
 
-use crate::name::Name;
 use crate::transfer::plan::TimerBounds;
 use crate::zone::Soa;
 use std::time::Duration;
+use wire::name::Name;
 
 /// Least time from the end of one refresh to the next, whatever is configured or asked for: a broken primary, or a
 /// flood of NOTIFY, must not keep a processor busy.
@@ -56,7 +56,7 @@ fn early(zone: &Name, time: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serial::Serial;
+    use wire::serial::Serial;
 
     fn soa(refresh: u32, retry: u32, expire: u32) -> Soa {
         Soa { serial: Serial(1), refresh, retry, expire, minimum: 30 }

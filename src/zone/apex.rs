@@ -3,10 +3,10 @@
 //! Cost: O(name servers).
 
 use super::{RRsets, Soa};
-use crate::name::Name;
-use crate::rr::{RRset, rtype};
-use crate::serial::Serial;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::rr::{RRset, rtype};
+use wire::serial::Serial;
 
 /// An SOA apart from its serial; numbers in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]

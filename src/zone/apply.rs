@@ -8,10 +8,10 @@
 
 use super::records::Records;
 use super::table;
-use crate::name;
-use crate::rr::{RRset, Set, rtype};
 use crate::zone::{Aside, Delta, DeltaError, Editor, Node, Record, Zone};
 use std::borrow::Cow;
+use wire::name;
+use wire::rr::{RRset, Set, rtype};
 
 /// A record that goes or comes.
 struct Step<'a> {

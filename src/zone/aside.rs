@@ -6,10 +6,10 @@
 //!
 //! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from another version.
 
-use crate::name::{Name, NameBuf};
-use crate::rr::{self, CLASS_IN};
 use imbl::HashMap;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, CLASS_IN};
 
 /// What a name and a record take beside their octets.
 const ENTRY_BYTES: usize = 64;
@@ -218,8 +218,8 @@ fn take_number(bytes: &mut &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rr::rtype;
     use proptest::prelude::*;
+    use wire::rr::rtype;
 
     fn name(number: u8) -> Name {
         Name::parse(&format!("n{number}.z")).unwrap()

@@ -13,11 +13,11 @@ use super::editor::{Counts, is_wildcard, owner_of, parent};
 use super::node::{self, Node};
 use super::table::{self, ByHash, Maker, Owner, Stored, Table};
 use super::{Editor, Zone, parallel};
-use crate::name::Name;
-use crate::rr::RRset;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use wire::name::Name;
+use wire::rr::RRset;
 
 /// Number of parts, as a power of two.
 const PART_BITS: u32 = 5;

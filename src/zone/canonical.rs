@@ -6,7 +6,7 @@
 //!
 //! Cost: O(octets + names × log names).
 
-use crate::name::{MAX_NAME_BYTES, Name};
+use wire::name::{MAX_NAME_BYTES, Name};
 
 /// With fewer names keys are not worth their making.
 const FEW_NAMES: usize = 8;

@@ -12,13 +12,13 @@
 
 use super::aside::AsideChanges;
 use super::doubt::Marks;
-use crate::name::{Name, NameBuf};
-use crate::rr::{self, CLASS_IN, RRset, Set, rtype};
-use crate::serial::Serial;
 use crate::zone::{Node, Owner, Soa, Zone, ZoneError, canonical, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, CLASS_IN, RRset, Set, rtype};
+use wire::serial::Serial;
 
 /// With fewer names to compare other threads are not worth their start.
 const MANY_NAMES: usize = 2000;

@@ -9,10 +9,10 @@
 //! Cost: O(1) for a question; O(marks that are new) for a step, O(marks) where a whole copy replaces them.
 
 use super::repeated::{Repeated, hash_record, well_known_hash};
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::zone::Zone;
 use std::collections::HashSet;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// For how long removals are in doubt whatever they remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,11 +9,11 @@
 use super::node::{self, Node};
 use super::table::{self, ByHash, Change, Table};
 use super::{Aside, Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
-use crate::name::{MAX_NAME_BYTES, Name};
-use crate::rr::{self, RRset, Set, rtype};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use wire::name::{MAX_NAME_BYTES, Name};
+use wire::rr::{self, RRset, Set, rtype};
 
 /// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
 pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;

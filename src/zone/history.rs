@@ -7,14 +7,14 @@
 //!
 //! Cost: cloning O(1), pushing O(log steps), searching O(steps).
 
-use crate::name::Name;
-use crate::rr::{self, rtype};
-use crate::serial::Serial;
 use crate::zone::Delta;
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
+use wire::name::Name;
+use wire::rr::{self, rtype};
+use wire::serial::Serial;
 
 /// How much of the past is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use super::builder::Builder;
 use super::editor::Editor;
 use super::repeated::well_known_hash;
 use super::table::{Found, Table};
-use crate::name::Name;
 use crate::zone::{Aside, Mixed, Repeated, Zone, ZoneError};
 use std::io::{self, Write};
+use wire::name::Name;
 
 /// The format that is written.
 pub const IMAGE_FORMAT: u32 = 4;
@@ -121,10 +121,10 @@ impl Repeated {
 mod tests {
     use super::super::tests::{arbitrary_text, zone};
     use super::*;
-    use crate::rr::rtype;
-    use crate::serial::Serial;
     use crate::zone::AsideRecord;
     use proptest::prelude::*;
+    use wire::rr::rtype;
+    use wire::serial::Serial;
 
     fn image(zone: &Zone) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -2,8 +2,8 @@
 
 use super::tests::{arbitrary_text, load, zone};
 use super::*;
-use crate::name::NameBuf;
 use proptest::prelude::*;
+use wire::name::NameBuf;
 
 /// Versions one after the other, each with the difference that led to it.
 fn chain(texts: &[String]) -> (Vec<Arc<Zone>>, Vec<Arc<Delta>>) {

@@ -12,11 +12,11 @@ use super::builder::Builder;
 use super::kept::Kept;
 use super::meter::Meter;
 use super::node;
-use crate::name::{self, Name, NameBuf};
-use crate::rr::{self, RRset, Set, rtype};
 use crate::zone::{Aside, AsideRecord, RRsets, Repeated, Zone, ZoneError};
 use std::ops::Range;
 use std::sync::Arc;
+use wire::name::{self, Name, NameBuf};
+use wire::rr::{self, RRset, Set, rtype};
 
 /// What a response over TCP has room for beside its header and the longest question.
 pub(super) const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);

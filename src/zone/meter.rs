@@ -50,11 +50,11 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use crate::name::{Name, NameBuf};
-    use crate::rr::rtype;
-    use crate::serial::Serial;
     use crate::zone::{Loader, Soa, Zone};
     use std::sync::Arc;
+    use wire::name::{Name, NameBuf};
+    use wire::rr::rtype;
+    use wire::serial::Serial;
 
     /// What was estimated for a zone of names, each with an address, and the zone.
     fn load(base: Option<&Arc<Zone>>, names: impl Iterator<Item = String>) -> (u64, Arc<Zone>) {

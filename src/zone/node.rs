@@ -6,9 +6,9 @@
 //!
 //! Cost: O(1) for a view, O(sets) for finding one.
 
-use crate::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
 use crate::zone::RRsets;
 use std::sync::Arc;
+use wire::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
 
 /// What a zone holds at one owner name; a view that costs nothing to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

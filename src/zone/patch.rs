@@ -22,13 +22,13 @@ use super::meter::Meter;
 use super::node::Node;
 use super::records::Records;
 use super::{parallel, table};
-use crate::name::{Name, NameBuf};
-use crate::rr::{self, RRset, Set, rtype};
 use crate::zone::aside::{self, AsideRecord};
 use crate::zone::loader::{MAX_ANSWER_BYTES, Raw, assemble};
 use crate::zone::{Anomalies, Editor, Loaded, Mixed, Removal, Repeated, Vetoes, Zone, ZoneError, node};
 use std::ops::Range;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::{self, RRset, Set, rtype};
 
 /// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;

@@ -7,8 +7,8 @@
 //! Cost: O(octets) to find one, however many there are.
 
 use super::node::Node;
-use crate::rr::{self, rtype};
 use std::collections::HashMap;
+use wire::rr::{self, rtype};
 
 /// With more records and changes than these there is a table.
 const FEW: u64 = 32;

@@ -2,9 +2,9 @@
 //!
 //! Cost: O(octets) for a question, O(log records) for a note.
 
-use crate::rr::{self, rtype};
 use imbl::HashSet;
 use std::hash::Hasher;
+use wire::rr::{self, rtype};
 
 /// What a hash takes in its set.
 const HASH_BYTES: u64 = 40;

@@ -1,9 +1,9 @@
 //! Zones written as text, and the laws of editor and loader.
 
 use super::*;
-use crate::name::NameBuf;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use wire::name::NameBuf;
 
 /// Reads lines `owner ttl type rdata` for A, NS, CNAME, DNAME, PTR, MX, TXT, SRV, SOA (serial alone) and the
 /// placeholder (a reason or a hyphen).

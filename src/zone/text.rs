@@ -6,9 +6,9 @@
 //!
 //! Cost: O(text). RFC 1035 section 5, RFC 2308 section 4 (`$TTL`).
 
-use crate::name::{Name, NameBuf, NameError};
-use crate::rr::{TypeName, Word, is_data_type, parse_rdata};
 use hickory_proto::serialize::txt::parse_ttl;
+use wire::name::{Name, NameBuf, NameError};
+use wire::rr::{TypeName, Word, is_data_type, parse_rdata};
 
 /// A record and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl TextReader {
         if !entry.indented {
             let owner = self.name(first.raw).map_err(|error| not_a_name(&first, error))?;
             let lower = owner.to_lowercase();
-            if crate::name::suffix_offset(lower.as_wire(), self.zone.as_wire()).is_none() {
+            if wire::name::suffix_offset(lower.as_wire(), self.zone.as_wire()).is_none() {
                 let message = format!("{owner} is not within {}; write names without a final dot", self.zone);
                 return Err(fault(first.at, message));
             }
@@ -244,7 +244,7 @@ fn not_a_name(word: &Word<'_>, error: NameError) -> TextFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rr::RdataText;
+    use wire::rr::RdataText;
 
     fn read(text: &str) -> (Vec<String>, Vec<String>) {
         let (records, faults) = read_text(text, &Name::parse("z.example").unwrap(), 30);

@@ -8,7 +8,7 @@
 use super::editor::LONG_OWNER;
 use super::table::Union;
 use super::{Editor, Node, RRsets, Zone};
-use crate::name::Name;
+use wire::name::Name;
 
 impl Zone {
     /// Whether every node below the origin can be taken as it stands by a zone with another origin.

@@ -4,7 +4,6 @@
 // Two test crates share the primary, and each uses its own part.
 #![allow(dead_code)]
 
-use aggregator::serial::Serial;
 use aggregator::zone::Soa;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
+use wire::serial::Serial;
 
 const A: u16 = 1;
 const SOA: u16 = 6;

@@ -1,12 +1,12 @@
 //! A CNS that may announce nothing, with short times: how often it is polled, and until when.
 
 use super::*;
-use aggregator::demo::clock::next_serial;
-use aggregator::demo::primary::Primary;
-use aggregator::demo::zone::{Apex, Zone};
-use aggregator::serial::Serial;
+use sim::clock::next_serial;
+use sim::primary::Primary;
+use sim::zone::{Apex, Zone};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
+use wire::serial::Serial;
 
 /// What takes seconds in life.
 const TIMES: Times = Times {

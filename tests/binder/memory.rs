@@ -3,13 +3,13 @@
 use super::cases::{Nodes, Step};
 use super::stand::Stand;
 use aggregator::discovery::{Plan, SoaFields, Tree, path_of};
-use aggregator::name::Name;
 use aggregator::publish::{Identity, Published, Served, State, Unknown};
 use aggregator::serve::answer;
 use aggregator::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::name::Name;
 
 /// A server without a process.
 pub struct Memory {

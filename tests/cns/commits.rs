@@ -5,12 +5,12 @@ use crate::harness::{Client, Output, Record, difference, wait_until};
 use crate::records::records;
 use crate::site::Site;
 use crate::stand::{PATIENCE, Stand, wait_for_records};
-use aggregator::demo::zone::{Data, Zone};
-use aggregator::serial::Serial;
+use sim::zone::{Data, Zone};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use wire::serial::Serial;
 
 /// Zones, each of which has so many commits: a thousand together.
 const ZONES: u8 = 5;

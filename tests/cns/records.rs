@@ -1,10 +1,10 @@
 //! Zones of the scripted CNS as records of the tests, and back.
 
 use crate::harness::{Dname, Record, read_zone, rtype};
-use aggregator::demo::zone::{Apex, Data, NS_TTL, RECORD_TTL, Zone};
-use aggregator::name::{Name, NameBuf};
-use aggregator::serial::Serial;
+use sim::zone::{Apex, Data, NS_TTL, RECORD_TTL, Zone};
 use std::collections::HashSet;
+use wire::name::{Name, NameBuf};
+use wire::serial::Serial;
 
 /// A name as the tests have it.
 pub fn dname(name: &Name) -> Dname {

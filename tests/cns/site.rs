@@ -4,15 +4,15 @@ use crate::harness::{Random, Record};
 use crate::records::{dname, records};
 use crate::versions::Versions;
 use crate::watch::Truth;
-use aggregator::demo::instances::Datacenter;
-use aggregator::demo::primary::Primary;
-use aggregator::demo::store::Step;
-use aggregator::demo::zone::{Apex, Node, Zone};
-use aggregator::name::Name;
-use aggregator::serial::Serial;
+use sim::instances::Datacenter;
+use sim::primary::Primary;
+use sim::store::Step;
+use sim::zone::{Apex, Node, Zone};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Time between two ticks of an empty CNS, which is ten seconds in life.
 const TICK: Duration = Duration::from_millis(100);

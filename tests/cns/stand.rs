@@ -6,10 +6,10 @@ use crate::harness::{
 use crate::records::dname;
 use crate::site::Site;
 use crate::watch::Watch;
-use aggregator::name::Name;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use wire::name::Name;
 
 const REGION: &str = "us-west.cns.example.com.";
 const SERVER: &str = "ns1.test.";

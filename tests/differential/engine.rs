@@ -3,11 +3,11 @@
 use crate::generate::Zone;
 use crate::harness::{Message, decode};
 use crate::questions::Question;
-use aggregator::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Published, Served, State};
 use aggregator::serve::answer::answer;
 use aggregator::zone::Loader;
 use std::sync::Arc;
+use wire::name::{Name, NameBuf};
 
 /// All zones as the engine takes them.
 pub struct Engine {

@@ -5,12 +5,12 @@
 //! everybody to have it; CNS does so until the secondary has asked for the serial.
 
 use super::harness::{Net, Random, Relay, Weather};
-use aggregator::demo::primary::Primary;
-use aggregator::demo::zone::{Apex, Data, Zone};
-use aggregator::name::Name;
-use aggregator::serial::Serial;
+use sim::primary::Primary;
+use sim::zone::{Apex, Data, Zone};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Instances besides the watched service, so that a zone has some size.
 const INSTANCES: u8 = 200;

@@ -3,9 +3,9 @@
 
 use super::harness::{Aggregator, Client, Dname, Folder, Query, Record, Settings, rtype, wait_until};
 use super::{NO_POLLS, PATIENCE, ZONE, part_with};
-use aggregator::demo::primary::Primary;
-use aggregator::demo::zone::Zone;
 use serde_json::Value;
+use sim::primary::Primary;
+use sim::zone::Zone;
 use std::net::{IpAddr, SocketAddr};
 
 /// Members with a primary that answers.

@@ -8,12 +8,12 @@ use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{
     self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember, TracedRecord,
 };
-use crate::name::Name;
 use crate::publish::{Served, State};
-use crate::rr::{self, TypeName, rtype};
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
 use std::time::Instant;
+use wire::name::Name;
+use wire::rr::{self, TypeName, rtype};
 
 /// Tells which member gave which record of a step in a region, and how the members are.
 pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {

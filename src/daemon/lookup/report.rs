@@ -3,14 +3,14 @@
 use super::data_text;
 use crate::discovery::Explanation;
 use crate::keeper::{PinStatus, ZoneStatus};
-use crate::name::Name;
 use crate::publish::State;
-use crate::rr::{Set, TypeName};
-use crate::serial::Serial;
 use crate::source::zookeeper::status::Session;
 use crate::source::zookeeper::{TreePlan, TreeStatus};
 use crate::transfer::PrimaryStatus;
 use serde::Serialize;
+use wire::name::Name;
+use wire::rr::{Set, TypeName};
+use wire::serial::Serial;
 
 /// Everything about a name.
 #[derive(Debug, Serialize)]

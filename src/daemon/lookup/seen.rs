@@ -8,9 +8,9 @@ use super::report::{GoneReport, SeenReport, Step};
 use super::{TypeName, data_text};
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
-use crate::rr;
 use crate::zone::{Block, HistoryStep, Record};
 use std::collections::{BTreeMap, HashSet};
+use wire::rr;
 
 /// A record's type and its data, case aside where it does not count.
 type Key = (u16, Vec<u8>);

@@ -6,8 +6,8 @@ use super::report::{
 };
 use crate::daemon::status::describe_pin;
 use crate::daemon::text::{format_seconds, moment};
-use crate::serial::Serial;
 use std::fmt::Write;
+use wire::serial::Serial;
 
 impl Lookup {
     /// Everything, a block for each name of the chain.

@@ -7,13 +7,13 @@ use super::{Page, Refused, number_of};
 use crate::daemon::history::list_versions;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::Report;
-use crate::name::Name;
 use crate::publish::Served;
 use crate::serve::http::Content;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
+use wire::name::Name;
 
 /// What describes the API (OpenAPI 3.1).
 const DESCRIPTION: &str = include_str!("openapi.json");

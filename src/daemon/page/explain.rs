@@ -5,8 +5,8 @@
 use super::parts::{Cell, Grade, Mark, When, ago_text, encode, number, serial, short, when, zone_link};
 use super::{Compared, Shell};
 use crate::daemon::lookup::{Lookup, SeenReport, SourceReport, Step};
-use crate::name::Name;
 use askama::Template;
+use wire::name::Name;
 
 /// Lines of a difference that are shown; `aggregator diff` has them all.
 pub const LISTED_CHANGES: usize = 2000;

@@ -8,8 +8,8 @@
 //!
 //! Cost: O(names).
 
-use crate::name::Name;
 use std::net::IpAddr;
+use wire::name::Name;
 
 /// The names that are ours.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use super::parts::{Cell, Grade, Mark, count, short, zone_link};
 use super::rows::{drain_row, trouble};
 use super::zone::pinned_to;
 use crate::daemon::status::{RegionReport, Report, remarks};
-use crate::name::Name;
 use crate::probe::Problem;
 use crate::publish::State;
 use std::collections::HashSet;
+use wire::name::Name;
 
 /// Something that an operator should know.
 pub struct Note {

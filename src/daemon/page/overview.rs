@@ -11,13 +11,13 @@ use super::rows::{DrainRow, Fact, MemberRow, ZoneRow, drain_row, member_row, zon
 use crate::daemon::rates::Queries;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::{RegionReport, Report, ZoneReport};
-use crate::name::Name;
 use crate::publish::State;
-use crate::serial::Serial;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use askama::Template;
 use std::collections::HashMap;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Zones in the table; who has more looks for one by its name.
 const LISTED_ZONES: usize = 500;

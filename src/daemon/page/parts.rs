@@ -8,13 +8,13 @@
 use crate::daemon::text::format_seconds;
 use crate::keeper::MemberStatus;
 use crate::moment::format_moment;
-use crate::name::Name;
 use crate::publish::State;
-use crate::serial::Serial;
 use askama::filters::HtmlSafe;
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use url::form_urlencoded::byte_serialize;
+use wire::name::Name;
+use wire::serial::Serial;
 
 //--- Marks ---
 

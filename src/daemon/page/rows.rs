@@ -9,11 +9,11 @@ use crate::daemon::lookup::printable;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::{Report, ZoneReport, newest_at_primary, remarks};
 use crate::keeper::{DrainStatus, MemberStatus};
-use crate::name::Name;
-use crate::serial::Serial;
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
 use std::collections::HashMap;
+use wire::name::Name;
+use wire::serial::Serial;
 
 /// Places of a zone's chart of transfers.
 const BARS: usize = 32;

@@ -12,13 +12,13 @@ use crate::daemon::sources::SourceStatus;
 use crate::daemon::status::{RegionReport, Report, ZoneReport, describe_pin, newest_at_primary, remarks};
 use crate::daemon::text::format_seconds;
 use crate::keeper::{DrainStatus, PinStatus};
-use crate::name::Name;
 use crate::probe::{Problem, ServerCheck};
 use crate::publish::Served;
 use crate::zone::Soa;
 use askama::Template;
 use serde::Serialize;
 use std::collections::HashMap;
+use wire::name::Name;
 
 /// Versions in the table.
 const LISTED_VERSIONS: usize = 50;

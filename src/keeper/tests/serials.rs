@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::merge::DampingPlan;
-use crate::serial::LONGEST_STEP;
+use crate::merge::serial::LONGEST_STEP;
 use proptest::prelude::*;
 use std::collections::HashMap;
 

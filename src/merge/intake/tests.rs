@@ -136,8 +136,8 @@ fn arbitrary_step() -> impl Strategy<Value = Step> {
 
 /// What is taken, written down record by record.
 fn expected(raw: &Zone, scope: &Scope, held: &Held) -> Vec<String> {
-    let line = |name: &Name, set: crate::rr::Set<'_>, ttl: u32, rdata: &[u8]| {
-        format!("{name} {ttl} {} {}", crate::rr::TypeName(set.rtype), crate::rr::RdataText(set.rtype, rdata))
+    let line = |name: &Name, set: wire::rr::Set<'_>, ttl: u32, rdata: &[u8]| {
+        format!("{name} {ttl} {} {}", wire::rr::TypeName(set.rtype), wire::rr::RdataText(set.rtype, rdata))
     };
     let mut lines = Vec::new();
     for (name, node) in raw.iter() {

@@ -7,10 +7,10 @@
 
 use super::Walk;
 use crate::merge::{ConflictKind, is_dropped};
-use crate::name::Name;
-use crate::rr::{self, rtype};
 use crate::zone::{Node, Zone};
 use std::collections::{BTreeMap, BTreeSet};
+use wire::name::Name;
+use wire::rr::{self, rtype};
 
 /// Why a member is not heard, and whose records did it.
 pub(super) type Losses = BTreeMap<usize, (ConflictKind, usize)>;

@@ -6,11 +6,11 @@
 //! Cost: one lookup for each record of the answer that fits into the message beside what is added, and one comparison or two to
 //! find out whether its target has been seen; no allocation.
 
-use crate::name::{self, NameBuf};
 use crate::publish::Served;
-use crate::rr::{self, rtype};
 use crate::serve::answer::{Found, Reply, find};
-use crate::serve::message::{Owner, Placed, Section, Writer};
+use wire::message::{Owner, Placed, Section, Writer};
+use wire::name::{self, NameBuf};
+use wire::rr::{self, rtype};
 
 /// Targets that are compared one by one; beyond that they go by a table, which has to be cleared first.
 const FEW: usize = 64;

@@ -1,13 +1,13 @@
 //! Answers to single questions, as short text; what Knot and NSD say is compared in `tests/differential.rs`.
 
 use super::*;
-use crate::name::Name;
 use crate::publish::Identity;
-use crate::serial::Serial;
 use crate::zone::tests::zone;
 use crate::zone::{Editor, Loader, Node, Owner, Soa};
 use hickory_proto::op::Message;
 use std::sync::Arc;
+use wire::name::Name;
+use wire::serial::Serial;
 
 fn published(zones: &[(&str, &str)]) -> Published {
     let served = |(origin, text): &(&str, &str)| {

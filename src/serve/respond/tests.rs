@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::access::{Access, Rule};
-use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing, Served, State};
-use crate::rr;
 use crate::serve::answer::answer;
 use crate::serve::notify::Announcers;
-use crate::tsig::{Algorithm, Chain, Key, sign_request};
 use crate::zone::tests::zone;
 use proptest::prelude::*;
+use wire::name::NameBuf;
+use wire::rr;
+use wire::tsig::{Algorithm, Chain, Key, sign_request};
 
 const NOW: u64 = 1_700_000_000;
 

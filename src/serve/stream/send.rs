@@ -12,14 +12,14 @@
 //! Cost: some messages of memory while it runs, nothing while it waits; O(octets).
 
 use super::{Admission, Conversation, write};
-use crate::serve::message::{MAX_UDP_BYTES, rcode};
 use crate::serve::places::Connection;
 use crate::serve::respond::Outbound;
 use crate::serve::xfr::{Oversized, Refusal, Sent};
-use crate::tsig::Signer;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
+use wire::message::{MAX_UDP_BYTES, rcode};
+use wire::tsig::Signer;
 
 /// The longest message with its length in front.
 pub(super) const FRAME_BYTES: usize = 2 + u16::MAX as usize;

@@ -3,13 +3,13 @@
 use super::turns::{MAX_PER_CLIENT, MAX_TRANSFERS};
 use super::*;
 use crate::access::{Access, Rule};
-use crate::name::{Name, NameBuf};
 use crate::publish::{Identity, Outgoing, Published, Served, State};
-use crate::rr::rtype;
 use crate::serve::notify::Reception;
 use crate::zone::tests::zone;
 use crate::zone::{Loader, Zone};
 use tokio::net::TcpSocket;
+use wire::name::{Name, NameBuf};
+use wire::rr::rtype;
 
 /// More than kernels buffer for a connection on both sides.
 const HUGE_RECORDS: usize = 500;

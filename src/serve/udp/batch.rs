@@ -8,10 +8,10 @@
 
 use crate::serve::ahead;
 use crate::serve::answer::Response;
-use crate::serve::message::MAX_UDP_BYTES;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use wire::message::MAX_UDP_BYTES;
 
 /// Requests taken at once.
 const BATCH: usize = ahead::MOST;

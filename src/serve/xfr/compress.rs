@@ -10,8 +10,8 @@
 //!
 //! Cost: O(octets + labels) for a name; clearing is 8 KiB for each message.
 
-use crate::name;
-use crate::serve::message::POINTER_LIMIT;
+use wire::message::POINTER_LIMIT;
+use wire::name;
 
 /// Places in the table: several times as many as a message of 16 KiB has names.
 const SLOTS: usize = 4096;
@@ -165,8 +165,8 @@ fn hash(label: &[u8], suffix: u16) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::NameBuf;
     use proptest::prelude::*;
+    use wire::name::NameBuf;
 
     fn written(names: &[&str]) -> Vec<u8> {
         let mut out = [0; 4096];

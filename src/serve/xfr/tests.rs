@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::access::{Access, Rule};
-use crate::name::NameBuf;
 use crate::publish::{Identity, Outgoing};
 use crate::transfer::reader::{Reader, Received};
 use crate::zone::tests::{load, zone};
@@ -10,6 +9,7 @@ use crate::zone::{Block, History, HistoryLimits, Loader, Vetoes};
 use hickory_proto::op::Message;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use wire::name::NameBuf;
 
 /// A zone that anyone may transfer.
 fn served(zone: Zone, history: History) -> Served {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: each reason has a label, so that metrics can tell an ensemble that is away from one that refuses us.
 
-use super::relay::Fault;
 use crate::budget::Excess;
+use relay::Fault;
 use std::time::Duration;
 use zookeeper_client::{Error, SessionState};
 

@@ -14,7 +14,7 @@
 
 use super::error::SessionError;
 use super::plan::{Member, TreePlan};
-use super::relay::{Relay, Target};
+use relay::{Relay, Target};
 use rustls::pki_types::ServerName;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};

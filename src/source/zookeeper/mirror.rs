@@ -13,11 +13,11 @@ use super::guard::Extent;
 use super::plan::TreePlan;
 use super::reader::{Reading, parent};
 use crate::discovery::{PayloadError, Tree, TreeZone};
-use crate::name::Name;
 use crate::zone::{Zone, ZoneError};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use tracing::warn;
+use wire::name::Name;
 
 /// Broken payloads that are logged one by one after a reading; the rest is a number.
 const LOGGED_PAYLOADS: usize = 20;

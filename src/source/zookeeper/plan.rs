@@ -4,7 +4,6 @@
 //! in the same file begins a new session.
 
 use crate::discovery;
-use crate::name::Name;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -15,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
+use wire::name::Name;
 
 /// The port of ZooKeeper's clients.
 pub const DEFAULT_PORT: u16 = 2181;
@@ -168,5 +168,16 @@ impl TreePlan {
     /// All zones, the forward zone first.
     pub fn all_zones(&self) -> impl Iterator<Item = &Name> {
         std::iter::once(&self.zones.origin).chain(&self.zones.reverse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_certificates_is_told() {
+        let broken = TlsPlan { ca_file: "ca.pem".into(), ca: "nothing".into(), identity: None };
+        assert!(broken.connector().err().unwrap().contains("ca.pem: it holds no certificate"));
     }
 }

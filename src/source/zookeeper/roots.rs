@@ -5,10 +5,10 @@
 //!
 //! Cost: O(trees) for each version of a tree's zone.
 
-use crate::name::Name;
 use crate::state::{Store, TreeState};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use wire::name::Name;
 
 /// The trees by their forward zones.
 #[derive(Default)]

@@ -21,7 +21,6 @@ use super::reader::{Bounds, Reading, read_touched, read_tree};
 use super::roots::Roots;
 use super::{Shared, link};
 use crate::budget::{Budget, Manner};
-use crate::name::Name;
 use crate::publish::Publisher;
 use crate::source::requests::Answer;
 use crate::source::{Change, Update, WakeKind};
@@ -35,6 +34,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
+use wire::name::Name;
 
 /// The longest time between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(10);

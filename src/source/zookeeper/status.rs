@@ -6,8 +6,8 @@
 
 use super::guard::Held;
 use super::plan::TreePlan;
-use crate::name::Name;
 use serde::Serialize;
+use wire::name::Name;
 
 /// Broken payloads that are listed; the total is always told.
 pub const LISTED_PAYLOADS: usize = 20;

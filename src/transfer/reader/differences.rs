@@ -2,11 +2,11 @@
 
 use super::tests::{Message, captures, lines, origin, read, soa, unhex};
 use super::*;
-use crate::name;
 use crate::transfer::message::number16;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use wire::name;
 
 const SCENARIOS: &str = include_str!("../../../tests/data/cns/ixfr-scenarios.json");
 const CAPTURES: &str = include_str!("../../../tests/data/captures/cns-ixfr-messages.json");

@@ -1,7 +1,6 @@
 //! Steps of the task by themselves, with a primary of a few octets.
 
 use super::*;
-use crate::name::{Name, NameBuf};
 use crate::publish::{Identity, Published, Served};
 use crate::transfer::plan::{Limits, PrimaryPlan, TimerBounds};
 use crate::transfer::progress::Tally;
@@ -14,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use wire::name::{Name, NameBuf};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(300);

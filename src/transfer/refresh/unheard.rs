@@ -4,8 +4,8 @@
 
 use super::Task;
 use crate::budget::Manner as Purpose;
+use crate::transfer::connection;
 use crate::transfer::status::Activity;
-use crate::transfer::wire;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
@@ -27,7 +27,7 @@ impl Task {
         }
         let claim = self.budget.begin(&self.plan.zone, Purpose::Change);
         let primary_label = self.accounts.primary(index);
-        match wire::fetch_opening(base, primary, limits, &claim).await {
+        match connection::fetch_opening(base, primary, limits, &claim).await {
             // Anything newer is found by the next poll, and is a transfer then.
             Ok(soa) if soa.serial == serial => {
                 silence.note_question(Instant::now());

@@ -16,11 +16,11 @@ use super::super::node::{self, Node};
 use super::super::parallel;
 use super::shard::{Entry, Freezer, HEAD_BYTES, Shard, TAG_BYTES, WIDE};
 use super::{GROUP_BITS, KEYS, MOST_NAMES, Table, hash, keys, shard_index};
-use crate::name::{MAX_LABEL_BYTES, MAX_NAME_BYTES, Name};
-use crate::rr::{Set, read_number, read_sized, rtype};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
+use wire::name::{MAX_LABEL_BYTES, MAX_NAME_BYTES, Name};
+use wire::rr::{Set, read_number, read_sized, rtype};
 
 /// With fewer octets other threads are not worth their start.
 const MANY_BYTES: usize = 1 << 20;

@@ -1,0 +1,413 @@
+//! What a node's data says: JSON as Registrar and its like write it, read leniently and written exactly.
+//!
+//! Reading never fails as a whole: it says what the node is from now on, and what was wrong. Data that is no JSON, or a
+//! JSON scalar, leaves the value before it in place, so that a half-written payload takes no service away (contract
+//! `binder.md` section 1); an object or array replaces it whatever it holds. Of what a host or service says, single
+//! values that make no sense (a TTL that is text, a port above 65535) are passed over: losing an address for the sake of a
+//! TTL would be the worse answer.
+//!
+//! Cost: O(octets).
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+use wire::rr;
+
+/// The TTL of a record that names none, in seconds.
+pub const DEFAULT_TTL: u32 = 30;
+
+/// What is wrong with a node's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum PayloadError {
+    #[error("the data is no JSON")]
+    NotJson,
+    #[error("the data is a JSON value other than an object")]
+    NotObject,
+    #[error("the record has no \"type\" that is a string")]
+    NoType,
+    #[error("the record is of a type that is not known")]
+    UnknownType,
+    #[error("the record has no object named like its type")]
+    NoInner,
+    #[error("the record has no address")]
+    NoAddress,
+    #[error("the record's address is no IP address")]
+    BadAddress,
+    #[error("the record has a TTL that is no number of seconds; it was passed over")]
+    BadTtl,
+    #[error("the record has a port that is no port number; it was passed over")]
+    BadPort,
+}
+
+impl PayloadError {
+    /// All kinds, for metrics.
+    pub const ALL: [PayloadError; 9] = [
+        PayloadError::NotJson,
+        PayloadError::NotObject,
+        PayloadError::NoType,
+        PayloadError::UnknownType,
+        PayloadError::NoInner,
+        PayloadError::NoAddress,
+        PayloadError::BadAddress,
+        PayloadError::BadTtl,
+        PayloadError::BadPort,
+    ];
+
+    /// The metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            PayloadError::NotJson => "not-json",
+            PayloadError::NotObject => "not-object",
+            PayloadError::NoType => "no-type",
+            PayloadError::UnknownType => "unknown-type",
+            PayloadError::NoInner => "no-inner",
+            PayloadError::NoAddress => "no-address",
+            PayloadError::BadAddress => "bad-address",
+            PayloadError::BadTtl => "bad-ttl",
+            PayloadError::BadPort => "bad-port",
+        }
+    }
+}
+
+//--- Values ---
+
+/// The types of host records (contract `binder.md` section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostKind {
+    Database,
+    DbHost,
+    Host,
+    LoadBalancer,
+    MorayHost,
+    OpsHost,
+    RedisHost,
+    RrHost,
+}
+
+impl HostKind {
+    /// All kinds.
+    const ALL: [HostKind; 8] = [
+        HostKind::Database,
+        HostKind::DbHost,
+        HostKind::Host,
+        HostKind::LoadBalancer,
+        HostKind::MorayHost,
+        HostKind::OpsHost,
+        HostKind::RedisHost,
+        HostKind::RrHost,
+    ];
+
+    /// The kind that a record's `type` names.
+    pub fn from_type(text: &str) -> Option<HostKind> {
+        HostKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// The `type` of such a record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HostKind::Database => "database",
+            HostKind::DbHost => "db_host",
+            HostKind::Host => "host",
+            HostKind::LoadBalancer => "load_balancer",
+            HostKind::MorayHost => "moray_host",
+            HostKind::OpsHost => "ops_host",
+            HostKind::RedisHost => "redis_host",
+            HostKind::RrHost => "rr_host",
+        }
+    }
+
+    /// Whether such a host below a service's node is a member of the service.
+    pub fn is_member(self) -> bool {
+        use HostKind::*;
+        matches!(self, LoadBalancer | MorayHost | OpsHost | RedisHost | RrHost)
+    }
+
+    /// Whether such a host's address gets a PTR record.
+    pub fn has_reverse(self) -> bool {
+        self != HostKind::Database
+    }
+}
+
+/// A host record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    pub kind: HostKind,
+    pub address: IpAddr,
+    /// Its own TTL in seconds, the inner one before the outer one.
+    pub ttl: Option<u32>,
+    /// Its own ports; none where the service's counts. Empty when all that it names make no sense.
+    pub ports: Option<Box<[u16]>>,
+}
+
+/// A service record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The labels of its SRV records, underscores included; none if they cannot be asked for.
+    pub labels: Option<(Box<str>, Box<str>)>,
+    pub port: Option<u16>,
+    /// Seconds.
+    pub ttl: u32,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Payload {
+    /// A path component, or a node of which nothing is known yet.
+    #[default]
+    Nothing,
+    /// A record that cannot be used.
+    Broken,
+    Host(Host),
+    Service(Box<Service>),
+}
+
+/// What a node's data comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// What the node is from now on; none if it stays what it was.
+    pub payload: Option<Payload>,
+    pub fault: Option<PayloadError>,
+}
+
+//--- Reading ---
+
+/// Reads a node's data.
+pub fn read(data: &[u8]) -> Reading {
+    if data.is_empty() {
+        return Reading { payload: None, fault: None };
+    }
+    // Binder reads text with replacement characters, so octets that are no UTF-8 cost the string that they stand in.
+    let (payload, fault) = match serde_json::from_str(&String::from_utf8_lossy(data)) {
+        Ok(Value::Object(record)) if record.is_empty() => (Some(Payload::Nothing), None),
+        Ok(Value::Object(record)) => {
+            let mut flaw = None;
+            match read_record(&record, &mut flaw) {
+                Ok(payload) => (Some(payload), flaw),
+                Err(fault) => (Some(Payload::Broken), Some(fault)),
+            }
+        }
+        Ok(Value::Null) => (Some(Payload::Nothing), None),
+        Ok(Value::Array(_)) => (Some(Payload::Broken), Some(PayloadError::NotObject)),
+        Ok(Value::Bool(_) | Value::Number(_) | Value::String(_)) => (None, Some(PayloadError::NotObject)),
+        Err(_) => (None, Some(PayloadError::NotJson)),
+    };
+    Reading { payload, fault }
+}
+
+/// Reads a record that is an object; what is passed over is noted as a flaw.
+fn read_record(record: &Map<String, Value>, flaw: &mut Option<PayloadError>) -> Result<Payload, PayloadError> {
+    let kind = record.get("type").and_then(Value::as_str).ok_or(PayloadError::NoType)?;
+    let inner = record.get(kind).and_then(as_fields).ok_or(PayloadError::NoInner)?;
+    if kind == "service" {
+        return Ok(Payload::Service(Box::new(read_service(record, inner, flaw))));
+    }
+    let kind = HostKind::from_type(kind).ok_or(PayloadError::UnknownType)?;
+    let address = if kind == HostKind::Database {
+        let primary = inner.get("primary").and_then(Value::as_str).ok_or(PayloadError::NoAddress)?;
+        parse_address(host_of_url(primary))
+    } else {
+        parse_address(inner.get("address").and_then(Value::as_str).ok_or(PayloadError::NoAddress)?)
+    };
+    Ok(Payload::Host(Host {
+        kind,
+        address: address.ok_or(PayloadError::BadAddress)?,
+        ttl: read_ttl(&[inner, record], flaw),
+        ports: read_ports(inner.get("ports"), flaw),
+    }))
+}
+
+/// An object, or an array, which is one without any of the fields that matter, as Binder takes it.
+fn as_fields(value: &Value) -> Option<&Map<String, Value>> {
+    static NO_FIELDS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+    value.as_object().or(value.is_array().then(|| &*NO_FIELDS))
+}
+
+/// Reads a service in either of its two nestings.
+fn read_service(record: &Map<String, Value>, outer: &Map<String, Value>, flaw: &mut Option<PayloadError>) -> Service {
+    let inner = outer.get("service").and_then(as_fields);
+    let service = inner.unwrap_or(outer);
+    let label = |key| service.get(key).and_then(Value::as_str).filter(|label| is_service_label(label)).map(Box::from);
+    let ttl = match inner {
+        Some(inner) => read_ttl(&[inner, outer, record], flaw),
+        None => read_ttl(&[outer, record], flaw),
+    };
+    let port = service.get("port").and_then(|port| read_port(port, flaw));
+    Service { labels: label("srvce").zip(label("proto")), port, ttl: ttl.unwrap_or(DEFAULT_TTL) }
+}
+
+/// Whether a label can be asked for: an underscore, and no other behind it (contract `binder.md` section 2).
+fn is_service_label(label: &str) -> bool {
+    label.strip_prefix('_').is_some_and(|rest| {
+        (1..wire::name::MAX_LABEL_BYTES).contains(&rest.len())
+            && rest.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'_' | b'.'))
+    })
+}
+
+/// The first TTL that objects name, the innermost object first.
+fn read_ttl(objects: &[&Map<String, Value>], flaw: &mut Option<PayloadError>) -> Option<u32> {
+    for value in objects.iter().filter_map(|object| object.get("ttl")).filter(|value| !value.is_null()) {
+        match value.as_f64() {
+            // Fractions of a second are cut off.
+            Some(seconds) if (0.0..=f64::from(u32::MAX)).contains(&seconds) => {
+                return Some(rr::clamp_ttl(seconds as u32));
+            }
+            _ => *flaw = Some(PayloadError::BadTtl),
+        }
+    }
+    None
+}
+
+/// The ports that a host names; none if it names none.
+fn read_ports(value: Option<&Value>, flaw: &mut Option<PayloadError>) -> Option<Box<[u16]>> {
+    match value? {
+        Value::Array(ports) if ports.is_empty() => None,
+        Value::Array(ports) => Some(ports.iter().filter_map(|port| read_port(port, flaw)).collect()),
+        Value::Null => None,
+        _ => {
+            *flaw = Some(PayloadError::BadPort);
+            None
+        }
+    }
+}
+
+/// Reads a port number.
+fn read_port(value: &Value, flaw: &mut Option<PayloadError>) -> Option<u16> {
+    let number = value.as_f64().filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u16::MAX)).contains(number));
+    if number.is_none() {
+        *flaw = Some(PayloadError::BadPort);
+    }
+    number.map(|number| number as u16)
+}
+
+/// The host part of a URL such as `tcp://postgres@172.27.10.92:5432/postgres`.
+fn host_of_url(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    match host.strip_prefix('[') {
+        Some(literal) => literal.split(']').next().unwrap_or(literal),
+        None => host.split(':').next().unwrap_or(host),
+    }
+}
+
+/// Reads an address as loosely as Binder: IPv4 counts its first four parts, and of each the digits that it begins with, so
+/// `172.27.49.1/24` and `172.027.049.003` are addresses.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    if text.contains(':') {
+        let address = text.split(['/', '%']).next().unwrap_or(text);
+        return address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical());
+    }
+    let mut parts = text.split('.').map(|part| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        part[..digits].parse::<u8>().ok()
+    });
+    let mut octets = [0; 4];
+    for octet in &mut octets {
+        *octet = parts.next()??;
+    }
+    Some(IpAddr::V4(Ipv4Addr::from(octets)))
+}
+
+//--- Writing ---
+
+/// A host record as Registrar writes it (contract `registrar.md` section 3).
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostPayload {
+    /// Any type, known here or not.
+    pub kind: String,
+    pub address: String,
+    pub ttl: Option<serde_json::Number>,
+    pub ports: Option<Vec<serde_json::Number>>,
+}
+
+impl HostPayload {
+    /// The compact JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("keys are strings")
+    }
+}
+
+impl Serialize for HostPayload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut inner = vec![("address".to_string(), Value::from(self.address.clone()))];
+        inner.extend(self.ports.clone().map(|ports| ("ports".to_string(), Value::from(ports))));
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", &self.kind)?;
+        map.serialize_entry("address", &self.address)?;
+        if let Some(ttl) = &self.ttl {
+            map.serialize_entry("ttl", ttl)?;
+        }
+        map.serialize_entry(&self.kind, &Fields(inner))?;
+        map.end()
+    }
+}
+
+/// A service record as Registrar writes it: the configured block as it stands, its TTL filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServicePayload {
+    /// What stands beside `service` in the configured block, `type` included, in its order.
+    pub block: Fields,
+    /// The inner object in its order: `srvce`, `proto`, `port`, `ttl` and whatever else.
+    pub service: Fields,
+}
+
+impl ServicePayload {
+    /// The compact JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("keys are strings")
+    }
+}
+
+impl Serialize for ServicePayload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// The configured block.
+        struct Block<'a>(&'a ServicePayload);
+        impl Serialize for Block<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(None)?;
+                for (key, value) in &self.0.block.0 {
+                    map.serialize_entry(key, value)?;
+                }
+                map.serialize_entry("service", &self.0.service)?;
+                map.end()
+            }
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", "service")?;
+        map.serialize_entry("service", &Block(self))?;
+        map.end()
+    }
+}
+
+/// An object whose keys keep their order, which a map of `serde_json` sorts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields(pub Vec<(String, Value)>);
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Fields {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+        /// Takes the keys as they come.
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Fields;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    fields.push(entry);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}

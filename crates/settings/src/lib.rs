@@ -1,0 +1,31 @@
+//! Configuration files: TOML or JSON into values with positions, and the reading of those values.
+//!
+//! [`tree`] turns either format into one tree, [`read`] converts its values and collects errors, which [`error`] places;
+//! [`schema`] describes keys and tables and suggests near misses, [`units`] reads durations and sizes, [`secret`] files that
+//! strangers may not read. What the keys mean is the programs' to say.
+
+pub mod error;
+pub mod read;
+pub mod schema;
+pub mod secret;
+pub mod tree;
+pub mod units;
+
+pub use error::{ConfigError, ConfigErrors};
+
+use error::Source;
+use std::fs;
+use std::path::Path;
+
+/// Reads the text of a file, whatever it says.
+pub fn read_text(path: &Path) -> Result<String, ConfigErrors> {
+    let at_start = |message: String| ConfigErrors(vec![Source::new(path, "").error(0, message)]);
+    let bytes = fs::read(path)
+        .map_err(|error| at_start(format!("cannot be read: {error}; check the path and its permissions")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..valid]);
+        let message = "octet that is not UTF-8; save the file as UTF-8".to_string();
+        ConfigErrors(vec![Source::new(path, &text).error(valid, message)])
+    })
+}

@@ -1,0 +1,218 @@
+//! The one value tree that TOML and JSON files become, with the byte offset of every key and value.
+//!
+//! Invariants: entries of a table stand in file order and no key occurs twice; the tree owns its text.
+//!
+//! Cost: O(file), and O(entries log entries) to restore the file order of TOML tables. Nesting is bounded by the
+//! parsers (80 levels in TOML, 512 in JSON), so recursion over a tree is safe.
+//!
+//! RFCs: 8259 (JSON, strict: neither comments nor trailing commas).
+
+use crate::error::{ConfigError, Source};
+use jsonc_parser::ast;
+use jsonc_parser::common::Ranged;
+use jsonc_parser::errors::ParseErrorKind;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use std::collections::HashSet;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value and the offset of its first byte.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub at: usize,
+    pub value: Value,
+}
+
+/// What a file can say.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+    /// A date, a time, or both, as it is written.
+    Date(String),
+    /// Something no key takes: null, a number that fits no type.
+    Unusable(&'static str),
+}
+
+/// One `key = value`.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: String,
+    pub key_at: usize,
+    pub node: Node,
+}
+
+impl Node {
+    /// The value of a key, if this is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        let Value::Table(entries) = &self.value else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+    }
+
+    /// The kind of value, with its article, for "found ...".
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Text(_) => "a string",
+            Value::Integer(_) => "an integer",
+            Value::Float(_) => "a decimal number",
+            Value::Boolean(_) => "a boolean",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+            Value::Date(_) => "a date",
+            Value::Unusable(kind) => kind,
+        }
+    }
+}
+
+/// Reads a file of either format; errors that leave no usable tree come without one.
+pub fn parse(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
+    // Neither a TOML key nor a TOML table header can begin with a brace.
+    if source.text.trim_start().starts_with('{') { parse_json(source) } else { parse_toml(source) }
+}
+
+/// What can still be read of a file with errors, and whether that is all there is.
+pub fn salvage(source: &Source<'_>) -> (Option<Node>, bool) {
+    match parse(source) {
+        (Some(tree), _) => (Some(tree), true),
+        (None, _) if source.text.trim_start().starts_with('{') => (None, false),
+        (None, _) => {
+            let (table, _) = DeTable::parse_recoverable(source.text);
+            (Some(Node { at: table.span().start, value: convert_toml_table(table.get_ref()) }), false)
+        }
+    }
+}
+
+//--- TOML ---
+
+/// Reads TOML. Duplicate keys are reported and the rest is still read; other errors end the reading.
+fn parse_toml(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
+    let (table, errors) = DeTable::parse_recoverable(source.text);
+    let mut usable = true;
+    let errors = errors
+        .iter()
+        .map(|error| {
+            let span = error.span().unwrap_or(source.text.len()..source.text.len());
+            if error.message().starts_with("duplicate key") {
+                let key = source.text.get(span.clone()).unwrap_or_default().trim_matches(['"', '\'']);
+                return source.error(span.start, duplicate_message(key));
+            }
+            usable = false;
+            source.error(span.start, format!("{}; correct the TOML here", error.message().replace('\n', " ")))
+        })
+        .collect();
+    let at = table.span().start;
+    (usable.then(|| Node { at, value: convert_toml_table(table.get_ref()) }), errors)
+}
+
+/// Converts a TOML table, sorted by position because the parser sorts by key.
+fn convert_toml_table(table: &DeTable<'_>) -> Value {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            key_at: key.span().start,
+            node: convert_toml(value),
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.key_at);
+    Value::Table(entries)
+}
+
+/// Converts a TOML value.
+fn convert_toml(spanned: &Spanned<DeValue<'_>>) -> Node {
+    let value = match spanned.get_ref() {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
+            .map_or(Value::Unusable("an integer of more than 64 bits"), Value::Integer),
+        DeValue::Float(float) => {
+            float.as_str().parse().map_or(Value::Unusable("a number that cannot be read"), Value::Float)
+        }
+        DeValue::Boolean(boolean) => Value::Boolean(*boolean),
+        DeValue::Datetime(date) => Value::Date(date.to_string()),
+        DeValue::Array(items) => Value::List(items.iter().map(convert_toml).collect()),
+        DeValue::Table(table) => convert_toml_table(table),
+    };
+    Node { at: spanned.span().start, value }
+}
+
+//--- JSON ---
+
+/// JSON as RFC 8259 has it.
+const STRICT: ParseOptions = ParseOptions {
+    allow_comments: false,
+    allow_loose_object_property_names: false,
+    allow_trailing_commas: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// Reads JSON. The parser stops at the first syntax error; all duplicate keys are reported.
+fn parse_json(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
+    match parse_to_ast(source.text, &CollectOptions::default(), &STRICT) {
+        Ok(result) => {
+            let mut errors = Vec::new();
+            let node = result.value.map(|value| convert_json(&value, source, &mut errors));
+            (node, errors)
+        }
+        Err(error) => {
+            let kind = error.kind().to_string();
+            let what = kind[..1].to_lowercase() + &kind[1..];
+            let advice = match error.kind() {
+                ParseErrorKind::CommentsNotAllowed => "remove the comment, or write the file as TOML",
+                ParseErrorKind::TrailingCommasNotAllowed => "remove the comma before the closing bracket",
+                ParseErrorKind::MultipleRootJsonValues => "remove what follows the closing brace",
+                _ => "correct the JSON here",
+            };
+            (None, vec![source.error(error.range().start, format!("{what}; {advice}"))])
+        }
+    }
+}
+
+/// Converts a JSON value.
+fn convert_json(value: &ast::Value<'_>, source: &Source<'_>, errors: &mut Vec<ConfigError>) -> Node {
+    let at = value.range().start;
+    let value = match value {
+        ast::Value::StringLit(text) => Value::Text(text.value.to_string()),
+        ast::Value::NumberLit(number) => match (number.value.parse(), number.value.parse::<f64>()) {
+            (Ok(integer), _) => Value::Integer(integer),
+            (_, Ok(float)) if float.is_finite() => Value::Float(float),
+            _ => Value::Unusable("a number that is too large"),
+        },
+        ast::Value::BooleanLit(boolean) => Value::Boolean(boolean.value),
+        ast::Value::NullKeyword(_) => Value::Unusable("null"),
+        ast::Value::Array(array) => {
+            Value::List(array.elements.iter().map(|element| convert_json(element, source, errors)).collect())
+        }
+        ast::Value::Object(object) => {
+            let mut seen = HashSet::new();
+            let mut entries = Vec::with_capacity(object.properties.len());
+            for property in &object.properties {
+                let key = property.name.as_str();
+                let key_at = property.name.range().start;
+                // RFC 8259 section 4 leaves the meaning of a repeated name open, so it must not occur.
+                if !seen.insert(key) {
+                    errors.push(source.error(key_at, duplicate_message(key)));
+                    continue;
+                }
+                let node = convert_json(&property.value, source, errors);
+                entries.push(Entry { key: key.to_string(), key_at, node });
+            }
+            Value::Table(entries)
+        }
+    };
+    Node { at, value }
+}
+
+/// What to say of a key that occurs twice in one table.
+fn duplicate_message(key: &str) -> String {
+    format!("duplicate key \"{key}\"; keep one of them")
+}
