@@ -30,10 +30,10 @@ demo:
 # and properties are looked at for as long as they should be in "make test".
 check: export PROPTEST_CASES ?= 32
 check:
-	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --lib --bins -- -D warnings
-	if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --locked --lib; \
-	else $(CARGO) test --locked --lib; fi
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --locked --lib --bins -- -D warnings
+	if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --workspace --locked --lib; \
+	else $(CARGO) test --workspace --locked --lib; fi
 
 test:
 	scripts/install-peers
@@ -73,8 +73,8 @@ instructions:
 	$(CARGO) bench --locked --bench instructions
 
 lint:
-	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) fmt --check --manifest-path bench/Cargo.toml
 	$(CARGO) clippy --all-targets --locked --manifest-path bench/Cargo.toml -- -D warnings
 

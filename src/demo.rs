@@ -1,8 +1,6 @@
 //! Datacenters that exist only in this process, so that the program can be tried without one.
 //!
-//! A [`Datacenter`](instances::Datacenter) is a model of instances that yields the zone CNS would publish for
-//! them; a [`Primary`](primary::Primary) serves such zones, and what changed in them, on the loopback address the way CNS
-//! does, quirks included. Tests use both as the upstream they would otherwise lack, and have its database fail.
+//! The datacenters are those of [`sim`]: a model of instances each, and a primary that serves it as CNS does.
 //!
 //! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, and shows
 //! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of the

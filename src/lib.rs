@@ -8,17 +8,19 @@
 //!
 //! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
 //!
-//! **Words.** [`name`] holds domain names in wire form, the key of every table. [`metrics`] holds counters and their
-//! Prometheus names, [`moment`] points in time as text, [`terminal`] what a terminal can do, and bars on it. None of
-//! them knows anything else here. [`log`] has the set-up of log lines, which go between those bars.
+//! Below the layers are the crates of `crates/`: [`wire`] has names, records, serials, messages and signatures,
+//! [`settings`] the values of configuration files with their positions, [`relay`] the limit of what ZooKeeper may send,
+//! [`registrar`] the agent that registers a service there and what it writes, [`sim`] datacenters that exist only in a
+//! process.
 //!
-//! **Records.** [`rr`] knows where names sit in RDATA, and keeps RRsets. [`serial`] compares serials (RFC 1982) and
-//! sums those of a region. [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address
-//! and key, [`budget`] how much memory zones may take. [`dnssd`] knows how services are named and described.
+//! **Counting and showing.** [`metrics`] holds counters and their Prometheus names, [`moment`] points in time as text,
+//! [`terminal`] what a terminal can do, and bars on it. [`log`] has the set-up of log lines, which go between those bars.
+//!
+//! **Limits.** [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key,
+//! [`budget`] how much memory zones may take.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version,
-//! the loader and the patcher that turn transfers into one, differences of versions, and their history. Beside it,
-//! [`tsig`] signs messages and checks signatures.
+//! the loader and the patcher that turn transfers into one, differences of versions, and their history.
 //!
 //! **Discovery.** [`discovery`] mirrors the nodes that Registrar writes into ZooKeeper and makes zones of them, as pure
 //! functions of the tree.
@@ -30,9 +32,8 @@
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
 //! changed, with the same result; and tells of any name which member gave what.
 //!
-//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::message`] reads
-//! requests and writes responses, [`serve::answer`] turns one into the other, [`serve::ahead`] has memory ready for it,
-//! [`serve::notify`] takes announcements, [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among
+//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::answer`] turns a request
+//! into a response, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements, [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among
 //! them and sees to signatures, and [`serve::refusals`] keeps floods of those who are turned away out of the log. No
 //! sockets. [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins
 //! with. [`exchange`] asks another server one question.
@@ -50,8 +51,8 @@
 //!
 //! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions,
 //! shows itself on the status page, and stops it. [`firstboot`] finds the configuration of an instance that was only
-//! just made, and follows it. [`registrar`] is another program, the agent that registers a service in ZooKeeper.
-//! [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the command line.
+//! just made, and follows it. [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the
+//! command line.
 
 pub mod accept;
 pub mod access;

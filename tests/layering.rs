@@ -1,4 +1,5 @@
-//! The layers: a module uses modules of lower layers only, never its neighbours, never those above.
+//! The layers: a module uses modules of lower layers only, never its neighbours, never those above. Below all of them are the
+//! crates, which use each other as [`CRATES`] says.
 //!
 //! Reads every `crate::` and `super::` path in `src/`, imports and inline ones alike, test modules left out. Files of
 //! one folder, with the file that names the folder, may use each other within their layer, but not in circles.
@@ -10,9 +11,9 @@ use std::path::{Path, PathBuf};
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
-    &["name", "metrics", "metrics/*", "moment", "terminal", "terminal/*"],
-    &["rr", "rr/*", "serial", "accept", "access", "budget", "budget/*", "dnssd", "dnssd/*", "log", "log/*"],
-    &["zone", "zone/*", "tsig", "tsig/*"],
+    &["metrics", "metrics/*", "moment", "terminal", "terminal/*"],
+    &["accept", "access", "budget", "budget/*", "log", "log/*"],
+    &["zone", "zone/*"],
     &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
     &["merge", "merge/*"],
     &[
@@ -24,8 +25,6 @@ const LAYERS: [&[&str]; 12] = [
         "serve/ahead",
         "serve/answer",
         "serve/answer/*",
-        "serve/message",
-        "serve/message/*",
         "serve/notify",
         "serve/refusals",
         "serve/respond",
@@ -65,10 +64,19 @@ const LAYERS: [&[&str]; 12] = [
         "discover",
         "discover/*",
     ],
-    &["daemon", "daemon/*", "firstboot", "firstboot/*", "registrar", "registrar/*"],
+    &["daemon", "daemon/*", "firstboot", "firstboot/*"],
     &["demo", "demo/*"],
     &["cli", "cli/*"],
     &["main", "lib"],
+];
+
+/// The crates of `crates/`, each with those that it may use.
+const CRATES: [(&str, &[&str]); 5] = [
+    ("registrar", &["relay", "settings", "wire"]),
+    ("relay", &[]),
+    ("settings", &["wire"]),
+    ("sim", &["wire"]),
+    ("wire", &[]),
 ];
 
 /// What may be used in spite of the layers, and why.
@@ -347,22 +355,27 @@ fn uses(sources: &BTreeMap<String, String>) -> (BTreeSet<(String, String)>, BTre
 
 //--- Tests ---
 
-/// The files of `src/` and their text.
-fn read_sources() -> BTreeMap<String, String> {
+/// A file or folder of the repository.
+fn repository_path(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The files of a folder of sources, and their text.
+fn read_sources(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut found);
+    files(&repository_path(folder), "", &mut found);
     found.iter().map(|(file, path)| (file.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
 #[test]
 fn imports_go_down() {
-    let sources = read_sources();
+    let sources = read_sources("src");
     let mut faults: Vec<String> = Vec::new();
     let (uses, tests) = uses(&sources);
     for file in sources.keys().filter(|file| layer_of(file).is_none() && !tests.contains(*file)) {
         faults.push(format!("src/{file}.rs is in no layer; add it to LAYERS in tests/layering.rs"));
     }
-    assert!(uses.contains(&("zone".to_string(), "name".to_string())), "the reader finds nothing: {uses:?}");
+    assert!(uses.contains(&("merge".to_string(), "zone".to_string())), "the reader finds nothing: {uses:?}");
     let mut excepted = BTreeSet::new();
     faults.extend(uses.iter().filter_map(|(from, to)| judge(from, to, &mut excepted)));
     for (index, (from, to, _)) in EXCEPTIONS.iter().enumerate() {
@@ -375,7 +388,15 @@ fn imports_go_down() {
 
 #[test]
 fn no_files_use_each_other_in_a_circle() {
-    let (uses, _) = uses(&read_sources());
+    let crates = CRATES.map(|(name, _)| format!("crates/{name}/src"));
+    for folder in ["src".to_owned()].iter().chain(&crates) {
+        find_circles(folder);
+    }
+}
+
+/// Fails for every circle of files in a folder of sources.
+fn find_circles(folder: &str) {
+    let (uses, _) = uses(&read_sources(folder));
     let found = circles(&uses);
     let mut faults = Vec::new();
     for circle in &found {
@@ -385,6 +406,25 @@ fn no_files_use_each_other_in_a_circle() {
         faults.push(format!("a circle: {circle:?}\n{}", arrows.join("\n")));
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn crates_use_each_other_as_the_table_says() {
+    let crates: BTreeSet<String> = fs::read_dir(repository_path("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(crates, CRATES.iter().map(|(name, _)| name.to_string()).collect());
+    for (name, allowed) in CRATES {
+        let manifest = fs::read_to_string(repository_path(&format!("crates/{name}/Cargo.toml"))).unwrap();
+        let used: Vec<&str> = crates
+            .iter()
+            .map(String::as_str)
+            .filter(|other| manifest.contains(&format!("\n{other} = {{ path")))
+            .collect();
+        assert_eq!(used, allowed, "{name}");
+        assert!(!manifest.contains("aggregator"), "{name} uses the program");
+    }
 }
 
 #[test]
@@ -400,7 +440,7 @@ fn wrong_directions_are_found() {
     let mut judged = |from, to| judge(from, to, &mut none).unwrap_or_default();
     assert!(judged("zone", "merge").ends_with(": up"));
     assert!(judged("serve/answer", "serve/udp").ends_with(": up"), "a folder may span layers");
-    assert!(judged("keeper", "transfer/wire").ends_with(": sideways"));
+    assert!(judged("keeper", "transfer/connection").ends_with(": sideways"));
     assert!(judged("control", "config").ends_with(": sideways"));
     assert!(judged("zone", "other").contains("no layer"));
     for (from, to) in [("merge", "zone"), ("serve/tls", "serve"), ("serve/udp", "serve/answer"), ("config/a", "config")]

@@ -6,7 +6,7 @@
 //! else. So a transfer waits here until it may begin, in the order of coming, and its clocks run only from then on.
 //!
 //! Polls have queues of their own, so that no long transfer holds up the question whether another is needed. Each takes
-//! descriptors while it lasts, and one that gets no answer lasts for seconds. [`polls_at_once`] shares [`MOST_SOCKETS`]
+//! descriptors while it lasts, and one that gets no answer lasts for seconds. [`polls_at_once`] shares `MOST_SOCKETS`
 //! among the primaries, so that those which are away leave places to those which answer.
 //!
 //! Invariants: waiting is no failure; a zone with another primary to turn to waits no longer than it would for a

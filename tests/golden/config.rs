@@ -2,7 +2,7 @@
 //!
 //! A file in `tests/data/golden/config` has many small configurations, each below a line `====`; the lines that begin with
 //! `=> ` are what is said of the one above them. A new case is written without them, and the files are written anew.
-//! Every message that stands in `src/config` must be met by a case.
+//! Every message that stands in `src/config` and `crates/settings` must be met by a case.
 
 use crate::compare::assert_golden;
 use crate::harness::{Folder, repository_file, repository_text};
@@ -168,11 +168,13 @@ fn every_message_of_the_sources_is_met_by_a_case() {
         lines.extend(repository_text(&format!("tests/data/config/{file}.expected")).lines().map(str::to_owned));
     }
     let mut sources = vec!["src/config.rs".to_owned()];
-    for entry in fs::read_dir(repository_file("src/config")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let stem = name.strip_suffix(".rs").expect("a source file");
-        if !WITHOUT_MESSAGES.contains(&stem) {
-            sources.push(format!("src/config/{name}"));
+    for folder in ["src/config", "crates/settings/src"] {
+        for entry in fs::read_dir(repository_file(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let stem = name.strip_suffix(".rs").expect("a source file");
+            if !WITHOUT_MESSAGES.contains(&stem) {
+                sources.push(format!("{folder}/{name}"));
+            }
         }
     }
     sources.sort();

@@ -121,7 +121,9 @@ fn is_said(quotation: &str, string: &str) -> Option<usize> {
 #[test]
 fn what_documents_quote_is_said() {
     let mut said = BTreeSet::new();
-    all_strings(&repository_file("src"), &mut said);
+    for folder in ["src", "crates"] {
+        all_strings(&repository_file(folder), &mut said);
+    }
     let (mut text, mut faults) = (String::new(), Vec::new());
     let mut others = BTreeSet::new();
     for document in documents() {
@@ -169,7 +171,9 @@ fn what_runbooks_name_is_there() {
         }
     }
     let mut text = String::new();
-    sources(&repository_file("src"), &mut text);
+    for folder in ["src", "crates"] {
+        sources(&repository_file(folder), &mut text);
+    }
     let identifier = Regex::new("^[a-z]+(_[a-z0-9]+)+$").expect("a pattern");
     let mut named = 0;
     for document in ["docs/runbooks.md", "docs/operate.md"] {

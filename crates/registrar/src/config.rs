@@ -32,7 +32,7 @@ pub struct Config {
     pub registration: Registration,
     pub zookeeper: ZooKeeperPlan,
     pub health: Option<HealthPlan>,
-    /// How much is logged, as the filter of [`crate::log`]; none if the file does not say.
+    /// How much is logged, as a filter of log lines; none if the file does not say.
     pub log_level: Option<String>,
     /// What is allowed but probably not meant, each with `file:line:column`.
     pub warnings: Vec<String>,
