@@ -96,7 +96,7 @@ struct Exchange {
 }
 
 fn data(name: &str) -> Vec<u8> {
-    fs::read(format!("{}/tests/data/tsig/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    fs::read(format!("{}/../../tests/data/tsig/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 fn hex(text: &str) -> Vec<u8> {
