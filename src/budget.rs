@@ -6,7 +6,7 @@
 //! How it is divided is told in `ledger`, how large it is by default in `host`; `buffers` counts what waits for the disk.
 //!
 //! Octets are accounted, not measured: what is resident is at most about one and a half times as much, and what the program
-//! takes without zones (`docs/operate.md` has figures). A transfer can have one message more than it has claimed.
+//! takes without zones (`docs/memory.md` has figures). A transfer can have one message more than it has claimed.
 //!
 //! Invariants: a claim ends with its value, so that nothing is lost when a transfer fails, is dropped or panics; who waits
 //! in line holds nothing, and who waits for another has had that refused, so nobody waits for ever.

@@ -340,7 +340,7 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
         None if config.is_none() && !path.exists() => Ok(DEFAULT_SOCKET.into()),
         None => {
             let errors = Config::load(&path).err().map(|errors| format!("{errors}\n")).unwrap_or_default();
-            Err(format!("{errors}the file does not tell the control socket; write --socket PATH"))
+            Err(format!("{errors}the configuration does not name a control socket; write --socket PATH"))
         }
     }
 }

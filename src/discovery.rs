@@ -4,7 +4,7 @@
 //! ([`Tree::set`], [`Tree::remove`]); [`Tree::zones`] makes of it the forward zone and any number of reverse zones, whole the
 //! first time, and from then on only the names that changes can have touched. No I/O, no clock.
 //!
-//! Which records a node gives is contract `binder.md`, sections 3 to 6, with the changes of its section 12: an RRset has one
+//! Which records a node gives is told in `docs/binder.md`, with all differences from Binder: an RRset has one
 //! TTL, the smallest of those that Binder would give it; a broken child is left out of its service; an address has one
 //! stable PTR, which goes with its node. A zone cannot say "this name exists and has nothing", nor "what is registered
 //! here cannot be read"; a placeholder record of a private type says it ([`wire::rr::rtype::PLACEHOLDER`]).

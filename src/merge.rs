@@ -522,7 +522,7 @@ impl Region {
         merged
     }
 
-    /// Resolves what cannot stand side by side (`aggregation.md` section 6).
+    /// Resolves what cannot stand side by side (`docs/regions.md` 16 to 18).
     fn settle(
         &self,
         nodes: &[(usize, &Name, Node<'_>)],

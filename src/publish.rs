@@ -74,7 +74,7 @@ pub enum Unknown {
     /// NXDOMAIN with the zone's SOA.
     #[default]
     NxDomain,
-    /// REFUSED, as Binder does, so that resolvers try their next server (contract `binder.md` section 2). Answers of such a zone
+    /// REFUSED, as Binder does, so that resolvers try their next server (`docs/binder.md` 9). Answers of such a zone
     /// have compressed SRV targets, too, so that they have as much room as Binder's.
     Refused,
 }

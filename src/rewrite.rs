@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// RFC 3597: nothing is known of where an unknown type has names (`aggregation.md` D8).
+    /// RFC 3597: nothing is known of where an unknown type has names (`docs/regions.md` 8).
     #[test]
     fn what_looks_like_a_name_in_an_unknown_type_stays() {
         let (from, to) = (name("w1.x"), name("w.x"));

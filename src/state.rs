@@ -1,4 +1,4 @@
-//! State on disk: what was served last is served again after a restart, though every primary be away.
+//! State on disk: what was served last is served again after a restart, even if every primary is unreachable.
 //!
 //! ```text
 //! FOLDER/lock                     one process at a time

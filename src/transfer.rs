@@ -6,7 +6,7 @@
 //!
 //! Invariants: tasks share nothing but the road to the keeper, the queues in front of primaries, and what is assumed of
 //! a primary's silence, so a bad primary costs only its own zones; the zone is replaced only by a complete, validated
-//! transfer (contract F7); requests that come during a refresh become one refresh after it (RFC 1996 section 4.4); the
+//! transfer (`docs/regions.md` 21); requests that come during a refresh become one refresh after it (RFC 1996 section 4.4); the
 //! task ends with its `Source`, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,

@@ -1,4 +1,4 @@
-//! CNS with all its habits as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever empty,
+//! Every quirk of CNS, individually and randomised, as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever empty,
 //! and what is stale goes.
 //!
 //! The primary is the one of the demonstration, which answers octet by octet as CNS did when it was captured; here its
@@ -80,9 +80,9 @@ async fn hundreds_of_events_lose_nothing() {
     stand.finish();
 }
 
-//--- One quirk at a time, by its number in the contract ---
+//--- One habit at a time, by its number in docs/cns.md ---
 
-/// Quirk 1: at the current serial CNS would send everything, so it is not asked for anything.
+/// Habit 1: at the current serial CNS would send everything, so it is not asked for anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_zone_that_does_not_change_is_not_transferred() {
     let mut stand = Stand::start(1, 1, NO_AUDIT).await;
@@ -96,7 +96,7 @@ async fn a_zone_that_does_not_change_is_not_transferred() {
     stand.finish();
 }
 
-/// Quirks 3, 5, 6, 7, 15: differences are asked for with an SOA, come without AA, with the question in the first of several
+/// Habits 3, 5, 6, 7, 15: differences are asked for with an SOA, come without AA, with the question in the first of several
 /// messages, with repeated records, compressed throughout; and are enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn changes_come_as_differences() {
@@ -113,7 +113,7 @@ async fn changes_come_as_differences() {
     stand.finish();
 }
 
-/// Quirk 2: CNS begins below a serial that it does not know.
+/// Habit 2: CNS begins below a serial that it does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn differences_from_below_our_serial_are_not_used() {
     let mut stand = Stand::start(1, 3, NO_AUDIT).await;
@@ -130,7 +130,7 @@ async fn differences_from_below_our_serial_are_not_used() {
     stand.finish();
 }
 
-/// Quirk 8: one of two equal records is removed, the other stays.
+/// Habit 8: one of two equal records is removed, the other stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_removal_of_one_copy_removes_no_record() {
     let mut stand = Stand::start(1, 4, NO_AUDIT).await;
@@ -145,7 +145,7 @@ async fn the_removal_of_one_copy_removes_no_record() {
     stand.finish();
 }
 
-/// Quirk 9: a whole transfer brings data that is ahead of its serial, and the differences that follow bring it again.
+/// Habit 9: a whole transfer brings data that is ahead of its serial, and the differences that follow bring it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn data_ahead_of_its_serial_comes_twice() {
     let mut stand = Stand::start(1, 5, NO_AUDIT).await;
@@ -242,7 +242,7 @@ async fn without_history_the_whole_zone_comes() {
     stand.finish();
 }
 
-/// Quirk 10: NS records have another TTL in differences. Quirk 11: they change without the serial.
+/// Habit 10: NS records have another TTL in differences. Habit 11: they change without the serial.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn name_servers_are_right_whichever_way_they_come() {
     let mut stand = Stand::start(1, 9, NO_AUDIT).await;
@@ -265,7 +265,7 @@ async fn name_servers_are_right_whichever_way_they_come() {
     stand.finish();
 }
 
-/// Quirk 12: an error of the database in the middle of a scan ends a whole transfer with a proper SOA.
+/// Habit 12: an error of the database in the middle of a scan ends a whole transfer with a proper SOA.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn half_a_zone_is_never_served() {
     let mut stand = Stand::start(1, 10, NO_AUDIT).await;
@@ -283,7 +283,7 @@ async fn half_a_zone_is_never_served() {
     stand.finish();
 }
 
-/// Quirks 13 and 14: a database that is rebuilt, and then has a serial below those of the empty zone; the second time below
+/// Habits 13 and 14: a database that is rebuilt, and then has a serial below those of the empty zone; the second time below
 /// ours as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_rebuilt_database_empties_nothing() {
@@ -349,7 +349,7 @@ async fn a_zone_that_was_emptied_is_believed() {
     });
 }
 
-/// Quirk 19: CNS announces until the serial shows on our port. Without polls, that is how changes come.
+/// Habit 19: CNS announces until the serial shows on our port. Without polls, that is how changes come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn announcements_are_enough() {
     let mut stand = Stand::start(1, 13, NO_AUDIT).await;
@@ -367,7 +367,7 @@ async fn announcements_are_enough() {
     stand.finish();
 }
 
-/// Quirk 22: a CNS that restarts; it closes its connections and answers nothing for a while.
+/// Habit 22: a CNS that restarts; it closes its connections and answers nothing for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_changes_nothing() {
     let mut stand = Stand::start(1, 14, NO_AUDIT).await;

@@ -289,11 +289,11 @@ fn configurations_in_documents_load() {
         assert_loads("deploy/anycast.md", &text);
     }
     // What is written into the file of the README's region, which all add to.
-    let operate = blocks("docs/operate.md", "toml");
+    let operate = [blocks("docs/drain.md", "toml"), blocks("docs/reverse-zones.md", "toml")].concat();
     assert_eq!(operate.len(), 3, "{operate:?}");
     let zones =
         "[zones]\n\"us-west-1.cns.example.com\" = \"10.1.0.10\"\n\"us-west-2.cns.example.com\" = \"10.2.0.10\"\n";
-    assert_loads("docs/operate.md", &format!("{zones}{}", operate.concat()));
+    assert_loads("docs/drain.md", &format!("{zones}{}", operate.concat()));
     // The one that Terraform fills in, and what the triton command gets.
     let template = repository_text("deploy/triton/config.toml");
     assert_eq!(template.matches("${").count(), 1, "Terraform fills in nothing but the name");

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 const ZONES: [&str; 3] = ["us-west-1.example.com.", "us-west-2.example.com.", "us-west-3.example.com."];
-const README: &str = include_str!("../README.md");
+const DOCUMENT: &str = include_str!("../docs/verbs.md");
 const REGION: &str = "us-west.example.com.";
 const REVERSE: &str = "27.172.in-addr.arpa.";
 /// How long a tree is served without its ensemble.
@@ -195,7 +195,7 @@ fn a_service_of_three_datacenters_is_one_name() {
     assert_eq!(sources[1]["tree"]["ensemble"][0], scene.servers[1].address().to_string());
     assert_eq!(sources[2]["primaries"][0]["address"], scene.primary.to_string());
 
-    // What the README shows is what it prints, but for addresses and what the clock says.
+    // What the document shows is what it prints, but for addresses and what the clock says.
     let output = scene.daemon.verb(&["lookup", &format!("i1.authcache.{REGION}"), "A"]);
     assert_eq!(output.code, 0, "{output:?}");
     let servers = [scene.servers[0].address(), scene.servers[1].address(), scene.primary];
@@ -203,7 +203,7 @@ fn a_service_of_three_datacenters_is_one_name() {
         .iter()
         .zip(["10.1.0.21:2181", "10.2.0.21:2181", "10.3.0.10:53"])
         .fold(output.stdout.clone(), |text, (address, instead)| text.replace(&address.to_string(), instead));
-    let blocks = README.split("```text\n").filter_map(|rest| rest.split("```").next());
+    let blocks = DOCUMENT.split("```text\n").filter_map(|rest| rest.split("```").next());
     let block = blocks.into_iter().find(|block| block.starts_with(&format!("i1.authcache.{REGION}\n")));
     assert_eq!(without_moment(block.expect("a block with the output")), without_moment(&shown), "{}", output.stdout);
 }

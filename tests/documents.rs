@@ -3,8 +3,9 @@
 mod harness;
 
 use harness::*;
+use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every document, as a path within the repository.
@@ -142,6 +143,49 @@ fn the_scrape_job_of_kubernetes_takes_the_pods_of_its_manifests() {
     let ports = pod["spec"]["containers"][0]["ports"].as_array().expect("ports");
     assert!(ports.iter().any(|port| port["name"] == "metrics"), "{ports:?}");
     assert_eq!(job["relabel_configs"][0]["regex"], format!("{label};metrics;Running"));
+}
+
+/// The source files below a folder.
+fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources_below(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Every rule that code cites by its number is in the document that it names.
+#[test]
+fn rules_that_code_cites_are_there() {
+    let citation =
+        Regex::new(r"`docs/(regions|cns|binder)\.md`\s*(?:///?!?\s*)?((?:\d+(?:, | and | to )?)+)").expect("a pattern");
+    let number = Regex::new(r"\d+").expect("a pattern");
+    let rule = Regex::new(r"(?m)^(?:(\d+)\. |\*\*(\d+)\.\*\* |\| (\d+) \|)").expect("a pattern");
+    let rules_of = |document: &str| -> BTreeSet<u32> {
+        let text = repository_text(&format!("docs/{document}.md"));
+        rule.captures_iter(&text).map(|found| found.extract::<1>().1[0].parse().expect("a number")).collect()
+    };
+    let rules = BTreeMap::from(["regions", "cns", "binder"].map(|document| (document, rules_of(document))));
+    let mut files = Vec::new();
+    for folder in ["src", "crates", "tests"].map(repository_file).iter().filter(|folder| folder.exists()) {
+        sources_below(folder, &mut files);
+    }
+    let mut cited = 0;
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a source");
+        for found in citation.captures_iter(&text) {
+            for number in number.find_iter(&found[2]) {
+                cited += 1;
+                let number = number.as_str().parse().expect("a number");
+                let document = &found[1];
+                assert!(rules[document].contains(&number), "{}: docs/{document}.md has no {number}", file.display());
+            }
+        }
+    }
+    assert!(cited > 30, "{cited}");
 }
 
 /// The texts between quotation marks that can be labels, from one mark in a source to another.

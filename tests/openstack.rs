@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The zone of the contract, which has the guideline's first example.
+/// A zone with the guideline's first example.
 const MYSTACK: &str = r#"[zones."mystack.example.com"]
 services = '''
 @                              SOA ns1 hostmaster 1 30 60 2592000 30
@@ -95,7 +95,7 @@ fn the_provider_of_the_guideline_is_found() {
 }
 
 #[test]
-fn every_question_of_the_contract_has_its_answer() {
+fn every_question_of_the_guideline_has_its_answer() {
     let folder = Folder::new();
     let daemon = Aggregator::start(&folder, MYSTACK);
     let zone = "mystack.example.com";

@@ -1,19 +1,21 @@
-//! The configurations in the README are taken by the programs that they are for.
+//! The configurations in the README and in the documents that it leads to are taken by the programs that they are for.
 
 mod harness;
 
 use aggregator::config::Config;
-use harness::{Folder, Port, Process, program_path, run_verb, wait_until, write_file};
+use harness::{Folder, Port, Process, program_path, repository_text, run_verb, wait_until, write_file};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const README: &str = include_str!("../README.md");
+const README: &str = "README.md";
+const SECONDARIES: &str = "docs/secondaries.md";
 
-/// The fenced blocks of a language, without the indentation of their fences.
-fn blocks(language: &str) -> Vec<String> {
+/// The fenced blocks of a language in a document, without the indentation of their fences.
+fn blocks(document: &str, language: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut lines = README.lines();
+    let text = repository_text(document);
+    let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let fence = line.trim_start();
         if fence.strip_prefix("```") == Some(language) {
@@ -25,9 +27,9 @@ fn blocks(language: &str) -> Vec<String> {
     found
 }
 
-/// The one block of a language, with changes that do without rights and folders of the system.
-fn block_in(folder: &Folder, language: &str, changes: &[(&str, &str)]) -> PathBuf {
-    let [text] = &blocks(language)[..] else { panic!("not one block for {language}") };
+/// The one block of a language in a document, with changes that do without rights and folders of the system.
+fn block_in(folder: &Folder, document: &str, language: &str, changes: &[(&str, &str)]) -> PathBuf {
+    let [text] = &blocks(document, language)[..] else { panic!("{document}: not one block for {language}") };
     let mut text = text.clone();
     for (from, to) in changes {
         assert!(text.contains(from), "{from} is not in\n{text}");
@@ -47,20 +49,24 @@ fn check(program: &str, arguments: &[&Path]) {
 
 #[test]
 fn our_own_configurations_load() {
-    let whole = blocks("toml");
-    assert!(whole.len() >= 3, "{whole:?}");
-    for text in &whole {
-        let zone = "[zones]\n\"us-west-1.cns.example.com\" = \"10.1.0.10\"\n";
-        let text = if text.contains("[zones]") { text.clone() } else { format!("{text}{zone}") };
-        let config = Config::parse(Path::new("README.md"), &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
-        assert_eq!(config.warnings, Vec::<String>::new(), "{text}");
+    for (document, count) in
+        [(README, 2), (SECONDARIES, 1), ("docs/zookeeper.md", 1), ("docs/state.md", 1), ("docs/binder.md", 1)]
+    {
+        let whole = blocks(document, "toml");
+        assert_eq!(whole.len(), count, "{document}: {whole:?}");
+        for text in &whole {
+            let zone = "[zones]\n\"us-west-1.cns.example.com\" = \"10.1.0.10\"\n";
+            let text = if text.contains("[zones") { text.clone() } else { format!("{text}{zone}") };
+            let config = Config::parse(Path::new(document), &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+            assert_eq!(config.warnings, Vec::<String>::new(), "{document}\n{text}");
+        }
     }
 }
 
 #[test]
 fn the_agent_takes_its_configuration() {
     let folder = Folder::new();
-    let file = block_in(&folder, "json", &[]);
+    let file = block_in(&folder, "docs/registrar.md", "json", &[]);
     let output = run_verb(&["register", "--dry-run", "--hostname", "a2674d3b"], &file);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     let [service, host] = output.stdout.lines().collect::<Vec<_>>()[..] else { panic!("{}", output.stdout) };
@@ -71,21 +77,21 @@ fn the_agent_takes_its_configuration() {
 #[test]
 fn bind_takes_its_configuration() {
     let folder = Folder::new();
-    let file = block_in(&folder, "named", &[("/var/cache/bind", "{folder}")]);
+    let file = block_in(&folder, SECONDARIES, "named", &[("/var/cache/bind", "{folder}")]);
     check("named-checkconf", &[&file]);
 }
 
 #[test]
 fn nsd_takes_its_configuration() {
     let folder = Folder::new();
-    let file = block_in(&folder, "nsd", &[]);
+    let file = block_in(&folder, SECONDARIES, "nsd", &[]);
     check("nsd-checkconf", &[&file]);
 }
 
 #[test]
 fn knot_takes_its_configuration() {
     let folder = Folder::new();
-    let file = block_in(&folder, "knot", &[]);
+    let file = block_in(&folder, SECONDARIES, "knot", &[]);
     check("knotc", &["-c".as_ref(), &file, "conf-check".as_ref()]);
 }
 
@@ -94,10 +100,11 @@ fn knot_takes_its_configuration() {
 fn two_zones_of_an_own_bind_become_a_region() {
     let folder = Folder::new();
     let home = folder.path();
-    let (_, section) = README.split_once("## Two zones of your own\n").expect("section");
+    let text = repository_text(README);
+    let (_, section) = text.split_once("## Two zones of your own\n").expect("section");
     let (section, _) = section.split_once("\n## ").expect("end of the section");
-    let [zones] = &blocks("named-zones")[..] else { panic!("not one block of zones") };
-    let whole = blocks("toml");
+    let [zones] = &blocks(README, "named-zones")[..] else { panic!("not one block of zones") };
+    let whole = blocks(README, "toml");
     let [plan] = &whole.iter().filter(|text| text.contains("dc1.example.com")).collect::<Vec<_>>()[..] else {
         panic!("not one plan for dc1")
     };

@@ -111,7 +111,7 @@ fn run(scene: &Scene, options: &[&str], configuration: &str) -> Output {
 
 //--- What is written ---
 
-/// A case of the contract, with its texts as they stand.
+/// A case that was recorded with Registrar, with its texts as they stand.
 struct Case {
     host_name: String,
     /// Without a ZooKeeper block, and without the brace at the end.
@@ -120,7 +120,7 @@ struct Case {
     nodes: Vec<(String, bool, String)>,
 }
 
-/// The cases of the contract.
+/// All recorded cases.
 fn cases() -> Vec<Case> {
     let parsed: Value = serde_json::from_str(CASES).unwrap();
     // The order of keys counts, and a parsed object has lost it.
@@ -142,7 +142,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// All objects of the contract's file behind a key, without white space.
+/// All objects of the recorded file behind a key, without white space.
 fn objects_after(key: &str) -> Vec<String> {
     let object = |rest: &str| {
         let mut depth = 0;
@@ -176,7 +176,7 @@ fn expected_tree(case: &Case) -> BTreeMap<String, (bool, String)> {
     tree
 }
 
-/// Every case of the contract makes the nodes that Registrar makes; ending the agent removes those that are its own.
+/// Every recorded case makes the nodes that Registrar makes; ending the agent removes those that are its own.
 #[test]
 fn every_case_makes_the_nodes_of_registrar() {
     let scene = Scene::new();

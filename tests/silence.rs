@@ -1,4 +1,4 @@
-//! CNS that has given up announcing changes to us (contract `cns.md` section 8): the daemon has it take that up again, although
+//! CNS that has given up announcing changes to us (`docs/cns.md` 26): the daemon has it take that up again, although
 //! there is nothing to transfer.
 
 mod harness;

@@ -3,7 +3,7 @@
 //! A name may hold the records of the node that has the name, and the SRV records of a service two labels further up. What
 //! has a name and no record gets a placeholder, so that a zone can tell it from a name that does not exist: an empty one
 //! for a service without members or a path component without children, one with the reason for a record that cannot be used
-//! and is to be answered with SERVFAIL (contract `binder.md` section 8). Beside SRV records it tells a node from the mere name of a
+//! and is to be answered with SERVFAIL (`docs/binder.md` 8). Beside SRV records it tells a node from the mere name of a
 //! service, and of the latter without members it says so.
 //!
 //! TTLs (section 5): of the rules that lead to one RRset the smallest result counts (section 12, RFC 2181 section 5.2).
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use wire::name::{self, Name, NameBuf};
 use wire::rr::{MEMBERLESS, RRset, rtype};
 
-/// Priority and weight of all SRV records (contract `binder.md` section 4).
+/// Priority and weight of all SRV records (`docs/binder.md` 2).
 const PRIORITY_AND_WEIGHT: [u8; 4] = [0, 0, 0, 10];
 /// The TTL of placeholders, in seconds.
 const PLACEHOLDER_TTL: u32 = DEFAULT_TTL;

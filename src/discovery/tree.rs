@@ -410,7 +410,7 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The owner name of a node below one that has this owner; none if the node's name has characters that Binder refuses
-/// (contract `binder.md` section 2), or is too long.
+/// (`docs/binder.md` 6), or is too long.
 fn owner_below(above: &Name, name: &str) -> Option<Name> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if !name.bytes().all(allowed) {

@@ -374,7 +374,7 @@ impl Keeper {
     /// servers.
     ///
     /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all who
-    /// ask, where without any drain the region had expired (`aggregation.md`, F3).
+    /// ask, where without any drain the region had expired (`docs/regions.md` 22).
     fn taken(&self, plan: &RegionPlan, scopes: &[Scope]) -> Vec<bool> {
         let mut taken = self.contributing(plan);
         let undrained: Vec<bool> =

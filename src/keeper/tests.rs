@@ -121,7 +121,7 @@ fn after_a_while_a_region_is_served_without_the_missing() {
     assert_eq!(bench.ask("web.w.x"), (0, 1));
 }
 
-/// A zone may be in two regions (`aggregation.md` F9), and what one of them does is no matter of the other.
+/// A zone may be in two regions (`docs/regions.md` 26), and what one of them does is no matter of the other.
 #[test]
 fn a_zone_of_two_regions_is_in_both() {
     let zones = ["w1.x", "w2.x"];
@@ -129,7 +129,7 @@ fn a_zone_of_two_regions_is_in_both() {
     bench.load("w1.x.", "@ 30 SOA 10\na 30 A 192.0.2.1", ZERO);
     bench.load("w2.x.", "@ 30 SOA 20\na 30 A 192.0.2.2", ZERO);
     assert_eq!((bench.ask("a.w.x"), bench.ask("a.v.x")), ((0, 1), (0, 2)));
-    // A member that leaves one of them by configuration leaves it in one change (F8).
+    // A member that leaves one of them by configuration leaves it in one change (the same).
     bench.plan(&zones, vec![region("w.x", &["w1.x"]), region("v.x", &["w2.x"])]);
     assert_eq!((bench.ask("a.w.x"), bench.ask("a.v.x"), bench.ask("a.w1.x")), ((0, 1), (0, 1), (0, 1)));
 }

@@ -8,7 +8,7 @@
 //!
 //! Only withdrawals by a member that is valid before and after are damped, of names `SERVICE.svc.ACCOUNT`. An address goes at
 //! once when its instance has: no `INSTANCE.inst.ACCOUNT` of the member has the address any more, where one had it. Which
-//! instances a service has, its TXT records tell (`cns.md` section 2). Drains and expiries are not damped, and end
+//! instances a service has, its TXT records tell (`docs/cns.md` 30). Drains and expiries are not damped, and end
 //! what is held.
 //!
 //! Invariants: within any window no more addresses of a name are removed than the rule says, but for instances that are gone; the

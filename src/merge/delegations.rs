@@ -3,7 +3,7 @@
 //! A member may delegate what others have names in. So a cut stands only where no other member has authoritative data at or
 //! below it; else it is left out with all that its member has there. Of members that cut at the same name the first one's NS
 //! set counts: those who have the same stand with it, the others are left out. At and below a cut that stands, only the
-//! members for which it stands are heard, so nobody else adds to its glue (`aggregation.md`, S11).
+//! members for which it stands are heard, so nobody else adds to its glue (`docs/regions.md` 19).
 //!
 //! A member's authoritative data is what it would bring into the region at names that are neither at nor below a cut of its
 //! own. Exclusions of the plan count before everything else.

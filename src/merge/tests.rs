@@ -52,7 +52,7 @@ fn lines(region: &Region) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with("w.x.")).map(str::to_owned).collect()
 }
 
-/// The pitfalls of replacing text (`aggregation.md` section 3): member, region, owner as the member spells it, and what becomes
+/// The pitfalls of replacing text (`docs/regions.md` 3): member, region, owner as the member spells it, and what becomes
 /// of it.
 #[test]
 fn owners_move_once_by_whole_labels_from_the_right() {
@@ -390,7 +390,7 @@ fn name_servers_come_from_the_plan() {
     assert_eq!(servers(NsPolicy::Listed(vec![name("n.y")]), first, second), ("3600 NS [n.y.]".into(), false));
 }
 
-/// A CNS that is no hidden primary and has no peers (`aggregation.md` A5).
+/// A CNS that is no hidden primary and has no peers (`docs/regions.md` 11).
 #[test]
 fn members_whose_primary_is_their_only_name_server_are_known() {
     let alone = |ns: NsPolicy, first: &str| {

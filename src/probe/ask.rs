@@ -107,7 +107,7 @@ impl Prober {
         });
         let Some(serial) = serial else { return Reply::Lame("it answers without an SOA".into()) };
         match self.ask_origin(server, zone, RecordType::NS).await {
-            // CNS has the zone, as it has just said, but never sets AA beside NS records (contract `cns.md`, quirk 5).
+            // CNS has the zone, as it has just said, but never sets AA beside NS records (`docs/cns.md` 5).
             Ok(response) => Reply::Authority { serial, ns: sorted(ns_names(&records_at(response.answers, zone))) },
             Err(reply) => reply,
         }

@@ -3,8 +3,8 @@
 //! A message is believed as far as it comes from one of the zone's primaries, or from an address or with a key that is
 //! configured beside them; all it can do is make the zone's task ask the primary for its serial, now instead of later. That task coalesces what
 //! comes while it is busy (RFC 1996 section 4.4) and keeps a pause between polls, so a flood costs a primary no more
-//! than ten polls a second. The reply echoes the question: CNS ignores one without (`cns.md` section 8), and counts a
-//! secondary that fails to reply five times as one that wants no more.
+//! than ten polls a second. The reply echoes the question: CNS ignores one without (`docs/cns.md` 18), and
+//! counts a secondary that fails to reply five times as one that wants no more (26 there).
 //!
 //! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we answered with
 //! NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not have is answered with
@@ -74,7 +74,7 @@ impl Announcers {
     }
 
     /// Adds addresses which are told a member's serial as that of the zone: a primary that looks whether we follow it
-    /// (`aggregation.md` section 12). An address that is there already keeps its member.
+    /// (`docs/regions.md` 31). An address that is there already keeps its member.
     pub fn add_askers(&mut self, zone: &Name, member: &Name, addresses: impl IntoIterator<Item = IpAddr>) {
         let askers = self.askers.entry(zone.clone()).or_default();
         addresses

@@ -1,4 +1,4 @@
-//! Removals that are in doubt, and what the primary's answers say of them (contract `cns.md` section 12a).
+//! Removals that are in doubt, and what the primary's answers say of them (`docs/cns.md` 27).
 //!
 //! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and nothing
 //! else comes of it. That a record is absent is believed of an authoritative answer with other records of the set, because then

@@ -164,7 +164,7 @@ fn timeout_text(phase: Phase) -> &'static str {
 /// What to do about a primary that does not sign.
 fn tsig_advice(error: &TsigError) -> &'static str {
     match error {
-        // CNS answers a signed question as if it were unsigned (contract `cns.md`, quirk 16).
+        // CNS answers a signed question as if it were unsigned (`docs/cns.md` 16).
         TsigError::Unsigned { .. } => {
             ". A `key` is configured for this primary. CNS has no TSIG: remove `key` for a primary that is CNS"
         }

@@ -1,7 +1,7 @@
-//! The guard against transfers that are complete in form and wrong in content (contract F5).
+//! The guard against transfers that are complete in form and wrong in content (`docs/regions.md` 23).
 //!
 //! CNS ends a transfer with a proper closing SOA although its database failed half way, and serves an empty zone with a
-//! fresh serial while its database is rebuilt (contract `cns.md`, quirks 12 and 13). So a version that leaves less than
+//! fresh serial while its database is rebuilt (`docs/cns.md` 12 and 13). So a version that leaves less than
 //! `shrink_share` of the names and takes away at least [`LEAST_LOSS`], or that has nothing beside the apex while
 //! there is data, is held back. The share is that of the most names which were served within the last ten times
 //! `confirm_after` at least, so that no zone is lost in several steps of which each is small enough, while one that

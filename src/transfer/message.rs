@@ -69,7 +69,7 @@ impl Query {
     }
 
     /// The message, without the length in front. Differences need the SOA that they are to begin with: it is the first and
-    /// only record of the authority section, and a query without it stops CNS (contract `cns.md`, quirk 3).
+    /// only record of the authority section, and a query without it stops CNS (`docs/cns.md` 3).
     ///
     /// RD is clear, and there is no EDNS: CNS answers it, but needs it not.
     pub fn write(&self, ours: Option<&RRset>) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! The SOA poll: what serial does a primary announce?
 //!
 //! Asked over UDP first; over TCP when UDP brings no usable message (silence, truncation, garbage). Neither EDNS nor RD
-//! is set: CNS stops on EDNS sizes that are too small (contract `cns.md`, quirk 4), and a recursive answer is of no use.
+//! is set: CNS stops on EDNS sizes that are too small (`docs/cns.md` 4), and a recursive answer is of no use.
 //!
 //! With a key the question is signed and the answer's MAC is checked; these octets are ours, because a signer of the library
 //! would need the secret.

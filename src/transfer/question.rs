@@ -1,7 +1,7 @@
 //! One question to a primary for one set, over UDP and where that is safe over TCP.
 //!
 //! Invariants: at most [`MOST_OUTSTANDING`] questions of all zones together are on the way to one primary; EDNS always says
-//! 1232 octets, which CNS survives (contract `cns.md`, quirk 4); with a key the question is signed and an answer without a
+//! 1232 octets, which CNS survives (`docs/cns.md` 4); with a key the question is signed and an answer without a
 //! good MAC is none.
 //!
 //! Cost: a socket and a round trip for each try, [`TRIES`] at most.

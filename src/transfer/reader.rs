@@ -11,7 +11,7 @@
 //!
 //! Invariants: nothing leaves the reader before the closing SOA, and after an error the reader says `closed` for ever.
 //! Differences begin at our serial, each step where the one before has ended, each at a newer serial than it began, and
-//! the last at the serial that was announced. CNS breaks all of these on occasion (contract `cns.md` sections 7 and 9):
+//! the last at the serial that was announced. CNS breaks all of these on occasion (`docs/cns.md` 2, 28 and 29):
 //!
 //! - it begins below a serial that it does not know; that is an error;
 //! - it sends the whole zone when nothing is newer; so reading stops at the first SOA, or at the second record when it

@@ -1,7 +1,7 @@
 //! The task of one zone: waits, refreshes, and tells the keeper.
 //!
 //! A refresh goes through the primaries, the last good one first, until one confirms the zone or sends it. What the
-//! serials decide (RFC 1982; contract F6):
+//! serials decide (RFC 1982; `docs/regions.md` 24):
 //!
 //! - no zone yet, or an expired one: transfer, whatever the serial;
 //! - equal: the zone is current;

@@ -1,4 +1,4 @@
-//! Primaries whose serial is older than ours (contract F6).
+//! Primaries whose serial is older than ours (`docs/regions.md` 24).
 //!
 //! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS starts. So our
 //! copy is kept, with an alarm, and the zone goes back only when every primary that answered was older on

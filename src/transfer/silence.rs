@@ -1,4 +1,4 @@
-//! Primaries that may have stopped announcing changes to us (contract `cns.md` section 8).
+//! Primaries that may have stopped announcing changes to us (`docs/cns.md` 26).
 //!
 //! CNS sends no more NOTIFY to an address that failed to reply five times in a row, whatever the zone, until five
 //! minutes after the next transfer that it saw arrive. It does not say so. So its silence is assumed, for each address

@@ -31,7 +31,7 @@ pub fn after_failure(zone: &Name, soa: Option<&Soa>, failures: u32, bounds: &Tim
     early(zone, pause).max(LEAST_PAUSE)
 }
 
-/// How long every answer must have been older than ours before the zone goes back (contract F6); longer while some primary is
+/// How long every answer must have been older than ours before the zone goes back (`docs/regions.md` 24); longer while some primary is
 /// silent. Never beyond half the zone's life, at whose end it would take anything.
 pub fn before_setback(soa: Option<&Soa>, is_partial: bool, bounds: &TimerBounds) -> Duration {
     let wait = if is_partial { bounds.regress_after_silence } else { bounds.regress_after };

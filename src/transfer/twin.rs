@@ -1,4 +1,4 @@
-//! What else happened under the serial that is served (contract `cns.md` section 9).
+//! What else happened under the serial that is served (`docs/cns.md` 28).
 //!
 //! Two commits of CNS within ten seconds have one serial, and a copy taken between them lacks the second until the next change.
 //! So a while after each change the primary is asked for differences at our own serial: CNS answers such a question with a step

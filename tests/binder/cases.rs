@@ -163,7 +163,7 @@ pub fn read_sequences() -> Vec<(String, Vec<Step>)> {
     json.as_object().expect("sequences").iter().map(|(name, value)| (name.clone(), steps(name, value))).collect()
 }
 
-/// Reads the questions of the contract's fixture.
+/// Reads the recorded questions.
 pub fn read_fixture() -> Vec<Case> {
     let json = read_json("queries.json");
     let cases = json["queries"].as_array().expect("queries").iter();

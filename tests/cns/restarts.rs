@@ -16,7 +16,7 @@ fn served(stand: &Stand) -> Vec<Record> {
     Client::new(stand.daemon.address()).transfer(&stand.sites[0].truth().0).expect("a transfer")
 }
 
-/// Quirk 8: that CNS has a record twice is known from before the restart.
+/// Habit 8: that CNS has a record twice is known from before the restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_removal_of_one_copy_is_asked_about_after_a_restart() {
     let mut stand = Stand::start_kept(1, 4, NO_AUDIT).await.unwatched();

@@ -176,8 +176,10 @@ fn what_runbooks_name_is_there() {
     }
     let identifier = Regex::new("^[a-z]+(_[a-z0-9]+)+$").expect("a pattern");
     let mut named = 0;
-    for document in ["docs/runbooks.md", "docs/operate.md"] {
-        for name in code(&repository_text(document)).iter().filter(|name| identifier.is_match(name)) {
+    for document in ["runbooks", "operate", "drain", "history", "memory", "state", "troubleshooting"] {
+        for name in
+            code(&repository_text(&format!("docs/{document}.md"))).iter().filter(|name| identifier.is_match(name))
+        {
             named += 1;
             let bare = name.strip_prefix("aggregator_").unwrap_or(name);
             assert!(text.contains(bare), "{document} names {name}, which no source has");

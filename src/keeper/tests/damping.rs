@@ -106,7 +106,7 @@ fn a_restart_forgets_what_is_held_under_a_new_serial() {
     assert!(serial(&bench).newer_than(before), "{before} stood for something else");
 }
 
-/// An address that is held is data to which a delegation gives way, for as long as it is (`aggregation.md` S11).
+/// An address that is held is data to which a delegation gives way, for as long as it is (`docs/regions.md` 19).
 #[test]
 fn a_delegation_gives_way_to_what_is_held() {
     let window = Duration::from_millis(20);

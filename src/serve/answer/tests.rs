@@ -191,7 +191,7 @@ fn any_gives_one_set_but_a_service_instance_whole() {
     assert_eq!(instance, "NOERROR aa i._x._tcp.z. TXT txtvers=1; i._x._tcp.z. SRV 0 10 80 ns.z.; +ns.z. A 192.0.2.53;");
 }
 
-/// The instances of a service with what describes them, in the zone of the contract's example.
+/// The instances of a service with what describes them, in a zone as the guideline has it.
 const SERVICES: &str = "@ 30 SOA 1
     _services._dns-sd._udp 30 PTR _os._tcp
     _os._tcp 30 PTR identity._os._tcp

@@ -422,7 +422,7 @@ fn habits_of_primaries_are_accepted() {
     assert_eq!(fetch(&base(), &late).unwrap(), Came::Changed(expected(2, &[3])));
 }
 
-/// Contract `cns.md` section 7: the step that is recorded and not yet published is left out.
+/// `docs/cns.md` 29: the step that is recorded and not yet published is left out.
 #[test]
 fn a_step_beyond_the_announced_serial_is_left_out() {
     let steps = [Ok(2), Ok(1), Err(1), Ok(2), Err(3)];
@@ -432,7 +432,7 @@ fn a_step_beyond_the_announced_serial_is_left_out() {
     assert_eq!(fetch_answer(&[&steps[..], &two].concat()).unwrap(), Came::Changed(expected(2, &[3])));
 }
 
-/// Contract `cns.md` section 9: two commits had one serial. Removals of such a step are in doubt, and so are none of the others.
+/// `docs/cns.md` 28: two commits had one serial. Removals of such a step are in doubt, and so are none of the others.
 #[test]
 fn a_step_under_one_serial_is_taken_and_doubted() {
     let steps = [Ok(2), Ok(1), Err(1), Ok(2), Err(3)];

@@ -1,4 +1,4 @@
-//! The step back to an older version: when it is due, and how it is taken (contract F6; `setback` keeps count).
+//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `setback` keeps count).
 //!
 //! Cost: O(1), and a transfer of the whole zone.
 
