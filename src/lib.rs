@@ -6,6 +6,7 @@
 //!                                  merge, rewrite
 //! ```
 //!
+//! `docs/architecture.md` has the whole picture, the threads, and the way of a query, a transfer, a NOTIFY and a reload.
 //! The map, in the order in which the layers build on each other; an import goes down only (`tests/layering.rs`).
 //!
 //! Below the layers are the crates of `crates/`: [`wire`] has names, records, serials, messages and signatures,

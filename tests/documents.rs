@@ -188,6 +188,33 @@ fn rules_that_code_cites_are_there() {
     assert!(cited > 30, "{cited}");
 }
 
+/// Files that the architecture names are there, and so are the functions in its walks.
+#[test]
+fn what_the_architecture_names_is_there() {
+    let text = repository_text("docs/architecture.md");
+    let is_path = |code: &&str| ["src/", "crates/", "tests/", "templates/"].iter().any(|root| code.starts_with(root));
+    let is_function = |code: &&str| code.bytes().all(|c| c.is_ascii_lowercase() || c == b'_');
+    let (mut files, mut functions) = (0, 0);
+    for line in text.lines() {
+        let code: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        let paths: Vec<&str> = code.iter().copied().filter(is_path).collect();
+        for path in &paths {
+            files += 1;
+            assert!(repository_file(path).exists(), "docs/architecture.md: no {path}");
+        }
+        let is_step = line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        if is_step {
+            let sources: String = paths.iter().map(|path| repository_text(path)).collect();
+            for function in code.iter().filter(|code| is_function(code)) {
+                functions += 1;
+                let is_there = ["(", "<"].iter().any(|end| sources.contains(&format!("fn {function}{end}")));
+                assert!(is_there, "docs/architecture.md: no {function} in {paths:?}");
+            }
+        }
+    }
+    assert!(files > 100 && functions > 50, "{files} files, {functions} functions");
+}
+
 /// The texts between quotation marks that can be labels, from one mark in a source to another.
 fn labels_between(source: &str, begin: &str, end: &str) -> BTreeSet<String> {
     let text = repository_text(source);

@@ -198,6 +198,11 @@ fn vary(value: &mut Value, keys: &[&str]) {
             if object.contains_key("last_written") && object.contains_key("bytes") {
                 object.insert("bytes".to_owned(), "VARIES".into());
             }
+            // A transfer that has just ended is counted for a moment.
+            if object.contains_key("histories") && object.contains_key("used") {
+                object.insert("transfers".to_owned(), "VARIES".into());
+                object.insert("used".to_owned(), "VARIES".into());
+            }
             for (key, value) in object.iter_mut() {
                 if value.is_number() && keys.contains(&key.as_str()) {
                     *value = "VARIES".into();

@@ -1,8 +1,8 @@
 //! What a node's data says: JSON as Registrar and its like write it, read leniently and written exactly.
 //!
 //! Reading never fails as a whole: it says what the node is from now on, and what was wrong. Data that is no JSON, or a
-//! JSON scalar, leaves the value before it in place, so that a half-written payload takes no service away (contract
-//! `binder.md` section 1); an object or array replaces it whatever it holds. Of what a host or service says, single
+//! JSON scalar, leaves the value before it in place, so that a half-written payload takes no service away
+//! (`docs/binder.md` 5); an object or array replaces it whatever it holds. Of what a host or service says, single
 //! values that make no sense (a TTL that is text, a port above 65535) are passed over: losing an address for the sake of a
 //! TTL would be the worse answer.
 //!
@@ -72,7 +72,7 @@ impl PayloadError {
 
 //--- Values ---
 
-/// The types of host records (contract `binder.md` section 3).
+/// The types of host records (`docs/binder.md` 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
     Database,
@@ -236,7 +236,7 @@ fn read_service(record: &Map<String, Value>, outer: &Map<String, Value>, flaw: &
     Service { labels: label("srvce").zip(label("proto")), port, ttl: ttl.unwrap_or(DEFAULT_TTL) }
 }
 
-/// Whether a label can be asked for: an underscore, and no other behind it (contract `binder.md` section 2).
+/// Whether a label can be asked for: an underscore, and no other behind it (`docs/binder.md` 7).
 fn is_service_label(label: &str) -> bool {
     label.strip_prefix('_').is_some_and(|rest| {
         (1..wire::name::MAX_LABEL_BYTES).contains(&rest.len())
@@ -312,7 +312,7 @@ fn parse_address(text: &str) -> Option<IpAddr> {
 
 //--- Writing ---
 
-/// A host record as Registrar writes it (contract `registrar.md` section 3).
+/// A host record as Registrar writes it (`docs/registrar.md`, "What it writes").
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPayload {
     /// Any type, known here or not.

@@ -1,7 +1,7 @@
 //! A commit of CNS: one write after the other, with everything between two of them to be seen.
 //!
 //! First the lists of what the step removes and adds are written, record by record; then the names, eight at a time; then
-//! the list of serials; last the serial that is served (contract `cns.md` section 12a). So a transfer that runs meanwhile
+//! the list of serials; last the serial that is served (`docs/cns.md` 27). So a transfer that runs meanwhile
 //! finds new names under the old serial, and differences that reach one serial too far.
 //!
 //! Lists are kept by serial. A commit under the serial that is served already adds to the lists of the step that led there,

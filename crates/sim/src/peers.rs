@@ -1,4 +1,4 @@
-//! The secondaries that CNS knows, and when it tells them of changes (contract `cns.md` section 8).
+//! The secondaries that CNS knows, and when it tells them of changes (`docs/cns.md` 20 and 26).
 //!
 //! A secondary is known once it answers for the zone that it was sent: CNS asks it for the SOA a moment after every transfer, and
 //! writes down the serial. Whoever is behind gets NOTIFY again and again; whoever fails to reply five times in a row, whatever the

@@ -162,7 +162,7 @@ fn set(text: &[String]) -> BTreeSet<String> {
 //--- CNS ---
 
 #[test]
-fn scenarios_come_out_as_the_contract_says() {
+fn scenarios_come_out_as_expected() {
     let json: Value = serde_json::from_str(SCENARIOS).unwrap();
     let list = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()

@@ -8,7 +8,7 @@ use settings::tree::{Entry, Node, Value};
 use std::time::Duration;
 use wire::name::Name;
 
-/// The TTL of a service that names none (contract `registrar.md` section 1).
+/// The TTL of a service that names none (`docs/registrar.md`, "The file").
 const SERVICE_TTL: u32 = 60;
 /// The longest TTL (RFC 2181 section 8).
 const LONGEST_TTL: u64 = (1 << 31) - 1;
@@ -205,7 +205,7 @@ fn read_service(reader: &mut Reader<'_>, node: &Node) -> Option<(ServicePayload,
     Some((ServicePayload { block: Fields(block), service: Fields(service) }, port))
 }
 
-/// Looks whether questions can have this label: an underscore and no further one (contract `binder.md` section 2).
+/// Looks whether questions can have this label: an underscore and no further one (`docs/binder.md` 7).
 fn check_label(reader: &mut Reader<'_>, key: &str, node: &Node) {
     let example = if key == "srvce" { "_http" } else { "_tcp" };
     let wanted = format!("a label such as \"{example}\"");

@@ -1,4 +1,4 @@
-//! The model against the CNS contract and a zone that CNS made.
+//! The model against the names and records of CNS, and a zone that CNS made.
 
 use super::super::oracle;
 use super::*;
