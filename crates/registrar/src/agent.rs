@@ -22,10 +22,10 @@ use tracing::{error, info, warn};
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::registrar::agent";
 
-/// How long the removal of the nodes may hold up the end.
+/// Longest time that the removal of the nodes may delay the end of the agent.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// What tasks report.
+/// Message from a task to the agent.
 enum Message {
     Connected(Session),
     Heard(Heard),
@@ -37,7 +37,7 @@ enum Message {
     Overdue,
 }
 
-/// How long an agent works.
+/// Duration of an agent's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// Until it is told to stop.
@@ -58,7 +58,7 @@ pub struct Agent {
     sessions: Vec<i64>,
     /// Names that other sessions have, as was last said.
     taken: Vec<String>,
-    /// Whether something was ever written, or tried.
+    /// True once something has been written to ZooKeeper, or tried.
     tried: bool,
     checking: bool,
     waking: Option<AbortHandle>,

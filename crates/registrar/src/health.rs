@@ -17,14 +17,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What a check may print on each stream, in octets; a check that prints more fails.
+/// Most octets that a check may print on each stream; a check that prints more fails.
 const MOST_OUTPUT: usize = 1 << 20;
 /// Between the polite signal and the other one.
 const GRACE: Duration = Duration::from_millis(500);
-/// What a message quotes of the output, in characters.
+/// Most characters of the output that a message quotes.
 const QUOTED: usize = 200;
 
-/// Why a check failed.
+/// Reason for which a check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unhealthy {
     #[error("cannot be run: {0}")]

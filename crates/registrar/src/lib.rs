@@ -43,7 +43,7 @@ use tracing::warn;
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::registrar";
 
-/// Why an instance cannot be registered or removed.
+/// Error: an instance cannot be registered or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     #[error("{0}")]
@@ -66,7 +66,7 @@ pub enum RegisterError {
     NotRemoved(String),
 }
 
-/// What a configuration file and the machine come to.
+/// Configuration of an agent, with the nodes that follow from it and from the machine.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub config: Config,

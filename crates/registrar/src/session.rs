@@ -22,10 +22,10 @@ const TARGET: &str = "aggregator::registrar::session";
 
 /// Between two attempts to set a watch that was refused.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
-/// How long the closing of a session may take.
+/// Longest time that the closing of a session may take.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What is heard of a session.
+/// Event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A watched node may have changed, or it is time to look.
@@ -56,7 +56,7 @@ impl Ways {
         Ok(Ways(relays.into()))
     }
 
-    /// Where the client connects.
+    /// Addresses to which the client connects, joined by commas.
     fn addresses(&self) -> String {
         let addresses: Vec<String> = self.0.iter().map(|relay| relay.address().to_string()).collect();
         addresses.join(",")

@@ -50,7 +50,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What is wrong with a server, as far as the library cannot tell.
+/// Fault of a server that the library cannot recognize.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("announced a reply of {announced} octets, and {limit} are allowed")]
@@ -65,7 +65,7 @@ pub enum Fault {
     Tls(String),
 }
 
-/// Where a relay leads.
+/// Server to which a relay leads.
 #[derive(Clone)]
 pub struct Target {
     /// Address or host name, and port.
@@ -100,12 +100,12 @@ impl Relay {
         &self.server
     }
 
-    /// Where the library is to connect.
+    /// Address to which the library has to connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What was wrong with the server when it was last asked.
+    /// Fault of the server when it was last asked, if any.
     pub fn fault(&self) -> Option<Fault> {
         lock(&self.fault).clone()
     }
@@ -162,15 +162,15 @@ async fn serve(listener: TcpListener, target: Target, fault: Arc<Mutex<Option<Fa
     }
 }
 
-/// How long a server waits that was at fault so often.
+/// Time for which a server is left alone after so many faults in a row.
 fn pause_after(refusals: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << refusals.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
 }
 
 //--- Whose connection it is ---
 
-/// Whether a socket of this process is at the other end of a connection. Anybody on this machine can find the port, and would
-/// speak to the ensemble in our name.
+/// Returns true if a socket of this process is at the other end of a connection. Anybody on this machine can find the
+/// port, and would speak to the ensemble in our name.
 fn is_ours(stream: &TcpStream, peer: SocketAddr) -> bool {
     let Ok(local) = stream.local_addr() else { return false };
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return false };
@@ -239,7 +239,7 @@ async fn pass<S: AsyncRead + AsyncWrite>(stream: &mut TcpStream, upstream: S, li
     }
 }
 
-/// Why nothing more is passed on.
+/// Reason for which nothing more is passed on.
 enum End {
     /// One side has closed the connection, or lost it.
     Closed,

@@ -31,7 +31,8 @@ fn frame(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// What the library gets that asks with these octets, up to the end of its connection or so many octets.
+/// Sends these octets as the library would, and returns all that comes back, up to the end of the connection or `most`
+/// octets.
 async fn ask(relay: &Relay, requests: &[u8], most: usize) -> Vec<u8> {
     let mut stream = TcpStream::connect(relay.address()).await.unwrap();
     stream.write_all(requests).await.unwrap();

@@ -1,4 +1,4 @@
-//! What CNS answers, from the zones and the question alone.
+//! Answers of CNS, made from the zones and the question alone.
 //!
 //! Kept on purpose, because a secondary has to live with them: transfers and NS answers without AA, NXDOMAIN at
 //! the apex and at empty non-terminals, SERVFAIL outside all zones, repeated records, differences step by step and with
@@ -19,7 +19,7 @@ use wire::rr::rtype;
 /// The zones of one primary, by origin.
 pub type Zones = HashMap<Name, Arc<Stored>>;
 
-/// What an answer over TCP is.
+/// Kind of an answer over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Lookup,

@@ -17,7 +17,7 @@ use wire::name::Name;
 /// Names that CNS writes at a time.
 const NAMES_AT_A_TIME: usize = 8;
 
-/// What one commit writes.
+/// Data that one commit writes.
 pub struct Commit {
     new: Zone,
     step: Arc<Step>,

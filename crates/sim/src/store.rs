@@ -1,4 +1,4 @@
-//! What CNS keeps of one zone: the version that it serves, the steps that led there, and what may go wrong with both.
+//! State that CNS keeps of one zone: the version that it serves, the steps that led there, and the faults of both.
 //!
 //! A step is a difference of multisets: of two equal records one can go, and the removal is recorded although the other
 //! stays. NS records take part, TTLs do not.
@@ -17,7 +17,7 @@ use wire::serial::Serial;
 /// Steps that are kept for secondaries that lag behind.
 const MOST_STEPS: usize = 100;
 
-/// What changed from one serial to the next.
+/// Difference between one serial and the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub from: Serial,
@@ -27,7 +27,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// What changed between two versions.
+    /// Computes the difference between two versions.
     pub fn between(old: &Zone, new: &Zone) -> Step {
         Step { from: old.serial(), to: new.serial(), removed: surplus(old, new), added: surplus(new, old) }
     }
@@ -54,11 +54,11 @@ fn surplus(one: &Zone, other: &Zone) -> Vec<(Name, Data)> {
     surplus
 }
 
-/// What goes wrong with transfers, each thing but the clock once, and no longer than until the next version.
+/// Faults of transfers: each but the clock occurs once, and no later than the next version.
 #[derive(Clone, Debug, Default)]
 pub struct Lapses {
-    /// What the scan of a whole transfer finds: data is written before its serial is published, a name can come twice, and an
-    /// error of the database looks like the end.
+    /// Nodes that the scan of a whole transfer finds: data is written before its serial is published, a name can come
+    /// twice, and an error of the database looks like the end.
     pub scan: Option<Arc<Vec<Node>>>,
     /// A step that is recorded already while its serial is not yet published.
     pub ahead: Option<Arc<Step>>,

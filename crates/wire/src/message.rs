@@ -84,7 +84,7 @@ impl Default for Question {
     }
 }
 
-/// What the client's OPT record says.
+/// Contents of the client's OPT record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edns {
     pub version: u8,
@@ -101,9 +101,9 @@ pub struct Request {
     recursion_desired: bool,
     pub question: Option<Question>,
     pub edns: Option<Edns>,
-    /// Whether there is a TSIG record (RFC 8945) in any section; this module knows nothing more of it.
+    /// True if any section has a TSIG record (RFC 8945); this module knows nothing more of it.
     pub signed: bool,
-    /// What to answer at once, if not `NOERROR`.
+    /// Response code with which to answer at once, if not `NOERROR`.
     pub rcode: u16,
 }
 
@@ -220,7 +220,7 @@ impl Edns {
     }
 }
 
-/// What the header of a response says beside its code.
+/// Flags in the header of a response, beside its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseFlags {
     pub authoritative: bool,
@@ -336,12 +336,12 @@ impl<'a> Writer<'a> {
         self.position += N;
     }
 
-    /// Where the next record begins.
+    /// Position at which the next record begins, in octets.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What has been written so far.
+    /// Octets written so far.
     pub fn written(&self) -> &[u8] {
         &self.out[..self.position]
     }
@@ -351,7 +351,7 @@ impl<'a> Writer<'a> {
         self.extended = Some(error);
     }
 
-    /// Whether a section has no records.
+    /// Returns true if a section has no records.
     pub fn is_empty(&self, section: Section) -> bool {
         self.counts[section as usize] == 0
     }
@@ -486,7 +486,7 @@ impl<'a> Writer<'a> {
         Ok(Placed { offset, lower })
     }
 
-    /// Whether the name that stands uncompressed at a position is this one.
+    /// Returns true if the name that stands uncompressed at a position is this one.
     pub fn has_name(&self, offset: usize, name: &Placed) -> bool {
         let wire = name.lower.as_wire();
         self.written().get(offset..offset + wire.len()).is_some_and(|found| found.eq_ignore_ascii_case(wire))

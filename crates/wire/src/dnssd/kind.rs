@@ -12,7 +12,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct ServiceType(String);
 
-/// Why a text is no service type.
+/// Error: a text is no service type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
     #[error("is no service type; write lowercase letters, digits and hyphens, for example \"identity\"")]
@@ -82,7 +82,7 @@ impl ServiceType {
         &self.0
     }
 
-    /// What is odd about a type that the list does not have; there may be newer ones.
+    /// Warning about a type that the list does not have; there may be newer ones.
     pub fn doubt(&self) -> Option<String> {
         if KNOWN.binary_search_by(|(kind, ..)| kind.cmp(&self.as_str())).is_ok() {
             return None;

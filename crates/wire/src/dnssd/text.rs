@@ -27,7 +27,7 @@ pub fn strings(mut rdata: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What RDATA says of a key: nothing, the key alone, or its value.
+/// Finds a key in RDATA: none if absent, `Some(None)` for the key alone, or its value.
 ///
 /// RFC 6763 section 6.4: keys have no case, the first occurrence counts, and what has no key is ignored.
 pub fn get<'r>(rdata: &'r [u8], key: &str) -> Option<Option<&'r [u8]>> {

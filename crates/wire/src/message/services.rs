@@ -17,7 +17,7 @@ const FEW_PLACES: usize = 256;
 /// Places for as many as there can be where pointers reach.
 const PLACES: usize = 2048;
 
-/// Where names and their ends stand, by a hash of their spelling.
+/// Positions of names and their ends, by a hash of their spelling.
 struct Ends<const N: usize> {
     places: [u16; N],
     count: usize,
@@ -60,7 +60,7 @@ impl<const N: usize> Ends<N> {
     }
 }
 
-/// Whether a name stands at a position, in this spelling, with pointers or without.
+/// Returns true if a name stands at a position, in this spelling, with pointers or without.
 fn stands_at(message: &[u8], mut at: usize, mut wire: &[u8]) -> bool {
     loop {
         match message[at] {

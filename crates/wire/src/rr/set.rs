@@ -24,7 +24,7 @@ const MAX_RECORD_BYTES: usize = u16::MAX as usize - 12 - (MAX_NAME_BYTES + 32 + 
 /// Type, class, TTL and length of RDATA.
 const FIXED_BYTES_WITHOUT_OWNER: usize = 10;
 
-/// Whether a record fits every message that may carry it.
+/// Returns true if a record fits every message that may carry it.
 pub fn fits_message(owner: &[u8], rdata: &[u8]) -> bool {
     owner.len() + FIXED_BYTES_WITHOUT_OWNER + rdata.len() <= MAX_RECORD_BYTES
 }
@@ -194,7 +194,7 @@ impl<'a> Set<'a> {
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
     }
 
-    /// Where a record begins, by its number, which may go beyond the end and around.
+    /// Offset of a record, by its number, which may go beyond the end and around.
     fn start_of(self, number: u32) -> usize {
         if self.has_one_size() {
             return self.body.len() / self.count as usize * (number % self.count) as usize;
@@ -207,7 +207,7 @@ impl<'a> Set<'a> {
         self.body.len() - rest.len()
     }
 
-    /// Whether all records have one size.
+    /// Returns true if all records have one size.
     fn has_one_size(self) -> bool {
         matches!(self.rtype, rtype::A | rtype::AAAA)
     }
@@ -223,7 +223,7 @@ impl<'a> Set<'a> {
         self.rdatas().map(<[u8]>::len).sum()
     }
 
-    /// Whether all records together are so long that one of them may fit no message under some owner name.
+    /// Returns true if all records together are so long that one of them may fit no message under some owner name.
     pub fn may_not_fit(self) -> bool {
         self.body.len() > MAX_RDATA_ANYWHERE
     }
@@ -261,7 +261,7 @@ impl<'a> Set<'a> {
         NameBuf::read_plain(self.rdatas().next()?, offset).ok().map(|(name, _)| name)
     }
 
-    /// Whether both are the same bytes in memory.
+    /// Returns true if both are the same bytes in memory.
     pub fn is(self, other: Set<'_>) -> bool {
         std::ptr::eq(self.body, other.body)
     }

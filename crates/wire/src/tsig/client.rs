@@ -33,7 +33,7 @@ pub struct Chain {
     key: Arc<Key>,
     /// Has taken the MAC of the request or of the last signed message, and the unsigned messages since.
     running: Mac,
-    /// Whether the first message was there.
+    /// True once the first message has come.
     started: bool,
     /// Messages since the last signed one.
     unsigned: u32,

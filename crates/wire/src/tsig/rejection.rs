@@ -18,7 +18,7 @@ const OPCODE: u8 = 0x78;
 const FLAG_RD: u8 = 0x01;
 /// The DO flag in the TTL of an OPT record (RFC 6891 section 6.1.3).
 const FLAG_DO: u32 = 0x8000;
-/// What our OPT record says of the requests that are taken: one frame (RFC 9715 appendix A).
+/// Payload size that our OPT record announces for requests: one frame (RFC 9715 appendix A).
 const PAYLOAD_BYTES: u16 = 1232;
 
 /// A request that is not carried out: why, and how to answer it.

@@ -14,7 +14,7 @@ use super::{FLAG_QR, HEADER_BYTES, TsigError, code};
 
 //--- Opening ---
 
-/// What a request turned out to be.
+/// Result of verifying a request.
 pub enum Opened {
     /// It has no TSIG record.
     Unsigned,
@@ -24,7 +24,7 @@ pub enum Opened {
     Rejected(Rejection),
 }
 
-/// Whether a message is one that may be answered.
+/// Returns true if a message is one that may be answered.
 fn is_request(message: &[u8]) -> bool {
     message.len() >= HEADER_BYTES && message[2] & FLAG_QR == 0
 }
