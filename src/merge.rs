@@ -47,12 +47,12 @@ use wire::name::{self, Name};
 use wire::rr::{self, RRset, Set, rtype};
 use wire::serial::Serial;
 
-/// What is taken of the members, in the plan's order; `None` for one that has nothing to contribute.
+/// Zones that are taken of the members, in the plan's order; `None` for a member that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];
 
 //--- Conflict ---
 
-/// Why records of a member are not in the region as they are in its zone.
+/// Kind of a conflict: the reason for which records of a member are not in the region as they are in its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictKind {
@@ -96,7 +96,7 @@ impl ConflictKind {
         ConflictKind::RecordTooLong,
     ];
 
-    /// Why a zone cannot hold a record of its primary at a name.
+    /// Kind of the conflict by which a zone cannot hold a record of its primary at a name.
     pub fn within(zone: &Zone, name: &Name, rtype: u16) -> ConflictKind {
         let has_alias = || zone.get(name.as_wire()).is_some_and(|node| node.get(rtype).is_some());
         match rtype {
@@ -137,7 +137,7 @@ pub struct Conflict {
     pub by: Option<usize>,
 }
 
-/// Where a conflict is.
+/// Name, and member if there is one, of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The member whose zone has the name, for a name that the region cannot have; else the name is the region's.
@@ -159,20 +159,20 @@ pub struct Region {
     last_drift: Option<u32>,
     /// The members' versions that the present version was made of, or the last one while there is none.
     made_of: Vec<Option<Weak<Zone>>>,
-    /// Whether clients see the versions that are made.
+    /// True if clients see the versions that are made.
     seen: bool,
-    /// Whether they see something else meanwhile, under the newest serial.
+    /// True if clients see something else meanwhile, under the newest serial.
     behind: bool,
     /// The members' serials in the present version.
     member_serials: Vec<Option<Serial>>,
-    /// Whether the serial is half way to the sum, which is too far ahead for one step.
+    /// True if the serial is half way to the sum, which is too far ahead for one step.
     half_way: bool,
     /// Names of the NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     /// Members whose only name server is their own primary, where the NS set is made of theirs.
     pub members_alone: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
-    /// Whether the members' NS sets have nothing in common and this server is listed alone.
+    /// True if the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
     /// Under `rewrite`: from the target of an alias, moved to the region, to the owners of the aliases.
     aliases: HashMap<Name, HashSet<Name>>,
@@ -181,7 +181,7 @@ pub struct Region {
     delegations: Delegations,
 }
 
-/// What an update of a region brought.
+/// Result of an update of a region.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Neither content nor serial differ; nothing to publish.
@@ -246,7 +246,7 @@ impl Region {
         self.behind = true;
     }
 
-    /// Whether the serial is half way to the members' sum; [`Region::go_on`] takes it there.
+    /// Returns true if the serial is half way to the members' sum; [`Region::go_on`] takes it there.
     pub fn is_half_way(&self) -> bool {
         self.half_way
     }
@@ -363,7 +363,7 @@ impl Region {
         pairs.filter_map(move |(index, zone)| Some((index, self.plan.origin_of(index), zone.as_ref()?.get_at(&owner)?)))
     }
 
-    /// Whether any member contributes data at a name of the region.
+    /// Returns true if any member contributes data at a name of the region.
     fn exists(&self, members: &Members, name: &Name) -> bool {
         *name == self.plan.origin
             || !self.plan.excludes(name)
@@ -372,7 +372,7 @@ impl Region {
                 })
     }
 
-    /// Why what a member has at a name is not in the region, if delegations are the reason.
+    /// Reason for which a member's data at a name is not in the region, if delegations are the reason.
     fn loss(&self, member: usize, name: &Name) -> Option<Loss> {
         self.delegations.loss(member, name.owner_in(&self.plan.origin))
     }
@@ -578,7 +578,7 @@ impl Region {
     }
 }
 
-/// Whether two lists name the same versions of the same members.
+/// Returns true if two lists name the same versions of the same members.
 fn is_same(some: &[Option<Weak<Zone>>], others: &[Option<Weak<Zone>>]) -> bool {
     some.len() == others.len()
         && some.iter().zip(others).all(|pair| match pair {
@@ -617,8 +617,8 @@ impl Merged {
     }
 }
 
-/// Whether records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not survive, and a DS
-/// says nothing where no signature vouches for it.
+/// Returns true if records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not
+/// survive, and a DS says nothing where no signature vouches for it.
 fn is_dropped(rtype: u16, apex: bool) -> bool {
     rr::is_dnssec(rtype) || matches!(rtype, rtype::SOA | rtype::DS) || apex && rtype == rtype::NS
 }
@@ -650,8 +650,8 @@ fn keep_first(
     }
 }
 
-/// Whether TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763 section 6).
-/// CNS writes UUIDs into TXT, which are no such description and unite like other data.
+/// Returns true if TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763
+/// section 6). CNS writes UUIDs into TXT, which are no such description and unite like other data.
 fn is_service_text(rrset: &RRset) -> bool {
     rrset.rdatas().all(|rdata| rdata == [0] || rdata.contains(&b'='))
 }

@@ -21,7 +21,7 @@ struct Look<'m> {
     found: Found<'m>,
 }
 
-/// What members give a name.
+/// Records that the members give to a name.
 enum Found<'m> {
     /// The records of one of them as they stand, and how the name is spelled.
     Sole(Node<'m>, Option<Arc<[u8]>>),

@@ -26,18 +26,18 @@ use std::time::{Duration, Instant};
 use wire::name::{Name, NameBuf};
 use wire::rr::{RRset, rtype};
 
-/// How fast a service may lose addresses.
+/// Limits on how fast a service may lose addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DampingPlan {
     /// The share that may go within a window, as a fraction.
     pub max_removed: (u32, u32),
     pub window: Duration,
-    /// How long the last address stays.
+    /// Time for which the last address stays.
     pub last: Duration,
 }
 
 impl DampingPlan {
-    /// How many of so many addresses may go within a window.
+    /// Number of addresses, out of so many, that may go within a window; at least 1.
     pub fn quota(&self, addresses: usize) -> usize {
         let (some, of) = self.max_removed;
         (addresses * some as usize / of as usize).max(1)
@@ -51,20 +51,20 @@ pub struct Address {
     pub rdata: Box<[u8]>,
 }
 
-/// What a member does at one moment.
+/// Change of a member's data at one moment.
 pub struct MemberChange<'a> {
     /// The version before; none while nothing was taken of the member.
     pub before: Option<&'a Zone>,
     pub after: Option<&'a Zone>,
-    /// Where they differ; none if nowhere.
+    /// Names at which both versions differ; none if nowhere.
     pub touched: Option<&'a Touched>,
-    /// What was drained of the version before.
+    /// Scope of the drains of the version before.
     pub scope_before: &'a Scope,
-    /// What is drained.
+    /// Scope of the drains now.
     pub scope: &'a Scope,
 }
 
-/// What became of withdrawn addresses.
+/// Counts of withdrawn addresses, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Removed from the region, at once or after they were held.
@@ -76,7 +76,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether there is anything to tell.
+    /// Returns true if all counts are 0.
     pub fn is_empty(&self) -> bool {
         *self == Tally::default()
     }
@@ -88,7 +88,7 @@ impl Tally {
 #[derive(Clone, Debug)]
 struct Withdrawn {
     since: Instant,
-    /// Who withdrew it.
+    /// Number of the member that withdrew it.
     member: usize,
     ttl: u32,
     /// The names in the member of the instances that have it; empty where that is not known.
@@ -104,7 +104,7 @@ struct Service {
     released: Vec<(Instant, Address)>,
     /// Since when one address stands alone.
     alone_since: Option<Instant>,
-    /// When the next removal is due, if nothing else happens.
+    /// Time of the next removal, if nothing else happens.
     next: Option<Instant>,
 }
 
@@ -143,7 +143,7 @@ impl Service {
         }
     }
 
-    /// When an address goes, if nothing else happens.
+    /// Time at which an address goes, if nothing else happens.
     fn until(&self, plan: &DampingPlan, address: &Address) -> Option<Instant> {
         let mut ahead = self.clone();
         while ahead.held.contains_key(address) {
@@ -156,7 +156,7 @@ impl Service {
         None
     }
 
-    /// Whether it is as if it had never been damped.
+    /// Returns true if nothing is held and nothing was released, as if the service had never been damped.
     fn is_over(&self) -> bool {
         self.held.is_empty() && self.released.is_empty()
     }
@@ -178,7 +178,7 @@ impl Damper {
         Damper { plan, services: HashMap::new() }
     }
 
-    /// What it goes by.
+    /// Limits in force.
     pub fn plan(&self) -> &DampingPlan {
         &self.plan
     }
@@ -257,32 +257,32 @@ impl Damper {
         }
     }
 
-    /// Whether anything is held.
+    /// Returns true if any address is held.
     pub fn is_holding(&self) -> bool {
         self.services.values().any(|service| !service.held.is_empty())
     }
 
-    /// Whether anything is held or has been removed within the window.
+    /// Returns true if any address is held or has been removed within the window.
     pub fn is_active(&self) -> bool {
         !self.services.is_empty()
     }
 
-    /// How many addresses are held.
+    /// Number of addresses that are held.
     pub fn held_addresses(&self) -> usize {
         self.services.values().map(|service| service.held.len()).sum()
     }
 
-    /// When the next removal is due, if nothing else happens.
+    /// Time of the next removal, if nothing else happens.
     pub fn next(&self) -> Option<Instant> {
         self.services.values().filter_map(|service| service.next).min()
     }
 
-    /// When an address at a name of the region goes, if nothing else happens; none if it is not held.
+    /// Time at which an address at a name of the region goes, if nothing else happens; none if it is not held.
     pub fn until(&self, name: &Name, address: &Address) -> Option<Instant> {
         self.services.get(name)?.until(&self.plan, address)
     }
 
-    /// What is held of each member, at its own names.
+    /// Address sets that are held of each member, at its own names.
     pub fn held(&self, region: &RegionPlan) -> Vec<Held> {
         let mut all = vec![Held::new(); region.members.len()];
         for (name, service) in &self.services {
@@ -303,7 +303,7 @@ impl Damper {
 }
 
 impl Withdrawn {
-    /// Whether an instance still has the address, or none is known.
+    /// Returns true if an instance still has the address, or no instance is known.
     fn lives(&self, zone: &Zone, address: &Address) -> bool {
         self.instances.is_empty() || self.instances.iter().any(|name| has_address(zone, name, address))
     }
@@ -326,7 +326,7 @@ fn addresses(node: Node<'_>) -> impl Iterator<Item = (Address, u32)> {
     sets.flat_map(|set| set.rdatas().map(move |rdata| (Address { rtype: set.rtype, rdata: rdata.into() }, set.ttl)))
 }
 
-/// Whether a zone has an address at a name.
+/// Returns true if a zone has an address at a name.
 fn has_address(zone: &Zone, name: &Name, address: &Address) -> bool {
     let set = zone.get(name.as_wire()).and_then(|node| node.get(address.rtype));
     set.is_some_and(|set| set.rdatas().any(|rdata| *rdata == *address.rdata))

@@ -61,7 +61,7 @@ struct Count {
     inner: u64,
 }
 
-/// Whose records stand at and below a cut.
+/// Decision on a cut: the members whose records stand at and below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Verdict {
     /// All who delegate do so within a cut of their own.
@@ -73,7 +73,7 @@ enum Verdict {
     Falls(usize),
 }
 
-/// Why records of a member are not in the region.
+/// Loss of a member's records: the reason for which they are not in the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
     pub kind: ConflictKind,
@@ -81,7 +81,7 @@ pub(super) struct Loss {
     pub by: usize,
 }
 
-/// What a cut means for what a member has at and below it.
+/// Effect of a cut on a member's data at and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// Nothing; cuts further down may mean something.
@@ -93,7 +93,7 @@ enum Effect {
 }
 
 impl Verdict {
-    /// What it means for a member, which delegates there or does not.
+    /// Returns the effect on a member, which delegates there or does not.
     fn effect(&self, member: usize, delegates: bool) -> Effect {
         match self {
             Verdict::Stands(members) if members.contains(&member) => Effect::Heard,
@@ -114,17 +114,17 @@ impl Delegations {
         *self = Delegations::default();
     }
 
-    /// Whether no member delegates anything.
+    /// Returns true if no member delegates anything.
     pub fn is_empty(&self) -> bool {
         self.cuts.is_empty()
     }
 
-    /// Whether an owner is at or below a cut, so that it needs a look.
+    /// Returns true if an owner is at or below a cut, so that it has to be looked at.
     pub fn covers(&self, owner: &[u8]) -> bool {
         !self.cuts.is_empty() && above(&path_of(owner)).any(|path| self.cuts.contains_key(path))
     }
 
-    /// Why what a member has at an owner is not in the region, if delegations are the reason.
+    /// Reason for which a member's data at an owner is not in the region, if delegations are the reason.
     pub fn loss(&self, member: usize, owner: &[u8]) -> Option<Loss> {
         if self.cuts.is_empty() {
             return None;
@@ -357,12 +357,12 @@ impl Delegations {
         }
     }
 
-    /// Whether a member delegates a name or one above it.
+    /// Returns true if a member delegates a name or one above it.
     fn is_under(&self, member: usize, path: &[u8]) -> bool {
         above(path).any(|path| self.cuts.get(path).is_some_and(|cut| cut.delegating.contains(&member)))
     }
 
-    /// Whose records stand at and below a cut.
+    /// Decides which members' records stand at and below a cut.
     fn judge(&self, path: &[u8], members: &Members) -> Verdict {
         let Some(cut) = self.cuts.get(path) else { return Verdict::None };
         let is_within = |member: usize| above(path).nth(1).is_some_and(|above| self.is_under(member, above));
@@ -404,34 +404,34 @@ fn below_any<'z>(zone: &'z Zone, comes: &'z Comes) -> impl Iterator<Item = Node<
     })
 }
 
-/// What an update concerns.
+/// Cuts and names that an update concerns.
 #[derive(Default)]
 struct Touched {
     /// Cuts whose verdicts may change.
     cuts: BTreeSet<Path>,
-    /// Who delegated there before, where that is another now.
+    /// Members that delegated there before, where they are others now.
     delegating: HashMap<Path, BTreeSet<usize>>,
     /// Names to look at.
     names: BTreeSet<Path>,
 }
 
-/// Whether two sets of a type have the same records.
+/// Returns true if two sets of a type have the same records.
 pub(super) fn has_same_records(rtype: u16, some: Set<'_>, others: Set<'_>) -> bool {
     let is_equal = |(a, b)| rr::compare(rtype, a, b) == Ordering::Equal;
     some.count == others.count && some.rdatas().zip(others.rdatas()).all(is_equal)
 }
 
-/// Whether a node below the apex delegates, as far as the region cares.
+/// Returns true if a node below the apex delegates, as far as the region cares.
 fn is_cut(plan: &RegionPlan, node: Node<'_>) -> bool {
     !node.owner().is_empty() && node.get(rtype::NS).is_some() && !is_excluded(plan, node)
 }
 
-/// Whether a member would bring anything of a node below the apex into the region.
+/// Returns true if a member would bring anything of a node below the apex into the region.
 fn has_data(plan: &RegionPlan, node: Node<'_>) -> bool {
     node.rrsets().any(|set| !is_dropped(set.rtype, false)) && !is_excluded(plan, node)
 }
 
-/// Whether the region leaves a node out by configuration.
+/// Returns true if the configuration leaves a node out of the region.
 fn is_excluded(plan: &RegionPlan, node: Node<'_>) -> bool {
     !plan.exclude.is_empty() && plan.excludes(&Name::join(node.owner(), &plan.origin))
 }

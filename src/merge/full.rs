@@ -93,8 +93,8 @@ impl Region {
         (editor, touched)
     }
 
-    /// Whether the RRsets of a node, if it is the only one of its name, come into the region as they are, which can be
-    /// told without knowing the name.
+    /// Returns true if the RRsets of a node, if it is the only one of its name, come into the region as they are, which
+    /// can be told without knowing the name.
     fn is_plain(&self, node: Node<'_>) -> bool {
         let stays = |rtype| match rtype {
             rtype::DNAME | rtype::PTR => false,

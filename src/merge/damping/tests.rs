@@ -315,7 +315,7 @@ proptest! {
 
 //--- What may and may not be in the answer ---
 
-/// What happens to one of two members that have some addresses in common.
+/// Event at one of two members that have some addresses in common.
 #[derive(Clone, Debug)]
 enum Event {
     /// Another version: instances that are there, those of them in service, and whether the service is drained.
@@ -337,7 +337,7 @@ fn arbitrary_event() -> impl Strategy<Value = Event> {
     prop_oneof![4 => give, 1 => (0..2usize).prop_map(Event::Expire), 2 => (1..400u64).prop_map(Event::Wait)]
 }
 
-/// What a test knows of a member.
+/// Addresses of a member, as the test knows them.
 #[derive(Clone, Default)]
 struct Known {
     /// In service, as far as the region takes it.
@@ -347,12 +347,12 @@ struct Known {
     is_taken: bool,
 }
 
-/// How fast addresses leave a region, as one sees from outside.
+/// Record of the addresses that left a region, as seen from outside.
 #[derive(Default)]
 struct Pace {
-    /// When damping removed how many, within the window.
+    /// Times of removals by damping, with their numbers, within the window.
     removals: Vec<(u64, u64)>,
-    /// What has left for any reason within the window.
+    /// Addresses that have left for any reason within the window.
     left: Vec<(u64, u8)>,
 }
 

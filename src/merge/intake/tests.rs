@@ -100,13 +100,13 @@ fn what_is_held_stands_beside_what_is_there() {
 
 //--- Laws ---
 
-/// What happens to one of three members.
+/// Change of one of three members.
 #[derive(Clone, Debug)]
 struct Step {
     member: usize,
     /// The next version; none for one that is withdrawn.
     text: Option<String>,
-    /// Whether it is known what the next version changes.
+    /// True if it is known what the next version changes.
     known: bool,
     scope: Scope,
     held: Held,
@@ -134,7 +134,7 @@ fn arbitrary_step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// What is taken, written down record by record.
+/// Lists the records that should be taken, one by one.
 fn expected(raw: &Zone, scope: &Scope, held: &Held) -> Vec<String> {
     let line = |name: &Name, set: wire::rr::Set<'_>, ttl: u32, rdata: &[u8]| {
         format!("{name} {ttl} {} {}", wire::rr::TypeName(set.rtype), wire::rr::RdataText(set.rtype, rdata))
