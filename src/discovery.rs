@@ -35,7 +35,7 @@ use crate::zone::{Loaded, Zone};
 use std::sync::Arc;
 use wire::name::{self, Name};
 
-/// What zones a tree becomes.
+/// Zones that are made of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The forward zone: the names of the nodes are put in front of it.

@@ -127,7 +127,7 @@ impl Tree {
         targets
     }
 
-    /// Whether any node below has a name, which makes the node's own name exist.
+    /// Returns true if any node below has a name, which makes the node's own name exist.
     fn has_names_below(&self, node: &Node) -> bool {
         node.children.values().any(|child| self.node(*child).owner.is_some())
     }

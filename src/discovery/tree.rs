@@ -38,13 +38,13 @@ pub(super) struct Node {
     pub(super) payload: Payload,
     /// The transaction that made the node; 0 when it is not known.
     born: i64,
-    /// What is wrong with the newest data.
+    /// Fault of the newest data.
     pub(super) fault: Option<PayloadError>,
     /// The beginning of the newest data, to be shown.
     pub(super) data: Box<[u8]>,
 }
 
-/// How many nodes there are, and of what kinds.
+/// Numbers of nodes, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub nodes: u64,
@@ -62,7 +62,7 @@ pub struct Counts {
 pub(super) struct Version {
     /// Shares everything with the one that is published.
     pub zone: Zone,
-    /// What was added to the serial that follows from the tree.
+    /// Number added to the serial that follows from the tree.
     pub drift: u32,
 }
 
@@ -182,7 +182,8 @@ impl Tree {
         self.octets
     }
 
-    /// What a node with such a path and such data takes of them, but for its ports; a name of its own is taken for granted.
+    /// Octets of memory that a node with such a path and such data takes, but for its ports; assumes that it has a name
+    /// of its own.
     pub fn octets_of(&self, path: &str, data: &[u8]) -> u64 {
         let name = path.rsplit('/').next().unwrap_or_default();
         let owner = self.plan.origin.as_wire().len() + path.len() + 1;
@@ -195,12 +196,12 @@ impl Tree {
         children.into_iter().flat_map(BTreeMap::keys).map(|name| name.to_string()).collect()
     }
 
-    /// Whether there is a node.
+    /// Returns true if there is a node at the path.
     pub fn contains(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
-    /// How many nodes there are, the domain's own included.
+    /// Numbers of nodes, the domain's own included.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -232,7 +233,7 @@ impl Tree {
         }
     }
 
-    /// Whether a node has an owner name and is not in another's shadow.
+    /// Returns true if a node has an owner name and no other node that claims it comes first.
     pub(super) fn is_winner(&self, id: Id) -> bool {
         self.node(id).owner.as_ref().is_some_and(|owner| self.winner(owner.as_wire()) == Some(id))
     }
