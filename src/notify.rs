@@ -36,7 +36,7 @@ use wire::name::Name;
 use wire::serial::Serial;
 use wire::tsig::Key;
 
-/// How long the task sleeps when it waits for nothing.
+/// Time for which the task sleeps when it waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub struct Target {
 /// Zones and the secondaries that are told of their changes.
 pub type Targets = HashMap<Name, Vec<Target>>;
 
-/// When messages are sent.
+/// Times at which messages are sent.
 #[derive(Clone, Debug)]
 pub struct Timers {
     /// Time for the first reply; each further message has twice the time of the one before.
@@ -72,7 +72,7 @@ impl Default for Timers {
     }
 }
 
-/// What is known of one target of a zone.
+/// Status of one target of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetStatus {
     pub address: SocketAddr,
@@ -80,7 +80,7 @@ pub struct TargetStatus {
     pub notified: Option<Serial>,
     /// The serial that the target last acknowledged.
     pub acknowledged: Option<Serial>,
-    /// What came of it, in words.
+    /// Outcome of the announcement, in words.
     pub result: String,
 }
 
@@ -90,7 +90,7 @@ pub struct Notifier {
     task: AbortHandle,
 }
 
-/// What the handle and the task both see. The lock is held for moments only.
+/// State that the handle and the task share. The lock is held for moments only.
 struct Shared {
     table: Mutex<Table>,
     /// Rung when an order has changed the table.
@@ -130,7 +130,7 @@ impl Notifier {
         count
     }
 
-    /// What is known of a zone's targets, in the order in which they were set.
+    /// Status of a zone's targets, in the order in which they were set.
     pub fn status(&self, zone: &Name) -> Vec<TargetStatus> {
         self.shared.table().status(zone)
     }

@@ -20,12 +20,12 @@ use tokio::time::{sleep, timeout};
 const MOST_WAITING: usize = 256;
 /// Longer than any reply to a question for one name, signature included.
 const REPLY_BYTES: usize = 1500;
-/// How long the system may take to take a message.
+/// Longest time that the system may take to accept a message.
 const SEND_PATIENCE: Duration = Duration::from_millis(50);
 /// Pause after an error of a socket, so that a lasting one does not take the processor.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What came from an address.
+/// Message that came from an address.
 type Arrival = (SocketAddr, Vec<u8>);
 
 /// All sockets.
@@ -33,7 +33,7 @@ pub(super) struct Sockets {
     open: HashMap<IpAddr, Socket>,
     arrivals: mpsc::Receiver<Arrival>,
     arrived: mpsc::Sender<Arrival>,
-    /// What `wait` has found.
+    /// Message that `wait` has found.
     first: Option<Arrival>,
 }
 
