@@ -33,7 +33,7 @@ const EXPIRE: u32 = 14_515_200;
 /// The label of one member, a number of 128 bits in hexadecimal digits.
 const LABEL_BYTES: usize = 32;
 
-/// What a catalog zone is made from beside its members.
+/// Settings of a catalog zone, beside its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogPlan {
     pub origin: Name,
@@ -43,7 +43,7 @@ pub struct CatalogPlan {
 }
 
 impl CatalogPlan {
-    /// Whether the names of members fit below the origin.
+    /// Returns true if the names of members fit below the origin.
     pub fn has_room(&self) -> bool {
         let members = b"\x05zones".len() + 1 + LABEL_BYTES;
         self.origin.as_wire().len() + members <= MAX_NAME_BYTES

@@ -19,10 +19,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What comes before the name of every family.
+/// Prefix of the name of every family.
 const PREFIX: &str = "aggregator";
 
-/// What there is to know of a family before it has a series; `docs/metrics.md` is written from it.
+/// Description of a family, known before it has a series; `docs/metrics.md` is written from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
     /// As in a scrape.
@@ -443,7 +443,7 @@ impl Metrics {
         self.queries.add_block()
     }
 
-    /// How many queries there were, summed over all threads.
+    /// Numbers of queries, summed over all threads.
     pub fn query_totals(&self) -> QueryTotals {
         self.queries.totals()
     }

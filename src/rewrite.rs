@@ -13,7 +13,7 @@ use wire::dnssd;
 use wire::name::{self, Name, NameBuf, NameError};
 use wire::rr::{self, RRset, Set, rtype};
 
-/// What happens to names in RDATA that lie within the member zone.
+/// Treatment of names in RDATA that lie within the member zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RdataNames {
@@ -67,7 +67,7 @@ impl Move<'_> {
         }
     }
 
-    /// Whether an RRset stays as it is.
+    /// Returns true if an RRset stays as it is.
     pub fn leaves(&self, owner: &Name, rrset: Set<'_>) -> bool {
         let may_move = match rrset.rtype {
             rtype::PTR if dnssd::is_browsing(owner.as_wire()) => true,
