@@ -59,9 +59,9 @@ use wire::name::Name;
 use wire::serial::Serial;
 use writer::Writer;
 
-/// How often the time of a zone's last confirmation is written, at most: an expiry is never later for it.
+/// Shortest time between two writes of a zone's last confirmation: an expiry is never later for it.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
-/// How long the end waits for a disk that does not answer.
+/// Longest time that the end waits for a disk that does not answer.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// A step of a region's history that is no longer is written at once.
@@ -69,10 +69,10 @@ const QUICK_BYTES: usize = 1 << 20;
 
 /// The writer and the builder.
 const THREADS: usize = 2;
-/// How often a zone is read whose files are being replaced.
+/// Most attempts to read a zone whose files are being replaced.
 const READINGS: usize = 3;
 
-/// Why the folder cannot be used.
+/// Error: the state folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     #[error("cannot create the state folder {}: {error}; create it, owned by the user that runs this program", .path.display())]
@@ -87,10 +87,10 @@ pub enum StateError {
     Thread(io::Error),
 }
 
-/// What a region was last published with.
+/// State with which a region was last published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionState {
-    /// How far its serial was above the sum of its members' serials.
+    /// Number by which its serial was above the sum of its members' serials.
     pub drift: u32,
     pub last: Serial,
     /// Tells the plan by which its contents were made.
@@ -113,26 +113,26 @@ pub struct TreeState {
 #[derive(Debug)]
 pub struct Restored {
     pub zone: Arc<Zone>,
-    /// When a primary last confirmed it; never later than now.
+    /// Time at which a primary last confirmed the zone; never later than now.
     pub refreshed: SystemTime,
     /// The steps that led to it, oldest first.
     pub history: Vec<HistoryStep>,
 }
 
-/// What operators see.
+/// Status of the store, as operators see it.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StateStatus {
     pub folder: PathBuf,
-    /// Whether everything is written that should be, or on its way.
+    /// True if everything that should be written is written, or on its way.
     pub healthy: bool,
-    /// What the disk refuses, or that it does not answer.
+    /// Error of the disk, if it refuses something or does not answer.
     pub error: Option<String>,
     /// Bytes of all files of zones.
     pub bytes: u64,
     pub last_written: Option<SystemTime>,
 }
 
-/// What threads share.
+/// State that the store and its threads share.
 struct Shared {
     disk: Disk,
     inbox: Inbox,
@@ -141,10 +141,10 @@ struct Shared {
     trouble: Mutex<Trouble>,
 }
 
-/// What is wrong with the disk.
+/// Trouble with the disk.
 #[derive(Default)]
 struct Trouble {
-    /// What it refuses.
+    /// Error with which the disk refuses something.
     refusal: Option<String>,
     /// It does not answer at all.
     is_silent: bool,
@@ -161,7 +161,7 @@ impl Shared {
         self.metrics.state_errors.with_label_values(&[operation]).inc();
     }
 
-    /// What is wrong; what it holds is valid between any two statements.
+    /// Trouble with the disk; what it holds is valid between any two statements.
     fn trouble(&self) -> MutexGuard<'_, Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,9 +215,9 @@ pub struct Store {
     drains: Vec<Drain>,
     pins: Vec<Pin>,
     trees: HashMap<Name, TreeState>,
-    /// Whether the folder could be written when it was opened.
+    /// True if the folder could be written when it was opened.
     was_writable: bool,
-    /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
+    /// Times at which each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
     closed: Once,
 }
@@ -390,27 +390,28 @@ impl Store {
         self.shared.inbox.buffers().clone()
     }
 
-    /// Whether the folder could be written when it was opened: if not, what was read may be older than what was served last.
+    /// Returns true if the folder could be written when it was opened: if not, what was read may be older than what was
+    /// served last.
     pub fn was_writable(&self) -> bool {
         self.was_writable
     }
 
-    /// What regions were last published with, before this process.
+    /// States with which regions were last published before this process.
     pub fn regions(&self) -> HashMap<Name, RegionState> {
         self.regions.clone()
     }
 
-    /// What was taken out of regions, before this process.
+    /// Drains that were in force before this process.
     pub fn drains(&self) -> Vec<Drain> {
         self.drains.clone()
     }
 
-    /// Which regions were pinned, before this process.
+    /// Pins that were in force before this process.
     pub fn pins(&self) -> Vec<Pin> {
         self.pins.clone()
     }
 
-    /// How a region came to what it was last; for a start, before any history is handed over.
+    /// Reads the history of a region up to its last version; for a start, before any history is handed over.
     pub fn load_past(&self, region: &Name) -> History {
         let (history, found) = past::read(region, &self.shared.disk.zone_folder(region));
         self.shared.inbox.past_found(region, found);
@@ -502,7 +503,7 @@ impl Store {
         });
     }
 
-    /// What operators see.
+    /// Status of the store, as operators see it.
     pub fn status(&self) -> StateStatus {
         self.shared.status().clone()
     }

@@ -20,7 +20,7 @@ use std::sync::mpsc::Receiver;
 use std::time::SystemTime;
 use wire::name::Name;
 
-/// What is to be done.
+/// Job of the builder.
 pub enum Job {
     Build(Build),
     /// A generation is in use: the journal of the one before can go.
@@ -40,11 +40,11 @@ pub struct Build {
     pub generation: u64,
     pub version: Arc<Zone>,
     pub refreshed: SystemTime,
-    /// Which part of which journal led to the version; none if no journal leads to it.
+    /// Journal and range of its octets that led to the version; none if no journal leads to it.
     pub carried: Option<(PathBuf, u64, u64)>,
 }
 
-/// Where a snapshot is written before it is whole.
+/// Path at which a snapshot is written before it is whole.
 pub fn temporary_path(folder: &Path) -> PathBuf {
     folder.join("snapshot.tmp")
 }

@@ -28,7 +28,7 @@ const MAX_READABLE_BYTES: usize = 200;
 
 //--- Disk ---
 
-/// What a test sees after every operation.
+/// Function by which a test sees the disk after every operation.
 #[cfg(test)]
 pub type Probe = Box<dyn FnMut(&Path) + Send>;
 
@@ -80,7 +80,8 @@ impl Disk {
         create(&self.root.join("zones"))
     }
 
-    /// Whether the folder that was claimed is where it was; somebody may have removed it, or put another in its place.
+    /// Returns true if the folder that was claimed is where it was; somebody may have removed it, or put another in its
+    /// place.
     pub fn is_in_place(&self) -> bool {
         let held = self.held();
         let Some(ours) = held.as_ref().and_then(|file| file.metadata().ok()) else { return true };

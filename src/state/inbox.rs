@@ -1,4 +1,4 @@
-//! What waits for the writer, zone by zone, and the barrier behind which everything is written.
+//! Queue of the writer, zone by zone, and the barrier behind which everything is written.
 //!
 //! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
 //! is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came before it.
@@ -24,19 +24,19 @@ const MAX_WAITING_DELTAS: usize = 4096;
 
 //--- Work ---
 
-/// What a zone's files held at start.
+/// State of a zone's files at start.
 pub struct Found {
     pub ledger: Ledger,
     pub version: Weak<Zone>,
     pub refreshed: SystemTime,
 }
 
-/// What waits for one zone.
+/// Work that waits for one zone.
 #[derive(Default)]
 pub struct Backlog {
     /// The number under which the oldest of it was handed over; none for times alone.
     pub number: Option<u64>,
-    /// What was found at start.
+    /// State of the files that was found at start.
     pub found: Option<Found>,
     pub deltas: Vec<(Arc<Delta>, SystemTime)>,
     bytes: usize,
@@ -61,7 +61,7 @@ impl Backlog {
     }
 }
 
-/// What waits for one region.
+/// Work that waits for one region.
 #[derive(Default)]
 pub struct PastBacklog {
     /// The files as they were found at start.
@@ -103,7 +103,7 @@ pub struct Inbox {
     buffers: Buffers,
 }
 
-/// What waits, and what is not yet written.
+/// Work that waits, and the numbers of what is not yet written.
 #[derive(Default)]
 struct Waiting {
     backlogs: HashMap<Name, Backlog>,
@@ -120,7 +120,7 @@ struct Waiting {
     is_stuck: bool,
 }
 
-/// How far something is that is not yet on disk.
+/// Stage of something that is not yet on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The writer has it, or will take it.
@@ -143,7 +143,7 @@ impl Waiting {
         self.next
     }
 
-    /// Whether a barrier has waited in vain for something that is still not written.
+    /// Returns true if a barrier has waited in vain for something that is still not written.
     fn has_overdue(&self) -> bool {
         self.outstanding.values().any(|stage| *stage == Stage::Overdue)
     }
@@ -298,7 +298,7 @@ impl Inbox {
         waiting.ended == 0 && waiting.outstanding.range(..=last).next().is_none()
     }
 
-    /// Whether the disk does not answer.
+    /// Returns true if the disk does not answer.
     pub fn is_silent(&self) -> bool {
         let waiting = self.lock();
         waiting.is_stuck || waiting.has_overdue()

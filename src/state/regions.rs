@@ -1,5 +1,5 @@
-//! What regions were last published as, so that their serials never fall, what is taken out of them, which of them are
-//! pinned, and which trees zones were made of.
+//! States with which regions were last published, so that their serials never fall; drains and pins in force; and the
+//! trees that zones were made of.
 //!
 //! One file of frames: each holds the regions that have moved since the frame before, the first one all of them, or the trees
 //! likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the old one and put in its place.
@@ -20,7 +20,7 @@ use wire::serial::Serial;
 /// A file beyond this is written anew.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What is to be kept; nothing for what stays as it was.
+/// Facts to be kept; none for those that stay as they were.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Regions {
     pub states: Option<HashMap<Name, RegionState>>,
@@ -48,32 +48,32 @@ pub struct RegionFile {
     drains: Vec<Drain>,
     pins: Vec<Pin>,
     trees: HashMap<Name, TreeState>,
-    /// Where the next frame goes; 0 when the file must be written anew.
+    /// Offset of the next frame; 0 when the file must be written anew.
     end: u64,
 }
 
 impl RegionFile {
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(disk: &Disk) -> PathBuf {
         disk.root().join("regions")
     }
 
-    /// What is written.
+    /// States that are written.
     pub fn states(&self) -> &HashMap<Name, RegionState> {
         &self.states
     }
 
-    /// What is written.
+    /// Drains that are written.
     pub fn drains(&self) -> &[Drain] {
         &self.drains
     }
 
-    /// What is written.
+    /// Pins that are written.
     pub fn pins(&self) -> &[Pin] {
         &self.pins
     }
 
-    /// What is written.
+    /// Trees that are written.
     pub fn trees(&self) -> &HashMap<Name, TreeState> {
         &self.trees
     }
