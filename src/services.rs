@@ -35,7 +35,7 @@ pub struct OwnRecord {
     pub rdata: Vec<u8>,
 }
 
-/// What a zone is made of.
+/// Contents of a zone of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicesPlan {
     pub zone: Name,

@@ -23,7 +23,7 @@ pub struct Ahead {
     requests: Box<[Request; MOST]>,
 }
 
-/// Where the names of these requests lead to; none for one that is not to be answered.
+/// Places to which the names of these requests lead; none for a request that is not to be answered.
 pub type Places<'p> = [Option<Option<Place<'p>>>; MOST];
 
 impl Default for Ahead {

@@ -87,7 +87,7 @@ pub fn answer_request<'p>(
     Response { length, rcode, truncated }
 }
 
-/// Where a name is to be looked up.
+/// Place at which a name is to be looked up.
 #[derive(Clone, Copy)]
 pub struct Place<'p> {
     /// The zone that it is within.
@@ -118,7 +118,7 @@ impl<'p> Source<'p> {
     }
 }
 
-/// What a name leads to within one zone.
+/// Result of looking a name up within one zone.
 pub enum Found<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
     Referral(usize, Set<'a>),
@@ -129,7 +129,7 @@ pub enum Found<'a> {
     Nothing,
 }
 
-/// What to do after one name has been looked up.
+/// Next step after one name has been looked up.
 enum Step {
     Done(u16),
     /// An alias was added; its target stands at this position of the message.
@@ -307,7 +307,7 @@ impl<'p> Reply<'p, '_> {
         }
     }
 
-    /// Whether a DNAME set of a zone is in the answer.
+    /// Returns true if a DNAME set of a zone is in the answer.
     fn has_dname(&self, zone: &Zone, dname: Set<'_>) -> bool {
         // A region shares the sets of its members, under other owner names.
         self.dnames.iter().flatten().any(|(of, added)| std::ptr::eq(*of, zone) && added.is(dname))
@@ -417,13 +417,13 @@ fn zone_above<'p>(published: &'p Published, served: &Served, wire: &[u8], qtype:
     above.answerable().is_some_and(|zone| delegates(zone, wire)).then_some(above)
 }
 
-/// Whether it cannot be known what a node should have, beside what it has.
+/// Returns true if nobody can know which records a node should have beside those that it has.
 pub fn is_unreadable(node: Node<'_>) -> bool {
     let is_reason = |reason: &[u8]| !reason.is_empty() && reason != rr::MEMBERLESS;
     node.get(rtype::PLACEHOLDER).is_some_and(|reasons| reasons.rdatas().all(is_reason))
 }
 
-/// Whether a node has more than a placeholder.
+/// Returns true if a node has more than a placeholder.
 pub fn has_records(node: Node<'_>) -> bool {
     node.rrsets().any(|rrset| rrset.rtype != rtype::PLACEHOLDER)
 }
@@ -453,7 +453,7 @@ pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<
     is_host.then_some(node)
 }
 
-/// Whether a zone holds a delegation at a name or above it.
+/// Returns true if a zone holds a delegation at a name or above it.
 fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     match find(zone, wire, rtype::DS) {
         Found::Referral(..) => true,
@@ -512,8 +512,8 @@ fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
         .map_or(Found::Nothing, Found::Node)
 }
 
-/// What ANY is answered with (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance
-/// name, because the OpenStack discovery procedure asks for them so.
+/// RRsets that answer ANY (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance name,
+/// because the OpenStack discovery procedure asks for them so.
 fn any_subset<'a>(wire: &[u8], node: Node<'a>) -> impl Iterator<Item = Set<'a>> {
     let described = |rrset: &Set<'_>| matches!(rrset.rtype, rtype::SRV | rtype::TXT);
     let instance = name::is_instance_name(wire) && node.rrsets().any(|rrset| described(&rrset));

@@ -36,7 +36,7 @@ pub struct Announcers {
     peers: HashSet<IpAddr>,
 }
 
-/// What a NOTIFY is worth.
+/// Judgement of a NOTIFY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Judgement {
     /// These sources of a zone are to look.
@@ -60,10 +60,10 @@ impl Judgement {
     }
 }
 
-/// What became of a NOTIFY.
+/// Result of a NOTIFY.
 pub struct Received {
     pub response: Response,
-    /// Whether a primary has announced a zone that is not configured.
+    /// True if a primary has announced a zone that is not configured.
     pub is_stray: bool,
 }
 
@@ -149,7 +149,7 @@ impl Reception {
         announcers.askers.get(zone)?.get(&peer.to_canonical()).cloned()
     }
 
-    /// What a request is worth.
+    /// Judges a request.
     fn judge(&self, request: &Request, peer: IpAddr, key: Option<&Name>) -> Judgement {
         let question = match &request.question {
             Some(question) if request.rcode == rcode::NOERROR => question,

@@ -38,7 +38,7 @@ pub enum Class {
     Reserved,
 }
 
-/// How many connections there may be.
+/// Most connections that there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub total: usize,
@@ -107,7 +107,7 @@ impl Places {
 }
 
 impl Place {
-    /// What others may know of the connection.
+    /// Connection that has the place, as others may know it.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -152,12 +152,13 @@ impl Drop for Place {
     }
 }
 
-/// When the client's connection that has waited for a request for the longest had its last; [`NONE`] where none waits.
+/// Time of the last request on the client's connection that has waited the longest for another; [`NONE`] where none
+/// waits.
 type Oldest = u64;
 /// Later than every time.
 const NONE: Oldest = u64::MAX;
 
-/// Who has places.
+/// Table of the connections that have places.
 struct Table {
     room: Room,
     /// The number of the last newcomer.
@@ -198,7 +199,7 @@ impl Client {
         self.waiting.len() + self.answered.len()
     }
 
-    /// Where it stands among the clients.
+    /// Rank of the client among all, by which it gives a place up.
     fn rank(&self, address: IpAddr) -> (Reverse<usize>, Oldest, IpAddr) {
         (Reverse(self.count()), self.waiting.first().map_or(NONE, |first| first.0), address)
     }

@@ -46,7 +46,7 @@ pub struct Asked<'a> {
     pub rotation: u32,
 }
 
-/// What a message gets.
+/// Outcome of a message.
 pub enum Outcome {
     /// No response may be sent.
     Nothing,
@@ -268,7 +268,8 @@ impl Responder {
         }
     }
 
-    /// Whether a refusal is worth a line, and how many like it had none since the last. Says it if they become too many.
+    /// Takes note of a refusal. If it is worth a line, returns how many like it had none since the last. Logs it if
+    /// they become too many.
     fn wants_line(&self, (what, reason): Reason, peer: IpAddr) -> Option<u64> {
         tracing::debug!(%peer, what, reason, "refused");
         match self.refusals.note((what, reason), peer, self.now()) {

@@ -72,7 +72,7 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub struct StreamContext {
     publisher: Arc<Publisher>,
     responder: Arc<Responder>,
@@ -84,10 +84,10 @@ pub struct StreamContext {
     turns: Turns,
 }
 
-/// What a reload can change.
+/// Settings that a reload can change.
 struct Settings {
     idle: Duration,
-    /// Whose connections have a right to reserved places.
+    /// Addresses whose connections have a right to reserved places.
     secondaries: Vec<Prefix>,
 }
 
@@ -136,7 +136,7 @@ impl StreamContext {
         Admission { context: self.clone(), peer, place }
     }
 
-    /// How long a connection may be silent.
+    /// Longest time that a connection may be silent.
     fn idle(&self) -> Duration {
         self.settings.load().idle
     }
@@ -267,7 +267,7 @@ async fn serve(stream: TcpStream, admission: Admission, security: Option<Securit
 struct Conversation<'a> {
     admission: &'a Admission,
     transport: Transport,
-    /// Whether transfers may be sent over it.
+    /// True if transfers may be sent over the connection.
     has_transfers: bool,
 }
 
@@ -363,10 +363,10 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8], patience: 
     matches!(timeout(patience, written).await, Ok(Ok(())))
 }
 
-/// What came of the frames that were there.
+/// Result of the frames that were there.
 struct Burst {
     output: Vec<u8>,
-    /// Whether there was a complete frame.
+    /// True if there was a complete frame.
     complete: bool,
     /// The transfer that the last of them asks for, to be sent behind the output.
     transfer: Option<Box<Outbound>>,

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why certificate and key cannot be used.
+/// Error: certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("certificate {} cannot be read: {error}", path.display())]

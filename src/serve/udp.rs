@@ -29,9 +29,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits for a request before it looks whether it should end.
+/// Longest time that a thread waits for a request before it looks whether it should end.
 const POLL: Duration = Duration::from_millis(200);
-/// How long a listener that is taken away answers what is waiting: several times what a full kernel buffer takes.
+/// Time for which a listener that is taken away answers what is waiting: several times what a full kernel buffer takes.
 pub const DRAIN: Duration = Duration::from_millis(500);
 /// Kernel buffers that hold a burst of some ten thousand requests while the threads are busy.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
@@ -144,7 +144,7 @@ impl Drop for UdpListener {
 /// One thread's view.
 struct Worker {
     socket: Arc<UdpSocket>,
-    /// Whether the socket has the addresses of all interfaces.
+    /// True if the socket has the addresses of all interfaces.
     wildcard: bool,
     leave_by: Arc<OnceLock<Instant>>,
     publisher: Arc<Publisher>,
@@ -210,7 +210,7 @@ impl Worker {
     }
 }
 
-/// Whether an error only says that nothing has come in.
+/// Returns true if an error only says that nothing has come in.
 fn is_idle(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

@@ -39,7 +39,7 @@ pub const MESSAGE_BYTES: usize = 16 << 10;
 const NODES_AT_ONCE: usize = 32;
 const RECORDS_AT_ONCE: usize = 64;
 
-/// What is sent.
+/// Kind of an answer to a request for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Axfr,
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Why a client gets no transfer.
+/// Reason for which a client gets no transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the server is not authoritative for the zone")]
@@ -112,7 +112,7 @@ impl Refusal {
     }
 }
 
-/// What a request for a transfer gets.
+/// Verdict on a request for a transfer.
 pub enum Verdict {
     Refuse(Refusal, Option<Name>),
     /// The SOA alone, with TC if there is more over TCP.
@@ -123,16 +123,16 @@ pub enum Verdict {
     Stream(Box<Transfer>),
 }
 
-/// Who asks.
+/// Client that asks for a transfer.
 pub struct Client<'a> {
     pub address: IpAddr,
     /// The key that the request was signed with.
     pub key: Option<&'a Name>,
-    /// Whether there is no connection that a transfer could be sent over.
+    /// True if there is no connection that a transfer could be sent over.
     pub datagram: bool,
 }
 
-/// Whether a request is one that [`decide`] decides.
+/// Returns true if a request is one that [`decide`] decides.
 pub fn is_transfer(request: &Request, datagram: bool) -> bool {
     let asks = |question: &Question| {
         let rtype = question.rtype == rtype::IXFR || question.rtype == rtype::AXFR && !datagram;
@@ -287,7 +287,7 @@ type Refill<'a> = dyn FnMut(&mut Vec<Item<'a>>) + Send + 'a;
 /// The records of a transfer. They are listed some at a time, which takes a fraction of the time of one by one.
 struct Records<'a> {
     items: Vec<Item<'a>>,
-    /// How many of them are composed.
+    /// Number of the items that are composed.
     taken: usize,
     refill: Box<Refill<'a>>,
 }
@@ -328,7 +328,7 @@ fn items_of<'a>(owner: [&'a [u8]; 2], rrset: Set<'a>) -> impl Iterator<Item = It
 
 //--- Messages ---
 
-/// How much has been composed.
+/// Numbers of messages and records composed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     pub messages: u64,
@@ -341,7 +341,7 @@ pub struct Messages<'a> {
     records: Records<'a>,
     /// The owner of the record written last, and where the message holds it.
     last: Option<([&'a [u8]; 2], usize)>,
-    /// Where the message holds the origin, which most owners end in.
+    /// Position at which the message holds the origin, which most owners end in.
     origin_at: Option<u16>,
     compressor: Compressor,
     pub sent: Sent,

@@ -27,8 +27,8 @@ impl Offer {
         dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]])
     }
 
-    /// Whether another endpoint of the same type cannot stand beside this one: their TXT records differ, or both would
-    /// share the name that stands for an address.
+    /// Reason for which another endpoint of the same type cannot stand beside this one, if there is one: their TXT
+    /// records differ, or both would share the name that stands for an address.
     pub fn excludes(&self, other: &Offer) -> Option<&'static str> {
         let is_address = |offer: &Offer| matches!(offer.endpoint.host, Host::Address(_));
         if self.kind != other.kind {

@@ -1,5 +1,5 @@
-//! What is added beside an answer: addresses for the targets of NS, MX and SRV records, and for a list of instances what
-//! describes them (RFC 6763 section 12).
+//! Additional records: addresses for the targets of NS, MX and SRV records, and for a list of instances the records
+//! that describe them (RFC 6763 section 12).
 //!
 //! It is a courtesy: what does not fit is left out and never sets TC (RFC 2181 section 9).
 //!
@@ -24,14 +24,14 @@ const LEAST_NAMING: usize = 2 + 10 + 1;
 /// Records of the response that name hosts or instances, to be gone through one by one.
 #[derive(Clone, Copy)]
 pub(super) struct Targets {
-    /// Where the next record stands in the message.
+    /// Position of the next record in the message.
     pub(super) position: usize,
     pub(super) end: usize,
-    /// Where the name begins in the RDATA.
+    /// Offset of the name in the RDATA.
     pub(super) offset: usize,
-    /// Whether the names are instances of a service, not hosts.
+    /// True if the names are instances of a service, not hosts.
     pub(super) is_list: bool,
-    /// Whether the names end with pointers.
+    /// True if the names end with pointers.
     pub(super) compressed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Targets {
         if self.compressed { writer.placed_with_pointers(at) } else { writer.placed(at) }.ok()
     }
 
-    /// Whether the name of an earlier record is this one.
+    /// Returns true if the name of an earlier record is this one.
     fn has_name(&self, writer: &Writer<'_>, before: usize, target: &Placed) -> bool {
         match self.compressed {
             false => writer.has_name(before, target),

@@ -29,20 +29,20 @@ pub(super) const LEAST_RATE: u64 = 1024;
 const SPAN_TIMEOUTS: u32 = 6;
 /// but never over more than this.
 const LONGEST_SPAN: Duration = Duration::from_secs(60);
-/// What the kernel holds of a transfer beside that which is on its way.
+/// Octets of a transfer that the kernel holds beside those that are on their way.
 pub(super) const UNSENT_BYTES: u32 = 128 << 10;
 
-/// How a client is doing that octets are written to.
+/// Pace at which a client has to take octets.
 struct Pace<'a> {
     connection: &'a Connection,
     span: Duration,
-    /// When a span's worth of octets must have been taken.
+    /// Time by which a span's worth of octets must have been taken.
     due: Instant,
-    /// How many of them are still to be taken until then.
+    /// Number of those octets that are still to be taken until then.
     missing: u64,
 }
 
-/// Why octets were not written.
+/// Reason for which octets were not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// The client takes less than the least rate.
@@ -205,7 +205,8 @@ mod tests {
         places.enter([192, 0, 2, 1].into(), Class::General).0
     }
 
-    /// How writing ends, and when, while a client takes so many octets each so many seconds.
+    /// Writes while a client takes so many octets each so many seconds; returns how that ends, and after how many
+    /// seconds.
     async fn against(octets: usize, every: u64, buffer: usize) -> (Result<(), Cut>, u64) {
         let (mut ours, theirs) = tokio::io::duplex(buffer);
         let read = |mut theirs: DuplexStream| async move {

@@ -25,10 +25,10 @@ use tokio::time::{Instant, timeout};
 pub(super) const MAX_TRANSFERS: usize = 32;
 /// Transfers under way at once to one client: close to what secondaries ask for by themselves (BIND: 2, Knot: 10).
 pub(super) const MAX_PER_CLIENT: usize = 8;
-/// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
+/// Longest time that a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Who may begin a transfer.
+/// Turns of transfers: decides which transfer may begin.
 pub(super) struct Turns {
     all: Semaphore,
     by_client: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
@@ -42,7 +42,7 @@ struct Running {
 }
 
 impl Running {
-    /// Whether its client has taken next to nothing for long enough to tell.
+    /// Returns true if the transfer's client has taken next to nothing for long enough to tell.
     fn is_stalled(&self) -> bool {
         let least = LEAST_RATE * Connection::SPAN.as_secs();
         self.begun.elapsed() >= Connection::SPAN && self.connection.taken_lately() < least

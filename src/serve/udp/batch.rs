@@ -49,7 +49,7 @@ pub struct Batch {
     messages: Box<[Message; BATCH]>,
     /// Messages in front that are not set up for receiving.
     changed: usize,
-    /// Whether requests come with their destination address.
+    /// True if requests come with their destination address.
     addressed: bool,
 }
 

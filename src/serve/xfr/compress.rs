@@ -49,7 +49,7 @@ impl<'o> Cursor<'o> {
     }
 }
 
-/// Where the names of one message stand.
+/// Positions of the names of one message.
 pub struct Compressor {
     /// Positions of labels; 0, within the header, for a free place.
     slots: Box<[u16; SLOTS]>,
@@ -113,7 +113,7 @@ impl Compressor {
         Some(base)
     }
 
-    /// Where the message holds a name, if it does.
+    /// Position at which the message holds a name, if it does.
     pub fn position_of(&self, cursor: &Cursor<'_>, name: &[u8]) -> Option<u16> {
         let starts = name::label_starts(name);
         let mut end = name.len() - 1;
@@ -125,7 +125,7 @@ impl Compressor {
         Some(suffix).filter(|suffix| *suffix != ROOT)
     }
 
-    /// Where a label in front of a suffix stands, if it does.
+    /// Position of a label in front of a suffix, if the message holds it.
     fn find(&self, message: &[u8], key: u32, label: &[u8], suffix: u16) -> Option<u16> {
         let positions = (0..PROBES).map(|probe| self.slots[place(key, probe)]).take_while(|position| *position != 0);
         positions.into_iter().find(|position| {
