@@ -139,7 +139,7 @@ pub struct Zone {
     pub negative: Arc<RRset>,
 }
 
-/// Why records do not make a zone.
+/// Error: records do not make a zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {
     #[error("no SOA at the origin")]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN};
 
-/// What a name and a record take beside their octets.
+/// Octets that a name and a record take beside their own.
 const ENTRY_BYTES: usize = 64;
 
 /// A record that is told.
@@ -23,7 +23,7 @@ pub struct AsideRecord {
 }
 
 impl AsideRecord {
-    /// Whether this is the record, whatever its TTL.
+    /// Returns true if this is the record, whatever its TTL.
     pub fn is(&self, rtype: u16, rdata: &[u8]) -> bool {
         self.rtype == rtype && rr::compare(rtype, &self.rdata, rdata).is_eq()
     }
@@ -44,7 +44,7 @@ impl PartialEq for Aside {
 }
 
 impl Aside {
-    /// Whether there is none.
+    /// Returns true if there is no record.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -134,7 +134,7 @@ pub(super) fn add_each(records: &mut Vec<AsideRecord>, more: Vec<AsideRecord>) {
 /// Names with the records that they have now.
 type Changes = Box<[(Name, Arc<[AsideRecord]>)]>;
 
-/// What a step changes in that which is told beside a version: records that cannot be held, and those without an answer.
+/// Changes of a step to what is told beside a version: records that cannot be held, and those without an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AsideChanges([Changes; 2]);
 
@@ -144,7 +144,7 @@ impl AsideChanges {
         AsideChanges([new[0].changes_since(old[0]), new[1].changes_since(old[1])])
     }
 
-    /// Whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|changes| changes.is_empty())
     }

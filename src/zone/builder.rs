@@ -46,7 +46,7 @@ struct Part {
     above: Vec<(u64, Place)>,
 }
 
-/// Where a node is.
+/// Place of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
     /// It begins at this octet.
@@ -269,7 +269,7 @@ impl Part {
         })
     }
 
-    /// Where the node of an owner is among those that are sorted.
+    /// Finds the node of an owner among those that are sorted.
     fn find(&self, shared: &[&[u8]], hash: u64, owner: &[u8]) -> Option<Place> {
         let first = self.index.partition_point(|entry| entry.0 < hash);
         let same = self.index[first..].iter().take_while(|entry| entry.0 == hash);

@@ -11,7 +11,7 @@ use wire::name::{MAX_NAME_BYTES, Name};
 /// With fewer names keys are not worth their making.
 const FEW_NAMES: usize = 8;
 
-/// Where names within an origin are in their list, in canonical order and each once.
+/// Positions of names within an origin in their list, in canonical order of the names and each once.
 pub(super) fn order(names: &[Name], origin: &Name) -> Vec<usize> {
     if names.len() < FEW_NAMES {
         let mut order: Vec<usize> = (0..names.len()).collect();

@@ -37,7 +37,7 @@ struct Pendings {
     /// Owners, spellings and sets.
     bytes: Vec<u8>,
     list: Vec<Pending>,
-    /// Where the newest of the nodes with a hash is in the list.
+    /// Positions in the list of the newest node with each hash.
     newest: HashMap<u64, usize, ByHash>,
 }
 
@@ -48,7 +48,7 @@ struct Pending {
     owner: Range<usize>,
     spelled: Option<Range<usize>>,
     sets: Range<usize>,
-    /// Whether the base has the owner.
+    /// True if the base has the owner.
     existed: bool,
     /// Another node with the hash.
     next: Option<usize>,
@@ -186,7 +186,7 @@ impl Editor {
         }
     }
 
-    /// Where the node of an owner is, as one that may be changed.
+    /// Position in the list of the node of an owner, made ready to be changed.
     fn pending(&mut self, owner: &[u8]) -> usize {
         let hash = table::hash(owner);
         self.pending.find(hash, owner).unwrap_or_else(|| {
@@ -251,7 +251,7 @@ impl Editor {
 }
 
 impl Pendings {
-    /// Where the node of an owner is.
+    /// Position in the list of the node of an owner.
     fn find(&self, hash: u64, owner: &[u8]) -> Option<usize> {
         let mut next = self.newest.get(&hash).copied();
         while let Some(index) = next.filter(|index| self.bytes[self.list[*index].owner.clone()] != *owner) {
@@ -291,7 +291,7 @@ impl Pendings {
 
 //--- Counts ---
 
-/// What a zone counts of its nodes.
+/// Counts of a zone's nodes and records.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
     pub records: u64,
@@ -366,7 +366,7 @@ impl Zone {
     }
 }
 
-/// Whether there is such a node.
+/// Returns true if the node has records, or names below it.
 pub(super) fn exists(node: Node<'_>) -> bool {
     node.below > 0 || !node.is_empty()
 }
@@ -382,14 +382,14 @@ pub(super) fn parent(owner: &[u8]) -> Option<&[u8]> {
     owner.first().map(|length| &owner[1 + usize::from(*length)..])
 }
 
-/// Whether names below must not be answered from this zone as they stand.
+/// Returns true if names below must not be answered from this zone as they stand.
 pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
     let cuts = |set: Set<'_>| set.rtype == rtype::DNAME || set.rtype == rtype::NS && !owner.is_empty();
     node::sets(sets).any(cuts)
 }
 
-/// Whether another zone may not be able to take a node with records as it stands: for its spelling, its length, that of a
-/// record, or a type that is bound to its zone.
+/// Returns true if another zone may not be able to take a node with records as it stands: for its spelling, its length,
+/// that of a record, or a type that is bound to its zone.
 pub(super) fn is_odd(node: Node<'_>) -> bool {
     let is_bound = |rtype| match rtype {
         rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
@@ -403,7 +403,7 @@ pub(super) fn is_odd(node: Node<'_>) -> bool {
     !node.owner.is_empty() && !node.is_empty() && is_odd()
 }
 
-/// Whether the first label is the asterisk (RFC 4592 section 2.1.1).
+/// Returns true if the first label is the asterisk (RFC 4592 section 2.1.1).
 pub(super) fn is_wildcard(owner: &[u8]) -> bool {
     owner.starts_with(b"\x01*")
 }

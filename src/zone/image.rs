@@ -20,7 +20,7 @@ pub const IMAGE_FORMAT: u32 = 4;
 /// The oldest format that is read.
 pub const OLDEST_IMAGE_FORMAT: u32 = 2;
 
-/// Why bytes are no image of a zone.
+/// Error: bytes are no image of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     #[error("it ends too early")]
@@ -83,7 +83,7 @@ impl Zone {
     }
 }
 
-/// What is left to read.
+/// Reader of the octets that are left.
 struct Reader<'a> {
     rest: &'a [u8],
 }

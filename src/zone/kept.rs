@@ -1,4 +1,4 @@
-//! What a full transfer brings of the version that is there already.
+//! Version that is there already, compared with what a full transfer brings.
 //!
 //! Mostly it is nearly everything. So each name is compared as it comes, and what is the same is only ticked off: a
 //! transfer costs memory for what differs, and an octet for each name.
@@ -20,7 +20,7 @@ pub(super) struct Kept {
     states: Vec<State>,
 }
 
-/// What came of a name of the base.
+/// State of a name of the base: the records of it that have come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Nothing,
@@ -53,7 +53,7 @@ impl Kept {
         builder.push_sets(owner, spelled, sets);
     }
 
-    /// Whether this is about a version.
+    /// Returns true if this is about a version.
     pub fn is_of(&self, base: &Zone) -> bool {
         std::ptr::eq(&*self.base, base)
     }

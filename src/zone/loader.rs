@@ -18,10 +18,10 @@ use std::sync::Arc;
 use wire::name::{self, Name, NameBuf};
 use wire::rr::{self, RRset, Set, rtype};
 
-/// What a response over TCP has room for beside its header and the longest question.
+/// Octets for an answer in a response over TCP, beside its header and the longest question.
 pub(super) const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
 
-/// What a primary sent that a zone cannot hold or that should not be there; all of it is counted, none of it is fatal.
+/// Counts of what a primary sent that a zone cannot hold or that should not be there; none of it is fatal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Anomalies {
     /// Equal records, which CNS sends as a matter of course.
@@ -53,7 +53,7 @@ impl Anomalies {
 pub struct Loader {
     origin: Name,
     builder: Builder<'static>,
-    /// What is the same in the version that it is compared with.
+    /// Names that are the same in the version that this one is compared with.
     kept: Option<Kept>,
     group: Box<Group>,
     anomalies: Anomalies,
@@ -72,7 +72,7 @@ struct Group {
     owner: NameBuf,
     records: Vec<Raw<Range<usize>>>,
     bytes: Vec<u8>,
-    /// What the sets are written to.
+    /// Buffer to which the sets are written.
     sets: Vec<u8>,
 }
 

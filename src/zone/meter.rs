@@ -1,4 +1,4 @@
-//! What a zone in the making will take in memory, known while its names come.
+//! Estimate of the memory that a zone in the making will take, known while its names come.
 //!
 //! A name counts with its octets and [`NODE_BYTES`]. So do the names above it when they are first seen, twice, because empty
 //! non-terminals are in memory twice while they are made: one name can bring more than a hundred of them. What comes of it is
@@ -10,8 +10,8 @@ use super::editor::parent;
 use super::table::{self, ByHash};
 use std::collections::HashSet;
 
-/// What a node takes beside its owner, spelling and sets: tag, place and lengths, and its part of the shard, of which there is
-/// one for eight names at least where a table is made as a whole.
+/// Octets that a node takes beside its owner, spelling and sets: tag, place and lengths, and its part of the shard, of
+/// which there is one for eight names at least where a table is made as a whole.
 const NODE_BYTES: u64 = 16;
 
 /// The octets of names.
@@ -56,7 +56,7 @@ mod tests {
     use wire::rr::rtype;
     use wire::serial::Serial;
 
-    /// What was estimated for a zone of names, each with an address, and the zone.
+    /// Loads a zone of names, each with an address; returns the estimate and the zone.
     fn load(base: Option<&Arc<Zone>>, names: impl Iterator<Item = String>) -> (u64, Arc<Zone>) {
         let origin = Name::parse("z.example").unwrap();
         let mut loader = base.map_or_else(|| Loader::new(origin.clone()), |base| Loader::against(base.clone()));

@@ -10,7 +10,7 @@ use crate::zone::RRsets;
 use std::sync::Arc;
 use wire::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
 
-/// What a zone holds at one owner name; a view that costs nothing to copy.
+/// Contents of a zone at one owner name; a view that costs nothing to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Node<'a> {
     /// The labels of the owner name in front of the origin, lowercase.
@@ -39,7 +39,7 @@ impl<'a> Node<'a> {
         take_sized(&mut bytes)
     }
 
-    /// Whether the node at the beginning of bytes is the one of this owner.
+    /// Returns true if the node at the beginning of bytes is the one of this owner.
     #[inline]
     pub(super) fn is_at(bytes: &[u8], owner: &[u8]) -> bool {
         Node::owner_at(bytes) == owner
@@ -70,12 +70,12 @@ impl<'a> Node<'a> {
         sets(self.sets)
     }
 
-    /// Whether another has the same records under the same spelling.
+    /// Returns true if another node has the same records under the same spelling.
     pub fn has_same_records(self, other: Node<'_>) -> bool {
         self.sets == other.sets && self.spelled == other.spelled
     }
 
-    /// Whether it has no records, as an empty non-terminal.
+    /// Returns true if the node has no records, as an empty non-terminal.
     pub fn is_empty(self) -> bool {
         self.sets.is_empty()
     }

@@ -38,10 +38,10 @@ const MANY_CHANGES: usize = 1000;
 /// A version in the making.
 pub struct Patcher {
     base: Arc<Zone>,
-    /// What changes are made of.
+    /// Octets of the changes.
     bytes: Vec<u8>,
     changes: Vec<Change>,
-    /// Whether the removals that come now are in doubt whatever they remove.
+    /// True if the removals that come now are in doubt whatever they remove.
     in_doubt: bool,
     /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
@@ -59,11 +59,11 @@ struct Change {
     rtype: u16,
     ttl: u32,
     adds: bool,
-    /// Whether it is a removal that is in doubt whatever it removes.
+    /// True for a removal that is in doubt whatever it removes.
     in_doubt: bool,
 }
 
-/// What the changes came to.
+/// Result of the changes.
 pub struct Patched {
     pub loaded: Loaded,
     /// Removals of records that were not there.
@@ -95,7 +95,7 @@ impl Patcher {
         self.meter.octets()
     }
 
-    /// Whether the end takes long, because names with many records change.
+    /// Returns true if the end takes long, because names with many records change.
     pub fn is_long(&self) -> bool {
         self.copies > MANY_COPIES
     }
@@ -213,7 +213,7 @@ impl Patcher {
 /// Changes being made to some names.
 struct Patch<'a> {
     base: &'a Zone,
-    /// What changes are made of.
+    /// Octets of the changes.
     bytes: &'a [u8],
     vetoes: &'a Vetoes,
     edits: Vec<Edit<'a>>,
@@ -222,7 +222,7 @@ struct Patch<'a> {
     repeated: Repeated,
     anomalies: Anomalies,
     touched: Vec<Name>,
-    /// What is left out at names where that changes.
+    /// Records that are left out, at names where they change.
     left: Vec<(Name, Vec<AsideRecord>)>,
     absent: u64,
     present: u64,
@@ -230,11 +230,11 @@ struct Patch<'a> {
     vetoed: u64,
 }
 
-/// What a name has after its changes.
+/// Contents of a name after its changes.
 struct Edit<'a> {
     hash: u64,
     owner: &'a [u8],
-    /// What it has in the base.
+    /// Contents of the name in the base.
     old: Node<'a>,
     sets: Range<usize>,
     spelled: Option<&'a [u8]>,
@@ -372,7 +372,7 @@ impl<'a> Patch<'a> {
         self.sets = sets;
     }
 
-    /// Whether a removal from a name may be meant for a copy of the record only.
+    /// Returns true if a removal from a name may be meant for a copy of the record only.
     fn is_in_doubt(&self, owner: &[u8], change: &Change, rdata: &[u8]) -> bool {
         let is_repeated = || {
             !self.repeated.is_none()

@@ -36,9 +36,10 @@ const GROUP_BITS: u32 = 6;
 const MOST_NAMES: usize = 16;
 /// Names of a shard, on average, below which there are fewer: well apart, so that a zone does not go back and forth.
 const LEAST_NAMES: usize = 4;
-/// What a piece of memory takes beside its octets, nearly: two counters, what the allocator knows of it, and what it rounds up.
+/// Octets that a piece of memory takes beside its own, nearly: two counters, what the allocator knows of it, and what
+/// it rounds up.
 const ALLOCATION_BYTES: usize = 32;
-/// What processors read from memory at once.
+/// Octets that processors read from memory at once.
 const LINE_BYTES: usize = 64;
 
 /// Nodes by owner.

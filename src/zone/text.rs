@@ -49,10 +49,10 @@ pub fn read_text(text: &str, origin: &Name, ttl: u32) -> (Vec<TextRecord>, Vec<T
 
 //--- Words ---
 
-/// What stands in one line, or in several with parentheses.
+/// Entry of the file: one line, or several with parentheses.
 struct Entry<'t> {
     words: Vec<Word<'t>>,
-    /// Whether the line begins with a space.
+    /// True if the line begins with a space.
     indented: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'t> Splitter<'t> {
         None
     }
 
-    /// Where the line ends that a place is in.
+    /// End of the line that a place is in.
     fn end_of_line(&self, from: usize) -> usize {
         self.text[from..].find('\n').map_or(self.text.len(), |length| from + length)
     }
@@ -121,7 +121,7 @@ impl<'t> Splitter<'t> {
         }
     }
 
-    /// Where a word ends: at the first of some octets that no backslash stands before.
+    /// End of a word: the first of some octets that no backslash stands before.
     fn end_of_word(&self, from: usize, ends: impl Fn(u8) -> bool) -> usize {
         let mut escaped = false;
         let end = self.text.as_bytes()[from..].iter().position(|byte| {
@@ -140,9 +140,9 @@ fn fault(at: usize, message: impl Into<String>) -> TextFault {
 
 //--- Records ---
 
-/// What earlier lines mean for later ones.
+/// State that earlier lines leave to later ones.
 struct TextReader {
-    /// What relative names end with.
+    /// Origin, with which relative names end.
     origin: NameBuf,
     /// The zone, which has all records.
     zone: NameBuf,

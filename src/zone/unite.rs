@@ -11,7 +11,7 @@ use super::{Editor, Node, RRsets, Zone};
 use wire::name::Name;
 
 impl Zone {
-    /// Whether every node below the origin can be taken as it stands by a zone with another origin.
+    /// Returns true if a zone with another origin can take every node below the origin as it stands.
     pub fn is_even(&self, origin: &Name) -> bool {
         self.odd == 0 && origin.as_wire().len() <= LONG_OWNER
     }

@@ -19,10 +19,10 @@ const MANY_SHARDS: usize = 512;
 
 /// Another node at an owner, or none.
 pub struct Change<'a> {
-    /// What [`hash`] gives for the owner.
+    /// Hash of the owner, as [`hash`] gives it.
     pub hash: u64,
     pub owner: &'a [u8],
-    /// Whether the table has no node there.
+    /// True if the table has no node there.
     pub is_new: bool,
     /// As [`Node::write`](super::Node) wrote it.
     pub node: Option<&'a [u8]>,
@@ -111,7 +111,7 @@ impl Table {
         owners
     }
 
-    /// Which shards may point into shards of sources that are no more.
+    /// Marks the shards that may point into shards of sources that are no more.
     fn outdated(&self, sources: &Arc<[Table]>) -> Vec<bool> {
         let mut outdated = vec![false; 1 << self.bits];
         if Arc::ptr_eq(&self.sources, sources) {
@@ -234,7 +234,7 @@ impl Shard {
         freezer.join(&parts)
     }
 
-    /// Whether a shard of a source holds what this one does after some changes, in the same order.
+    /// Returns true if a shard of a source holds what this one does after some changes, in the same order.
     fn becomes(&self, source: &Shard, changes: &[Change<'_>]) -> bool {
         let (Some(ours), Some(theirs)) = (self.own_nodes(), source.own_nodes()) else { return false };
         if source.names() == 0 || source.names() > self.names() + changes.len() {

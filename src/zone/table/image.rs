@@ -27,14 +27,14 @@ const MANY_BYTES: usize = 1 << 20;
 /// More shards, as a power of two, than memory has room for.
 const MOST_BITS: u32 = 32;
 
-/// What was read.
+/// Result of reading.
 pub enum Found<'a> {
     Table(Table, Counts),
     /// The nodes with records of a table whose hash had other keys.
     Nodes(Vec<Node<'a>>),
 }
 
-/// What the nodes of some shards come to.
+/// Sums over the nodes of some shards.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     counts: Counts,
@@ -188,7 +188,7 @@ fn read_node<'a>(origin: &Name, bytes: &mut &'a [u8]) -> Result<Node<'a>, ImageE
     Ok(node)
 }
 
-/// Whether octets are lowercase labels that fit in front of an origin.
+/// Returns true if octets are lowercase labels that fit in front of an origin.
 fn is_owner(owner: &[u8], origin: &Name) -> bool {
     let mut at = 0;
     while at < owner.len() {
@@ -201,14 +201,14 @@ fn is_owner(owner: &[u8], origin: &Name) -> bool {
     at == owner.len() && at + origin.as_wire().len() <= MAX_NAME_BYTES && !owner.iter().any(u8::is_ascii_uppercase)
 }
 
-/// Whether a node with records has its name spelled with capitals.
+/// Returns true if octets spell the name of a node with records, with capitals.
 fn is_spelling(spelled: &[u8], node: Node<'_>, origin: &Name) -> bool {
     let (labels, suffix) = spelled.split_at(node.owner.len().min(spelled.len()));
     let is_same = labels.eq_ignore_ascii_case(node.owner) && suffix.eq_ignore_ascii_case(origin.as_wire());
     is_same && spelled.iter().any(u8::is_ascii_uppercase) && !node.is_empty()
 }
 
-/// Whether octets are sets that a name of a zone may have.
+/// Returns true if octets are sets that a name of a zone may have.
 fn are_sets(mut bytes: &[u8], at_origin: bool) -> bool {
     let whole = bytes;
     let (mut last, mut aliases, mut count) = (None, false, 0);

@@ -37,7 +37,7 @@ enum View<'a> {
     Far(Vec<Item<'a>>),
 }
 
-/// Where a node is, with the number of its table. Small, because it is sorted, and most nodes are not looked at but for
+/// Place of a node, with the number of its table. Small, because it is sorted, and most nodes are not looked at but for
 /// their owners.
 #[derive(Clone, Copy)]
 struct Item<'a> {
@@ -47,12 +47,12 @@ struct Item<'a> {
     table: u32,
 }
 
-/// What stands for the owners that several tables have.
+/// Owners that several tables have, with the nodes that stand for them.
 pub struct United<T> {
     several: Vec<Several>,
-    /// What the caller wants to know of each.
+    /// Notes of the caller, one for each of them.
     pub notes: Vec<T>,
-    /// What is counted of all nodes of these owners, and of those that stand for them.
+    /// Counts of all nodes of these owners, and of those that stand for them.
     pub before: Counts,
     pub after: Counts,
 }
@@ -66,7 +66,7 @@ struct Several {
     others: u32,
     /// Names directly below it, those of each table counted.
     below: u32,
-    /// What stands for all.
+    /// Sets of the node that stands for all.
     sets: Box<[u8]>,
 }
 
@@ -270,7 +270,7 @@ impl<'a> Item<'a> {
         &rest[..rest.partition_point(|item| shard_index(item.hash, bits) == index)]
     }
 
-    /// Whether two nodes have one owner.
+    /// Returns true if two nodes have one owner.
     fn is_same_owner(&self, other: &Item<'_>) -> bool {
         self.hash == other.hash && self.owner() == other.owner()
     }
