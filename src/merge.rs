@@ -174,9 +174,9 @@ pub struct Region {
     pub conflicts: HashMap<Place, Vec<Conflict>>,
     /// True if the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
-    /// Under `rewrite`: from the target of an alias, moved to the region, to the owners of the aliases.
+    /// Aliases by target, under `rewrite`: from the target, moved to the region, to the owners of the aliases.
     aliases: HashMap<Name, HashSet<Name>>,
-    /// The same index the other way round.
+    /// Targets by alias: the same index the other way round.
     alias_targets: HashMap<Name, Vec<Name>>,
     delegations: Delegations,
 }

@@ -25,7 +25,7 @@ const PREFIX: &str = "aggregator";
 /// Description of a family, known before it has a series; `docs/metrics.md` is written from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// As in a scrape.
+    /// Name as in a scrape.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,

@@ -109,7 +109,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Notifier {
     start_with(publisher, metrics, Timers::default())
 }
 
-/// The same with other timers.
+/// Begins as [`start`] does, with other timers.
 pub fn start_with(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
     let shared = Arc::new(Shared { table: Mutex::new(Table::new(timers, metrics)), bell: Notify::new() });
     let task = tokio::spawn(keep_running(shared.clone(), publisher)).abort_handle();

@@ -89,7 +89,7 @@ pub struct Tally([Lane; LANES]);
 #[repr(align(64))]
 struct Lane([AtomicU64; Tally::KINDS.len()]);
 
-/// More threads than these share lanes.
+/// Number of lanes; more threads than these share lanes.
 const LANES: usize = 8;
 
 thread_local! {

@@ -26,7 +26,7 @@ use wire::serial::Serial;
 /// A record of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnRecord {
-    /// As it is spelled.
+    /// Owner name as it is spelled.
     pub owner: NameBuf,
     pub rtype: u16,
     /// Seconds.

@@ -105,7 +105,7 @@ pub struct TreeState {
     /// The newest change.
     pub zxid: i64,
     pub nodes: u64,
-    /// Since when another one in its place is held back.
+    /// Time since which another one in its place is held back.
     pub held_since: Option<SystemTime>,
 }
 
@@ -146,7 +146,7 @@ struct Shared {
 struct Trouble {
     /// Error with which the disk refuses something.
     refusal: Option<String>,
-    /// It does not answer at all.
+    /// True while the disk does not answer at all.
     is_silent: bool,
 }
 
@@ -287,7 +287,7 @@ impl Store {
         self.load_as(zone, zone)
     }
 
-    /// The same for a version that is kept under another name than its origin's.
+    /// Loads a version that is kept under another name than its origin's.
     pub fn load_as(&self, zone: &Name, origin: &Name) -> Option<Restored> {
         let is_first = !self.times().contains_key(zone);
         // A zone that has been read in this process may be being written.

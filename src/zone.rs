@@ -127,7 +127,7 @@ pub struct Zone {
     pub left: Aside,
     /// Records that stay although they are removed, for want of an answer; without TTL.
     pub unanswered: Aside,
-    /// For how long removals are in doubt whatever they remove.
+    /// Serials up to which removals are in doubt whatever they remove.
     pub mixed: Mixed,
     /// Nodes with NS below the origin or with DNAME: above zero, a lookup must look at the ancestors.
     pub cuts: u32,
@@ -162,7 +162,7 @@ impl Zone {
         table::hash(&wire[..wire.len() - self.origin.as_wire().len()])
     }
 
-    /// As [`Zone::get`], for a name that has been found to be within this zone and has this hash.
+    /// Finds a node as [`Zone::get`] does, for a name that has been found to be within this zone and has this hash.
     #[inline]
     pub fn get_hashed(&self, hash: u64, wire: &[u8]) -> Option<Node<'_>> {
         self.table.get_hashed(hash, &wire[..wire.len() - self.origin.as_wire().len()])

@@ -11,7 +11,7 @@ use wire::name::Name;
 /// One node's part in the records of a name.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
-    /// Relative to the domain's node; empty for that node.
+    /// Path relative to the domain's node; empty for that node.
     pub path: String,
     /// The beginning of the node's newest data.
     pub payload: String,

@@ -33,7 +33,7 @@ pub(super) struct Node {
     pub(super) name: Arc<str>,
     pub(super) parent: Option<Id>,
     pub(super) children: BTreeMap<Arc<str>, Id>,
-    /// None if the node's name is none for DNS.
+    /// Owner name; none if the node's name is none for DNS.
     pub(super) owner: Option<Name>,
     pub(super) payload: Payload,
     /// The transaction that made the node; 0 when it is not known.
@@ -69,7 +69,7 @@ pub(super) struct Version {
 /// A mirror of the nodes of one domain.
 pub struct Tree {
     pub(super) plan: Plan,
-    /// By number; freed places are empty.
+    /// Nodes by number; freed places are empty.
     pub(super) nodes: Vec<Node>,
     free: Vec<Id>,
     pub(super) owners: HashMap<Name, Claims>,

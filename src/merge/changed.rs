@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wire::name::Name;
 use wire::rr::rtype;
 
-/// With fewer names to look at other threads are not worth their start.
+/// Number of names below which other threads are not worth their start.
 const MANY_NAMES: usize = 1000;
 
 /// A name of the region, and what members give it.

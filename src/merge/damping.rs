@@ -102,7 +102,7 @@ struct Service {
     held: BTreeMap<Address, Withdrawn>,
     /// Removals that may still lie in the window, oldest first.
     released: Vec<(Instant, Address)>,
-    /// Since when one address stands alone.
+    /// Time since which one address stands alone.
     alone_since: Option<Instant>,
     /// Time of the next removal, if nothing else happens.
     next: Option<Instant>,
@@ -168,7 +168,7 @@ impl Service {
 #[derive(Clone, Debug)]
 pub struct Damper {
     plan: DampingPlan,
-    /// By their name in the region.
+    /// Services by their name in the region.
     services: HashMap<Name, Service>,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Delegations {
     /// The members that this is about; none while there are no cuts.
     of: Vec<Option<Arc<Zone>>>,
     cuts: BTreeMap<Path, Cut>,
-    /// For each member its names with data at or below its own cuts.
+    /// Names of each member with data at or below its own cuts.
     under: Vec<BTreeSet<Path>>,
 }
 
@@ -57,7 +57,7 @@ struct Cut {
 #[derive(Clone, Copy, Default)]
 struct Count {
     all: u64,
-    /// Those at or below another cut of the same member that is further down.
+    /// Names at or below another cut of the same member that is further down.
     inner: u64,
 }
 
@@ -67,9 +67,9 @@ enum Verdict {
     /// All who delegate do so within a cut of their own.
     #[default]
     None,
-    /// Those of these members.
+    /// Records of these members stand.
     Stands(Vec<usize>),
-    /// Not those of the members that delegate, because this one has data.
+    /// Records of the members that delegate fall, because this one has data.
     Falls(usize),
 }
 
@@ -88,7 +88,7 @@ enum Effect {
     None,
     /// All of it is heard.
     Heard,
-    /// Nothing of it is.
+    /// Nothing of it is heard.
     Lost(Loss),
 }
 

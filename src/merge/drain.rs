@@ -95,9 +95,9 @@ pub(super) fn labels(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DrainTarget {
     pub member: Name,
-    /// None for all regions that have the member.
+    /// Region of the drain; none for all regions that have the member.
     pub region: Option<Name>,
-    /// None for all names.
+    /// Names of the drain; none for all names.
     pub names: Option<NamePattern>,
 }
 
@@ -106,7 +106,7 @@ pub struct DrainTarget {
 pub struct Drain {
     pub target: DrainTarget,
     pub since: SystemTime,
-    /// None for one that lasts until it is ended.
+    /// End of the drain; none for one that lasts until it is ended.
     pub until: Option<SystemTime>,
     pub reason: Option<String>,
     /// True for a drain of the configuration, false for one of an operator.

@@ -67,7 +67,7 @@ impl Region {
         builder.into_editor(base.as_deref(), &zones)
     }
 
-    /// As [`Region::merge_everything`], where a look is needed only at names that several members have.
+    /// Merges as [`Region::merge_everything`] does, where a look is needed only at names that several members have.
     fn merge_shards(
         &mut self,
         members: &Members,

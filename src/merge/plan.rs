@@ -54,8 +54,8 @@ pub struct RegionPlan {
     pub origin: Name,
     /// Names of the member zones in configuration order, which settles conflicts.
     pub members: Vec<Name>,
-    /// True if the members are parts of one zone and have the region's own name (`aggregation.md` section 12). What
-    /// stands in `members` tells them apart then, and is no part of any owner name.
+    /// True if the members are parts of one zone and have the region's own name (`docs/regions.md` 31). What stands in
+    /// `members` tells them apart then, and is no part of any owner name.
     pub is_united: bool,
     pub ns: NsPolicy,
     /// TTL of the NS set, seconds.

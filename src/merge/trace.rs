@@ -25,7 +25,7 @@ use wire::rr::{self, RRset, Set, rtype};
 /// A member as the trace sees it.
 #[derive(Clone, Debug)]
 pub struct TracedMember {
-    /// Its zone, also when nothing of it is taken.
+    /// Zone of the member, also when nothing of it is taken.
     pub zone: Option<Arc<Zone>>,
     /// Zone that the region is made of: the member's zone without what is drained and with what is held; none when
     /// nothing is taken.
@@ -88,12 +88,12 @@ pub struct Contribution {
     /// The owner name in the member's zone, as its primary spells it.
     pub owner: NameBuf,
     pub rtype: u16,
-    /// In the member's zone, seconds.
+    /// TTL in the member's zone, in seconds.
     pub ttl: u32,
     pub rdata: Vec<u8>,
     /// The RDATA in the region, where names in it move.
     pub moved: Option<Vec<u8>>,
-    /// None for a record that is in the region.
+    /// Reason for which the record is not in the region; none for one that is.
     pub left_out: Option<LeftOut>,
     /// True if the member no longer has the record, and it is held in the region for a while.
     pub held: bool,
@@ -115,7 +115,7 @@ impl Contribution {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedRecord {
     pub rtype: u16,
-    /// In the region, seconds.
+    /// TTL in the region, in seconds.
     pub ttl: u32,
     pub rdata: Vec<u8>,
     /// Positions among the contributions; empty for what only the configuration says.

@@ -91,9 +91,9 @@ fn add(counter: &AtomicU64, amount: u64) {
 /// Numbers of queries and responses since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryTotals {
-    /// By transport.
+    /// Queries by transport.
     pub queries: [u64; TRANSPORTS.len()],
-    /// By response code.
+    /// Responses by response code.
     pub responses: [u64; RCODES.len()],
 }
 

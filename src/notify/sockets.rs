@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 /// Replies that may wait to be looked at; more are left to the system's buffer.
 const MOST_WAITING: usize = 256;
-/// Longer than any reply to a question for one name, signature included.
+/// Room for a reply, in octets: longer than any reply to a question for one name, signature included.
 const REPLY_BYTES: usize = 1500;
 /// Longest time that the system may take to accept a message.
 const SEND_PATIENCE: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ struct Socket {
 }
 
 impl Sockets {
-    /// No sockets yet.
+    /// Starts with no sockets.
     pub(super) fn new() -> Sockets {
         let (arrived, arrivals) = mpsc::channel(MOST_WAITING);
         Sockets { open: HashMap::new(), arrivals, arrived, first: None }

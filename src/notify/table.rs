@@ -74,7 +74,7 @@ struct Entry {
     outcome: Option<Outcome>,
     /// The zone is to be announced whatever was sent last.
     wanted: bool,
-    /// No exchange begins before.
+    /// Time before which no exchange begins.
     earliest: Instant,
     stage: Stage,
 }

@@ -92,7 +92,7 @@ pub fn answer_request<'p>(
 pub struct Place<'p> {
     /// The zone that it is within.
     pub served: &'p Served,
-    /// Its hash there; none if the zone has no data to answer with.
+    /// Hash of the name there; none if the zone has no data to answer with.
     pub hash: Option<u64>,
 }
 
@@ -467,7 +467,7 @@ pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
     find_hashed(zone, wire, None, qtype)
 }
 
-/// As [`find`], where the hash of the name in that zone may be known.
+/// Finds a name as [`find`] does, where its hash in that zone may be known.
 fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> Found<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0

@@ -44,7 +44,7 @@ use wire::name::Name;
 const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Connections at the same time.
 pub const MAX_CONNECTIONS: usize = 64;
-/// Those of them that only monitoring may take: several scrapers and probes at once.
+/// Connections among them that only monitoring may take: several scrapers and probes at once.
 const RESERVED: usize = 16;
 /// Streams of events among them.
 const MAX_STREAMS: usize = 32;
@@ -62,7 +62,7 @@ const READINESS: &str = "/readyz";
 /// Body of `/` where there is no site.
 const INDEX: &str = "/metrics  measurements for Prometheus\n/healthz  200 while the server runs\n\
                      /readyz   200 once every region, or every zone without regions, is served, and while any is; else what is missing\n";
-/// For people.
+/// Media type of text for people.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Pages that are shown beside the measurements.

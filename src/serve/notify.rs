@@ -25,12 +25,12 @@ use wire::message::{Request, Writer, rcode};
 use wire::name::Name;
 use wire::rr::{CLASS_IN, rtype};
 
-/// Zones and who may announce changes of them.
+/// Zones, with those who may announce changes of them.
 #[derive(Default)]
 pub struct Announcers {
-    /// By the name that a message has, each source with who may speak for it: one, or a zone's members.
+    /// Sources by the name that a message has, each with those who may speak for it: one source, or a zone's members.
     zones: HashMap<Name, Vec<(Name, Access)>>,
-    /// By zone, the addresses to which the zone has the serial of one of its members.
+    /// Addresses by zone to which the zone has the serial of one of its members.
     askers: HashMap<Name, HashMap<IpAddr, Name>>,
     /// The addresses of all primaries and of those who speak for them.
     peers: HashSet<IpAddr>,

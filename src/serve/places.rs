@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Of which kind a connection is.
+/// Class of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     General,
@@ -42,9 +42,9 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub total: usize,
-    /// From one client.
+    /// Most connections from one client.
     pub per_client: usize,
-    /// Of the total, those that are reserved; fewer than all.
+    /// Connections of the total that are reserved; fewer than all.
     pub reserved: usize,
 }
 
@@ -172,8 +172,8 @@ struct Table {
 struct Seat {
     connection: Arc<Connection>,
     class: Class,
-    /// Since when a request is waited for, as far as the table knows: requests that came later are found out when it matters.
-    /// None while one is answered.
+    /// Time since which a request is waited for, as far as the table knows: requests that came later are found out when
+    /// it matters. None while one is answered.
     waiting: Option<u64>,
 }
 
@@ -189,7 +189,7 @@ struct Group {
 /// The connections of a client.
 #[derive(Default)]
 struct Client {
-    /// Since when they wait for a request, and their numbers.
+    /// Times since which they wait for a request, with their numbers.
     waiting: BTreeSet<(u64, u64)>,
     answered: HashSet<u64>,
 }

@@ -54,11 +54,11 @@ use turns::Turns;
 const BACKLOG: i32 = 1024;
 /// Answers are written when this many bytes are waiting, even if more requests are there.
 const BURST_BYTES: usize = 64 << 10;
-/// Of all places one in so many, and at most [`MAX_RESERVED`], are for addresses that may transfer zones.
+/// Share of all places, one in so many, for addresses that may transfer zones; at most [`MAX_RESERVED`] places.
 const RESERVED_SHARE: usize = 8;
-/// As many as there are transfers at once, and as many again that wait or poll.
+/// Most reserved places: as many as there are transfers at once, and as many again that wait or poll.
 const MAX_RESERVED: usize = 2 * turns::MAX_TRANSFERS;
-/// Read at once; pipelined requests are about 60 octets.
+/// Octets read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
 
 /// Opens a TCP socket that takes connections; for tokio, but outside of it.

@@ -214,7 +214,7 @@ pub struct Transfer {
     /// The version that the client has, if it says so.
     pub from: Option<Serial>,
     pub zone: Arc<Zone>,
-    /// Empty where the whole zone is sent.
+    /// Differences to send; empty where the whole zone is sent.
     deltas: Vec<Arc<Delta>>,
     pub request: Request,
 }

@@ -23,7 +23,8 @@ use wire::name::{self, Name};
 const FOLDER_MODE: u32 = 0o750;
 /// Rights of files, likewise.
 const FILE_MODE: u32 = 0o640;
-/// Longer names of folders end in a hash; file systems take 255 octets.
+/// Longest folder name that people can read, in octets; longer names end in a hash, because file systems take 255
+/// octets.
 const MAX_READABLE_BYTES: usize = 200;
 
 //--- Disk ---

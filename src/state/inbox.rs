@@ -72,9 +72,9 @@ pub struct PastBacklog {
 
 /// Work that the builder has done.
 pub enum Done {
-    /// With the bytes of snapshot and journal.
+    /// Snapshot that was built, with the octets of snapshot and journal.
     Built { zone: Name, generation: u64, result: io::Result<(u64, u64)> },
-    /// With what failed.
+    /// Files that were sent to the medium, with the errors of those that failed.
     Synced(Vec<(Option<Name>, io::Error)>),
 }
 

@@ -29,7 +29,7 @@ const MAX_CAUSES: usize = 255;
 /// A region's files, as far as they are written.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// That of the newest file.
+    /// Number of the newest file.
     number: u64,
     /// Offset of its next frame.
     end: u64,

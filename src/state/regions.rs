@@ -30,7 +30,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// The same, and what is not told as it was told before.
+    /// Fills in what is not told here from what was told before.
     pub fn over(self, older: Regions) -> Regions {
         Regions {
             states: self.states.or(older.states),

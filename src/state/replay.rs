@@ -68,7 +68,7 @@ struct Step {
     at: u64,
     kind: Kind,
     time: SystemTime,
-    /// None where a primary has confirmed the version.
+    /// Difference; none where a primary has confirmed the version.
     delta: Option<Arc<Delta>>,
 }
 

@@ -74,9 +74,9 @@ struct Entry {
 
 /// A snapshot in the making.
 enum Building {
-    /// Of what the journal gives at `at`; frames go on being appended to it.
+    /// Snapshot of what the journal gives at `at`; frames go on being appended to it.
     Compaction { start: u64, at: u64 },
-    /// Of a version to which the journal does not lead; frames wait for the journal to come.
+    /// Snapshot of a version to which the journal does not lead; frames wait for the journal to come.
     Whole(Held),
 }
 
@@ -155,7 +155,7 @@ pub struct Writer {
     syncing: bool,
     /// Time at which the builder got something to do, or had last done something.
     heard: Instant,
-    /// It has not been heard for too long.
+    /// True once the builder has not been heard for too long.
     is_stuck: bool,
     /// Zones whose work the disk has refused, the next to be tried first; regions have no name.
     failing: VecDeque<Option<Name>>,

@@ -21,7 +21,7 @@ use wire::rr::RRset;
 
 /// Number of parts, as a power of two.
 const PART_BITS: u32 = 5;
-/// With fewer names other threads are not worth their start.
+/// Number of names below which other threads are not worth their start.
 const MANY_NAMES: usize = 10_000;
 
 /// Names of a zone in the making.

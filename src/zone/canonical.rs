@@ -8,7 +8,7 @@
 
 use wire::name::{MAX_NAME_BYTES, Name};
 
-/// With fewer names keys are not worth their making.
+/// Number of names below which keys are not worth their making.
 const FEW_NAMES: usize = 8;
 
 /// Positions of names within an origin in their list, in canonical order of the names and each once.

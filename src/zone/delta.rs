@@ -20,7 +20,7 @@ use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN, RRset, Set, rtype};
 use wire::serial::Serial;
 
-/// With fewer names to compare other threads are not worth their start.
+/// Number of names to compare below which other threads are not worth their start.
 const MANY_NAMES: usize = 2000;
 /// Records of a set that are gone through rather than looked up.
 const FEW_RECORDS: u32 = 8;

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// For how long removals are in doubt whatever they remove.
+/// Serials up to which removals are in doubt whatever they remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mixed {
     /// The version is whole.
@@ -81,7 +81,7 @@ impl Zone {
 /// A record whose removal is in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Lowercase.
+    /// Owner name in lowercase.
     pub owner: Name,
     pub rtype: u16,
     pub rdata: Vec<u8>,

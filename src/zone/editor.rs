@@ -25,7 +25,7 @@ pub struct Editor {
     pending: Pendings,
     counts: Counts,
     repeated: Repeated,
-    /// As [`Zone::left`] and [`Zone::unanswered`].
+    /// Records told beside the version, as [`Zone::left`] and [`Zone::unanswered`].
     aside: [Aside; 2],
     mixed: Mixed,
     scratch: Vec<u8>,
@@ -109,13 +109,14 @@ impl Editor {
         self.set_hashed(table::hash(owner), owner, sets, spelled)
     }
 
-    /// As [`Editor::set_bytes`], for an owner whose hash is known.
+    /// Sets a node as [`Editor::set_bytes`] does, for an owner whose hash is known.
     pub(super) fn set_hashed(&mut self, hash: u64, owner: &[u8], sets: &[u8], spelled: Option<&[u8]>) -> bool {
         let base = self.base.clone();
         self.set_instead(hash, owner, base.get_hashed(hash, owner).unwrap_or_default(), sets, spelled)
     }
 
-    /// As [`Editor::set_hashed`], for an owner whose node in the version that the editor began with is known.
+    /// Sets a node as [`Editor::set_hashed`] does, for an owner whose node in the version that the editor began with is
+    /// known.
     pub(super) fn set_instead(
         &mut self,
         hash: u64,

@@ -16,7 +16,7 @@ pub(super) struct Kept {
     base: Arc<Zone>,
     /// Number of nodes in front of each shard.
     starts: Vec<u32>,
-    /// By number of node.
+    /// States by number of node.
     states: Vec<State>,
 }
 
@@ -31,7 +31,7 @@ enum State {
 }
 
 impl Kept {
-    /// Nothing has come yet.
+    /// Starts when nothing has come yet.
     pub fn new(base: Arc<Zone>) -> Kept {
         let (starts, states) = (base.table.starts(), vec![State::Nothing; base.table.names()]);
         Kept { base, starts, states }

@@ -68,7 +68,7 @@ pub(super) type Raw<R> = (u16, u32, R);
 
 /// Records that came one behind the other and have one owner.
 struct Group {
-    /// As the primary spells the first of them.
+    /// Owner as the primary spells the first of them.
     owner: NameBuf,
     records: Vec<Raw<Range<usize>>>,
     bytes: Vec<u8>,
@@ -77,7 +77,7 @@ struct Group {
 }
 
 impl Group {
-    /// No records.
+    /// Starts with no records.
     fn new() -> Group {
         Group { owner: NameBuf::root(), records: Vec::new(), bytes: Vec::new(), sets: Vec::new() }
     }

@@ -32,7 +32,7 @@ use wire::rr::{self, RRset, Set, rtype};
 
 /// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;
-/// With fewer changes other threads are not worth their start.
+/// Number of changes below which other threads are not worth their start.
 const MANY_CHANGES: usize = 1000;
 
 /// A version in the making.
@@ -217,7 +217,7 @@ struct Patch<'a> {
     bytes: &'a [u8],
     vetoes: &'a Vetoes,
     edits: Vec<Edit<'a>>,
-    /// Those of all edits.
+    /// Sets of all edits.
     sets: Vec<u8>,
     repeated: Repeated,
     anomalies: Anomalies,
@@ -241,7 +241,7 @@ struct Edit<'a> {
 }
 
 impl<'a> Patch<'a> {
-    /// No changes yet.
+    /// Starts with no changes.
     fn new(base: &'a Zone, bytes: &'a [u8], vetoes: &'a Vetoes) -> Patch<'a> {
         Patch {
             base,

@@ -10,12 +10,12 @@ use super::node::Node;
 use std::collections::HashMap;
 use wire::rr::{self, rtype};
 
-/// With more records and changes than these there is a table.
+/// Number of records and changes above which there is a table.
 const FEW: u64 = 32;
 
 /// The records of a name, without the SOA.
 pub(super) struct Records<'a> {
-    /// Those that were removed are not here any more.
+    /// Records of the name; those that were removed are marked as not here.
     list: Vec<Record<'a>>,
     /// Number of records in the list before any change.
     first: usize,

@@ -41,7 +41,7 @@ impl Repeated {
         Repeated { unknown: true, ..Repeated::default() }
     }
 
-    /// The same, which remembers what is noted from here on.
+    /// Copy that remembers what is noted from here on.
     pub fn growing(&self) -> Repeated {
         let growth = Growth { base: self.hashes.clone(), fresh: Vec::new() };
         Repeated { growth: Some(Box::new(growth)), ..self.clone() }
@@ -105,7 +105,7 @@ impl Repeated {
         }
     }
 
-    /// Without some hashes and with others.
+    /// Copy without some hashes and with others.
     pub(super) fn changed(&self, lost: &[u64], gained: &[u64]) -> Repeated {
         let mut hashes = self.hashes.clone();
         lost.iter().for_each(|hash| _ = hashes.remove(hash));

@@ -307,7 +307,7 @@ pub fn hash(owner: &[u8]) -> u64 {
     fold(state ^ second, first | 1)
 }
 
-/// Both halves of a product.
+/// Multiplies two numbers and joins both halves of the product.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

@@ -13,7 +13,7 @@ use wire::rr::{TypeName, Word, is_data_type, parse_rdata};
 /// A record and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextRecord {
-    /// As it is spelled.
+    /// Owner name as it is spelled.
     pub owner: NameBuf,
     pub rtype: u16,
     /// Seconds.

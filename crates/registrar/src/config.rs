@@ -43,20 +43,20 @@ pub struct Config {
 pub struct ZooKeeperPlan {
     /// Host and port of each server.
     pub servers: Vec<String>,
-    /// After so long without a sign of life the session and its nodes are gone.
+    /// Time without a sign of life after which the session and its nodes are gone.
     pub session_timeout: Duration,
     /// Longest time of one attempt to connect; none leaves it to the client.
     pub connect_timeout: Option<Duration>,
-    /// Between two attempts at a new session.
+    /// Pause between two attempts at a new session.
     pub retry_delay: Duration,
 }
 
 /// Settings of the health check, which finds out whether the instance can serve.
 #[derive(Clone, Debug)]
 pub struct HealthPlan {
-    /// For the shell.
+    /// Command for the shell.
     pub command: String,
-    /// From the end of a check to the next.
+    /// Time from the end of a check to the next.
     pub interval: Duration,
     /// Longest time of a check.
     pub timeout: Duration,

@@ -134,9 +134,9 @@ impl HostKind {
 pub struct Host {
     pub kind: HostKind,
     pub address: IpAddr,
-    /// Its own TTL in seconds, the inner one before the outer one.
+    /// TTL of its own in seconds, the inner one before the outer one.
     pub ttl: Option<u32>,
-    /// Its own ports; none where the service's counts. Empty when all that it names make no sense.
+    /// Ports of its own; none where the service's ports count. Empty when all that it names make no sense.
     pub ports: Option<Box<[u16]>>,
 }
 
@@ -236,8 +236,8 @@ fn read_service(record: &Map<String, Value>, outer: &Map<String, Value>, flaw: &
     Service { labels: label("srvce").zip(label("proto")), port, ttl: ttl.unwrap_or(DEFAULT_TTL) }
 }
 
-/// Returns true if clients can ask for a label: one underscore at its beginning and none behind it (contract
-/// `binder.md` section 2).
+/// Returns true if clients can ask for a label: one underscore at its beginning and none behind it (`docs/binder.md`
+/// 7).
 fn is_service_label(label: &str) -> bool {
     label.strip_prefix('_').is_some_and(|rest| {
         (1..wire::name::MAX_LABEL_BYTES).contains(&rest.len())

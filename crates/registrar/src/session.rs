@@ -20,7 +20,7 @@ use zookeeper_client::{Client, Error, SessionState};
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::registrar::session";
 
-/// Between two attempts to set a watch that was refused.
+/// Pause between two attempts to set a watch that was refused.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
 /// Longest time that the closing of a session may take.
 const CLOSING: Duration = Duration::from_secs(2);

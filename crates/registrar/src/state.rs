@@ -21,17 +21,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Between the first two attempts at work that failed; doubled from each to the next.
+/// Pause between the first two attempts at work that failed; doubled from each to the next.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Between two attempts at most.
+/// Longest pause between two attempts.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// Number of failures within a period that is too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
-    /// So many failures ...
+    /// Number of failures ...
     pub threshold: usize,
-    /// ... no further apart than this.
+    /// ... within this time.
     pub period: Duration,
 }
 

@@ -12,7 +12,7 @@ pub struct Key {
     pub name: &'static str,
     /// Values that the key takes, described for people.
     pub takes: &'static str,
-    /// As TOML; empty when the key has no fixed default.
+    /// Default as TOML; empty when the key has no fixed default.
     pub default: &'static str,
     pub help: &'static str,
 }

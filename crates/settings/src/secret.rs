@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// More octets than any secret needs.
+/// Most octets of a secret file; more than any secret needs.
 const MAX_SECRET_FILE_BYTES: u64 = 4096;
 
 /// Others may neither read nor write, the group may not write.

@@ -26,7 +26,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// From the version that is served to another.
+    /// Commit from the version that is served to another.
     pub fn new(old: &Zone, new: Zone) -> Commit {
         let step = Arc::new(Step::between(old, &new));
         let records = |zone: &Zone, name: &Name| zone.find(name.as_wire()).map(<[_]>::to_vec);

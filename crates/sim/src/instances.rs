@@ -85,7 +85,7 @@ impl Instance {
         self.up
     }
 
-    /// Its addresses, IPv4 first.
+    /// Addresses of the instance, IPv4 first.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }

@@ -67,7 +67,7 @@ pub enum Rcode {
 pub struct Query {
     id: u16,
     flags: u16,
-    /// In the case in which it arrived.
+    /// Name in the case in which it arrived.
     pub name: NameBuf,
     /// QTYPE.
     pub kind: u16,

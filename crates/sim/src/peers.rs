@@ -28,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Intervals at which CNS deals with its secondaries.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From a transfer to the question whether it arrived.
+    /// Time from a transfer to the question whether it arrived.
     pub check: Duration,
-    /// Between two rounds of NOTIFY, and for a reply to one.
+    /// Time between two rounds of NOTIFY, and for a reply to one.
     pub interval: Duration,
-    /// From a transfer that arrived to the end of the silence.
+    /// Time from a transfer that arrived to the end of the silence.
     pub clear: Duration,
 }
 

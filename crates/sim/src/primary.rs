@@ -70,7 +70,7 @@ struct Manner {
 pub struct Tally {
     /// Whole zones sent.
     pub whole: u64,
-    /// Those of them that were sent for a question for differences at the present serial.
+    /// Whole zones sent for a question for differences at the present serial; they count in `whole`, too.
     pub again: u64,
     /// Differences sent.
     pub steps: u64,

@@ -70,9 +70,9 @@ const EDE_BYTES: usize = 6;
 /// The one question.
 #[derive(Clone, Copy)]
 pub struct Question {
-    /// As received; it stands uncompressed at the end of the header.
+    /// Name as received; it stands uncompressed at the end of the header.
     pub name: NameBuf,
-    /// The same in lowercase, for lookups.
+    /// Name in lowercase, for lookups.
     pub lower: NameBuf,
     pub rtype: u16,
     pub class: u16,
@@ -116,8 +116,8 @@ impl Request {
         request.read(message).then_some(request)
     }
 
-    /// As [`Request::parse`], in place of this one, whatever it was: returning one copies its name. False when no response
-    /// may be sent; then it is of no use.
+    /// Reads a message as [`Request::parse`] does, in place of this one, whatever it was: returning one copies its
+    /// name. False when no response may be sent; then it is of no use.
     pub fn read(&mut self, message: &[u8]) -> bool {
         let Some(header) = message.first_chunk::<HEADER_BYTES>() else { return false };
         let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -395,7 +395,7 @@ impl<'a> Writer<'a> {
         self.limit.saturating_sub(self.position)
     }
 
-    /// As [`Writer::add_rrset`] under an owner that no pointer reaches.
+    /// Adds an RRset as [`Writer::add_rrset`] does, under an owner that no pointer reaches.
     #[cold]
     fn add_far(
         &mut self,

@@ -25,7 +25,7 @@ const MAX_POINTERS: usize = 128;
 
 /// Octets of a [`NameBuf`]: those of the longest name, up to whole [`STEP`]s.
 const ROOM: usize = 256;
-/// As many octets are made lowercase at once, with the instructions that every processor has.
+/// Octets that are made lowercase at once, with the instructions that every processor has.
 const STEP: usize = 16;
 
 /// Error: bytes or text are not a domain name.
@@ -257,7 +257,7 @@ impl NameBuf {
         Ok((name, end))
     }
 
-    /// As [`NameBuf::read_plain`], in place; returns the position after the name.
+    /// Reads a name as [`NameBuf::read_plain`] does, in place; returns the position after the name.
     pub fn fill_plain(&mut self, bytes: &[u8], start: usize) -> Result<usize, NameError> {
         let name = bytes.get(start..).ok_or(NameError::Truncated)?;
         let mut position = 0;

@@ -47,8 +47,8 @@ pub mod rtype {
     pub const MAILB: u16 = 253;
     pub const MAILA: u16 = 254;
     pub const ANY: u16 = 255;
-    /// Of the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is empty or
-    /// [`super::MEMBERLESS`]; or what it should have cannot be known, for the reason in the RDATA.
+    /// Type from the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is
+    /// empty or [`super::MEMBERLESS`]; or nobody can know which records it should have, for the reason in the RDATA.
     pub const PLACEHOLDER: u16 = 65_440;
 }
 

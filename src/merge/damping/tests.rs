@@ -219,7 +219,7 @@ fn an_alias_takes_the_place_of_what_is_held() {
 #[derive(Default)]
 struct Model {
     given: BTreeSet<u8>,
-    /// Those that stand, with when they were withdrawn.
+    /// Addresses that stand, with the second in which they were withdrawn, if they were.
     standing: BTreeMap<u8, Option<u64>>,
     removals: Vec<(u64, u8)>,
     alone: Option<u64>,

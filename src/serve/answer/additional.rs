@@ -66,7 +66,7 @@ struct Seen<const N: usize> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// None yet.
+    /// Starts with no names.
     fn new() -> Seen<N> {
         Seen { places: [0; N], count: 0 }
     }

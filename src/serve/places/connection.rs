@@ -52,7 +52,7 @@ impl Connection {
         self.client
     }
 
-    /// Its number, in the order of coming.
+    /// Number of the connection, in the order of coming.
     pub fn id(&self) -> u64 {
         self.id
     }

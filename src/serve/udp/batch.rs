@@ -161,7 +161,7 @@ unsafe fn send_batch(file: RawFd, messages: &mut [Message]) -> io::Result<usize>
 #[cfg(not(target_os = "linux"))]
 use single::{receive_batch, send_batch};
 
-/// The same with a system call for each message.
+/// Requests and replies with a system call for each message.
 #[cfg(any(test, not(target_os = "linux")))]
 mod single {
     use super::Message;

@@ -17,7 +17,7 @@ use wire::name;
 const SLOTS: usize = 4096;
 /// Places that one label may stand in.
 const PROBES: usize = 4;
-/// As many labels as fit into 255 octets, and one that is not there.
+/// Most labels of a name: as many as fit into 255 octets, and one that is not there.
 const MAX_LABELS: usize = 128;
 /// The position of the root: nowhere, for it is an octet and shorter than any pointer.
 const ROOT: u16 = 0;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Shards of a group.
 const GROUP: usize = 1 << GROUP_BITS;
-/// With fewer shards to be made other threads are not worth their start.
+/// Number of shards to be made below which other threads are not worth their start.
 const MANY_SHARDS: usize = 512;
 
 /// Another node at an owner, or none.
@@ -24,7 +24,7 @@ pub struct Change<'a> {
     pub owner: &'a [u8],
     /// True if the table has no node there.
     pub is_new: bool,
-    /// As [`Node::write`](super::Node) wrote it.
+    /// Node as [`Node::write`](super::Node) wrote it.
     pub node: Option<&'a [u8]>,
 }
 
@@ -217,7 +217,8 @@ impl Shard {
         freezer.freeze(&entries, beside)
     }
 
-    /// As [`Shard::change`], where all nodes are the shard's own, and remain so: most are not looked at.
+    /// Changes a shard as [`Shard::change`] does, where all nodes are the shard's own, and remain so: most are not
+    /// looked at.
     fn splice(&self, changes: &[Change<'_>], freezer: &mut Freezer) -> Option<Shard> {
         let mut parts: Vec<(u16, &[u8])> = Vec::with_capacity(self.names() + changes.len());
         parts.extend(self.own_nodes()?);

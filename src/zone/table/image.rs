@@ -22,9 +22,9 @@ use std::sync::Arc;
 use wire::name::{MAX_LABEL_BYTES, MAX_NAME_BYTES, Name};
 use wire::rr::{Set, read_number, read_sized, rtype};
 
-/// With fewer octets other threads are not worth their start.
+/// Number of octets below which other threads are not worth their start.
 const MANY_BYTES: usize = 1 << 20;
-/// More shards, as a power of two, than memory has room for.
+/// Number of shards, as a power of two, that is more than memory has room for.
 const MOST_BITS: u32 = 32;
 
 /// Result of reading.

@@ -210,7 +210,7 @@ impl<'a> Beside<'a> {
 #[derive(Default)]
 pub(super) struct Freezer {
     bytes: Vec<u8>,
-    /// For each entry where a source has it: which of the others, and where.
+    /// Place of each entry in the sources, if one has it: which of the others, and where.
     shared: Vec<Option<(usize, usize)>>,
 }
 

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// With fewer names other threads are not worth their start.
+/// Number of names below which other threads are not worth their start.
 const MANY_NAMES: usize = 10_000;
 /// Nodes of a table with so many times fewer shards, as a power of two, are sorted first.
 const FAR_BITS: u32 = 2;
@@ -60,7 +60,7 @@ pub struct United<T> {
 /// An owner that several tables have.
 struct Several {
     hash: u64,
-    /// In front of the origin.
+    /// Labels of the owner in front of the origin.
     owner: Box<[u8]>,
     /// Tables that have it, but for one.
     others: u32,
@@ -246,7 +246,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// Its owner.
+    /// Owner of the node.
     fn owner(&self) -> &'a [u8] {
         Node::owner_at(&self.bytes[self.at as usize..])
     }
@@ -264,7 +264,7 @@ impl<'a> Item<'a> {
         items
     }
 
-    /// Those of sorted nodes that are in a shard.
+    /// Nodes of a sorted list that are in a shard.
     fn of_shard<'s>(sorted: &'s [Item<'a>], index: usize, bits: u32) -> &'s [Item<'a>] {
         let rest = &sorted[sorted.partition_point(|item| shard_index(item.hash, bits) < index)..];
         &rest[..rest.partition_point(|item| shard_index(item.hash, bits) == index)]

@@ -16,7 +16,7 @@ const LONGEST_TTL: u64 = (1 << 31) - 1;
 /// Names, address and service under which the instance is registered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
-    /// As it was written; none leaves it to the machine's interfaces.
+    /// Address as it was written; none leaves it to the machine's interfaces.
     pub address: Option<String>,
     /// Lower case.
     pub domain: String,

@@ -64,7 +64,7 @@ pub struct Endpoint {
     pub protocol: Protocol,
     pub host: Host,
     pub port: u16,
-    /// With a slash at its beginning.
+    /// Path with a slash at its beginning.
     pub path: String,
 }
 

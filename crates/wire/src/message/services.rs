@@ -24,7 +24,7 @@ struct Ends<const N: usize> {
 }
 
 impl<const N: usize> Ends<N> {
-    /// None yet.
+    /// Starts with no names.
     fn new() -> Ends<N> {
         Ends { places: [0; N], count: 0 }
     }
@@ -78,7 +78,7 @@ fn stands_at(message: &[u8], mut at: usize, mut wire: &[u8]) -> bool {
 }
 
 impl Writer<'_> {
-    /// As [`Writer::add_rrset`] for SRV records, with compressed targets.
+    /// Adds SRV records as [`Writer::add_rrset`] does, with compressed targets.
     pub fn add_services(
         &mut self,
         section: Section,

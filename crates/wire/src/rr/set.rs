@@ -69,7 +69,8 @@ pub fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
-/// As [`take_number`], from bytes that may be anything; `None` where [`put_number`] would not have written that.
+/// Reads a number as [`take_number`] does, from bytes that may be anything; `None` where [`put_number`] would not have
+/// written that.
 pub fn read_number(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0u64;
     for (at, octet) in bytes.iter().take(5).enumerate() {
@@ -83,7 +84,7 @@ pub fn read_number(bytes: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// As [`take_sized`], from bytes that may be anything.
+/// Reads octets as [`take_sized`] does, from bytes that may be anything.
 pub fn read_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = read_number(bytes)? as usize;
     let (taken, rest) = bytes.split_at_checked(length)?;

@@ -10,7 +10,7 @@ use crate::name::{self, NameBuf, NameError};
 /// A word of a zone file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'t> {
-    /// Without quotation marks, with its escapes.
+    /// Word without quotation marks, with its escapes.
     pub raw: &'t str,
     pub quoted: bool,
     /// Offset of the word in the text, in octets.

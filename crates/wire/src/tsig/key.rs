@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The longest MAC, that of HMAC-SHA-512.
 const MAX_TAG_BYTES: usize = 64;
-/// No MAC may be cut below this (RFC 8945 section 5.2.2.1).
+/// Least octets of a MAC that was cut (RFC 8945 section 5.2.2.1).
 const MIN_TAG_BYTES: usize = 10;
 
 /// Keys by name.

@@ -23,7 +23,7 @@ pub(super) struct Stamp<'a> {
     pub fudge: u16,
     pub original_id: u16,
     pub error: u16,
-    /// With BADTIME: the server's time.
+    /// Other data; with BADTIME, the server's time.
     pub other: &'a [u8],
 }
 

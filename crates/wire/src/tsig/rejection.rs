@@ -12,9 +12,9 @@ use crate::name::{self, NameBuf};
 use crate::rr::{self, rtype};
 use std::fmt;
 
-/// In the third octet of a header (RFC 1035 section 4.1.1): the opcode,
+/// Bits of the opcode in the third octet of a header (RFC 1035 section 4.1.1).
 const OPCODE: u8 = 0x78;
-/// recursion desired.
+/// Bit RD, recursion desired, in the same octet.
 const FLAG_RD: u8 = 0x01;
 /// The DO flag in the TTL of an OPT record (RFC 6891 section 6.1.3).
 const FLAG_DO: u32 = 0x8000;
