@@ -1,5 +1,5 @@
-//! The catalog zone (RFC 9432, schema version 2): a zone whose records list the zones that are served, so that secondaries
-//! take up new ones and let go of old ones by themselves.
+//! The catalog zone (RFC 9432, schema version 2): a zone whose records list the zones that are served, so that
+//! secondaries take up new ones and let go of old ones by themselves.
 //!
 //! ```text
 //! catalog.example.com.                    0 SOA ns1.example.com. invalid. serial …
@@ -8,12 +8,12 @@
 //! <label>.zones.catalog.example.com.      0 PTR us-west-1.cns.example.com.
 //! ```
 //!
-//! Invariants: a member's label depends on its name alone, so it is the same on every replica and after every restart: a
-//! consumer that sees another label takes the zone for a new one and throws its data away (RFC 9432 section 5.4). Two
+//! Invariants: a member's label depends on its name alone, so it is the same on every replica and after every restart:
+//! a consumer that sees another label takes the zone for a new one and throws its data away (RFC 9432 section 5.4). Two
 //! members never share a label. The zone is no member of itself.
 //!
-//! Whether the members have changed is known from `touched`: [`build`] with the last version's serial and that version as
-//! base touches nothing when they have not. Otherwise the serial is that of [`next_serial`].
+//! Whether the members have changed is known from `touched`: [`build`] with the last version's serial and that version
+//! as base touches nothing when they have not. Otherwise the serial is that of [`next_serial`].
 //!
 //! Cost: O(members).
 

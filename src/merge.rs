@@ -4,13 +4,13 @@
 //! RRsets of one owner name from the members' RRsets at the corresponding names. A full merge runs it on all names, an
 //! incremental one on those that changed and the few that depend on them, so both give the same zone.
 //!
-//! Invariants: the result depends on the members' zones, their order in the configuration and the plan, never on the order
-//! of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
+//! Invariants: the result depends on the members' zones, their order in the configuration and the plan, never on the
+//! order of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
 //! unreported: [`Conflict`] tells it.
 //!
 //! What depends on other names: what a member has at and below its delegations on what others have there (`delegations`
-//! knows, and what it costs), a DNAME on what lies below it (recomputed with any name below), and under the policy `rewrite` a
-//! CNAME on whether its target exists (an index leads back from target to alias).
+//! knows, and what it costs), a DNAME on what lies below it (recomputed with any name below), and under the policy
+//! `rewrite` a CNAME on whether its target exists (an index leads back from target to alias).
 //!
 //! Cost: O(changed names × members), and what `delegations` says; a full merge O(all names × members). Nodes with one
 //! contributor share its RRsets.
@@ -239,8 +239,8 @@ impl Region {
         (self.last, self.seen) = (last, false);
     }
 
-    /// Tells that clients see something else under this serial, until they see the present version: every version from now on
-    /// is newer than that.
+    /// Tells that clients see something else under this serial, until they see the present version: every version from
+    /// now on is newer than that.
     pub fn set_behind(&mut self, serial: Serial) {
         self.set_last_serial(Some(serial), None);
         self.behind = true;
@@ -330,7 +330,8 @@ impl Region {
                 (serial, serial.0.wrapping_sub(sum.0))
             }
             // Away for a while, or in another run of the program, and back with the same members' versions: the same
-            // serial, as on replicas that stayed. Serials alone would not do: a member may have kept its own and changed.
+            // serial, as on replicas that stayed. Serials alone would not do: a member may have kept its own and
+            // changed.
             Some(last) if base.is_none() && self.seen && same_members && last == sum.advance(self.drift) => {
                 (last, self.drift)
             }
@@ -449,8 +450,8 @@ impl Region {
 
     //--- One name ---
 
-    /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there. Most
-    /// names have one contributor, and nothing to move.
+    /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there.
+    /// Most names have one contributor, and nothing to move.
     fn sole<'m>(&self, members: &'m Members, name: &Name, owner: &Owner<'_>) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
         if self.plan.excludes(name) || self.delegations.covers(owner.labels()) {
             return None;
@@ -597,7 +598,8 @@ struct Merged {
 }
 
 impl Merged {
-    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is left.
+    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is
+    /// left.
     fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
         if !rrset.as_set().may_not_fit() {
             return Some(rrset);

@@ -537,8 +537,8 @@ impl Metrics {
         let _ = self.silence_questions.remove_label_values(&[primary]);
     }
 
-    /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any more
-    /// would alarm for ever.
+    /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any
+    /// more would alarm for ever.
     pub fn keep_primaries(&self, zone: &str, kept: &[String]) {
         let gone = |primary: Option<&str>| primary.is_some_and(|primary| !kept.iter().any(|kept| kept == primary));
         for family in [&self.transfer_attempts, &self.transfer_failures] {

@@ -4,10 +4,10 @@
 //! for each source address, and replies come in there; who does not reply is asked again a few times, at doubling
 //! intervals, and then left to its own refresh timer. A NOTIFY is a hint: nothing depends on its arrival.
 //!
-//! Invariants: nothing a target does or fails to do delays another target or the program; a publication that comes while
-//! an exchange is under way is announced after it, so that a storm of publications makes few messages, the last with the
-//! last serial; zones that may not be answered from are not announced. At start everything is announced once, because a
-//! secondary may have missed what changed while nobody told it.
+//! Invariants: nothing a target does or fails to do delays another target or the program; a publication that comes
+//! while an exchange is under way is announced after it, so that a storm of publications makes few messages, the last
+//! with the last serial; zones that may not be answered from are not announced. At start everything is announced once,
+//! because a secondary may have missed what changed while nobody told it.
 //!
 //! Parts: `table` who has been told what, `message` octets, `outcome` results, `sockets` the way out and back.
 //!

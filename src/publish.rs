@@ -1,11 +1,11 @@
 //! The published root: what is served, as one immutable value behind one pointer.
 //!
 //! Readers take the current [`Published`] and answer everything from it, so no answer mixes two versions. Only the
-//! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a batch,
-//! and the keeper keeps each replaced root for a while, so the freeing happens there.
+//! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a
+//! batch, and the keeper keeps each replaced root for a while, so the freeing happens there.
 //!
-//! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number of
-//! zones) pointer copies, done by the keeper.
+//! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number
+//! of zones) pointer copies, done by the keeper.
 
 use crate::access::Access;
 use crate::zone::{History, Zone};

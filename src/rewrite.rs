@@ -3,8 +3,8 @@
 //! Owner names move by whole labels, once, from their source zone (`Name::replace_suffix`). Names in RDATA stay by
 //! default, because they name hosts of that datacenter, which this server also answers for; the policy `rewrite` moves
 //! those within the member zone. Three exceptions hold under both policies: PTR records of service browsing move, since
-//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1), and the domain itself (section 11); NS records keep their targets; TXT and
-//! everything opaque is never looked into.
+//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1), and the domain itself (section 11);
+//! NS records keep their targets; TXT and everything opaque is never looked into.
 //!
 //! Cost: O(bytes).
 

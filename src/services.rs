@@ -50,8 +50,8 @@ pub struct ServicesPlan {
     pub offers: Vec<Offer>,
 }
 
-/// Makes the zone of a plan. It equals `base`, with nothing touched, where that has the same records and need not have another
-/// serial. `now` is the time in seconds, for zones without a past.
+/// Makes the zone of a plan. It equals `base`, with nothing touched, where that has the same records and need not have
+/// another serial. `now` is the time in seconds, for zones without a past.
 pub fn build(plan: &ServicesPlan, base: Option<&Arc<Zone>>, now: u32) -> Result<Loaded, ZoneError> {
     let Some(base) = base else {
         return load(plan, None, plan.serial.unwrap_or(Serial(now)));

@@ -17,11 +17,11 @@
 //! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew;
 //! only how they came to what they are is (`past`).
 //!
-//! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
-//! the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
+//! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or
+//! of the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
 //! written as a whole is not waited for: a process that is killed meanwhile comes back with the version before. What is
-//! read was once current. No error of the disk ends or delays anything but what is written here; it is told once when it
-//! begins and once when it ends. A folder that is removed is written whole again.
+//! read was once current. No error of the disk ends or delays anything but what is written here; it is told once when
+//! it begins and once when it ends. A folder that is removed is written whole again.
 //!
 //! Cost: O(change) for each version; once in a while, in the background, O(zone). Loading is O(zone).
 
@@ -222,7 +222,8 @@ pub struct Store {
     closed: Once,
 }
 
-/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried again.
+/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried
+/// again.
 pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     let disk = Disk::new(folder);
     let problem = match disk.claim() {
@@ -281,8 +282,9 @@ impl Drop for EndGuard {
 }
 
 impl Store {
-    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told and counted. Files
-    /// that no program can read are kept aside; others stay where they are until there is a newer version. May be called for many zones at once.
+    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told and counted.
+    /// Files that no program can read are kept aside; others stay where they are until there is a newer version. May be
+    /// called for many zones at once.
     pub fn load(&self, zone: &Name) -> Option<Restored> {
         self.load_as(zone, zone)
     }
@@ -474,15 +476,15 @@ impl Store {
         self.shared.inbox.past(region, history, is_quick);
     }
 
-    /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or takes
-    /// too long.
+    /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or
+    /// takes too long.
     pub fn settle(&self) -> bool {
         self.shared.inbox.flush_all(CLOSING)
     }
 
-    /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
-    /// written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer than the
-    /// patience: until it answers nobody waits for it again.
+    /// Waits until everything handed over before would survive the end of the process, but for a large zone that must
+    /// be written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer
+    /// than the patience: until it answers nobody waits for it again.
     pub fn flush(&self, patience: Duration) -> bool {
         let is_written = self.shared.inbox.flush(patience);
         if !is_written {

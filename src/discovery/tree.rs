@@ -1,10 +1,10 @@
 //! The mirror of the nodes below one domain's node, and what changes to it touch.
 //!
-//! Each node knows its owner name: the labels of its own name in front of its parent's owner, lowercase. A node name with
-//! dots, as host names have, is several labels. A node whose name gives no owner (characters that Binder refuses, labels too
-//! long) is kept for the sake of the nodes' count but has no name in the zone, nor has anything below it. Where several nodes
-//! have one owner, because they differ in case only or by a dot in place of a level, the one whose path comes first
-//! bytewise has the name, and the others are in the shadow.
+//! Each node knows its owner name: the labels of its own name in front of its parent's owner, lowercase. A node name
+//! with dots, as host names have, is several labels. A node whose name gives no owner (characters that Binder refuses,
+//! labels too long) is kept for the sake of the nodes' count but has no name in the zone, nor has anything below it.
+//! Where several nodes have one owner, because they differ in case only or by a dot in place of a level, the one whose
+//! path comes first bytewise has the name, and the others are in the shadow.
 //!
 //! A change notes the owner names and addresses whose records may be others afterwards. It may note too many, never too
 //! few: those of the node, of its service, and of the service's members where they take its TTL.
@@ -24,7 +24,8 @@ use wire::name::Name;
 pub(super) const ROOT: Id = 0;
 /// Octets of a payload that are kept to be shown.
 const MAX_SHOWN: usize = 1024;
-/// Octets of memory for a node beside its texts: its place, and its part of the tables of children, owners and addresses.
+/// Octets of memory for a node beside its texts: its place, and its part of the tables of children, owners and
+/// addresses.
 const NODE_BYTES: usize = 400;
 
 /// A node of the tree.
@@ -113,8 +114,8 @@ impl Tree {
         &self.plan
     }
 
-    /// Takes a node's data; `path` is relative to the domain's node, which is the empty path. Ancestors that are missing
-    /// come into being without data. Returns what is wrong with the data.
+    /// Takes a node's data; `path` is relative to the domain's node, which is the empty path. Ancestors that are
+    /// missing come into being without data. Returns what is wrong with the data.
     pub fn set(&mut self, path: &str, data: &[u8], zxid: i64) -> Option<PayloadError> {
         self.note_zxid(zxid);
         let id = self.reach(path);
@@ -141,8 +142,8 @@ impl Tree {
         read.fault
     }
 
-    /// Tells which transaction made the node at a path. If another one made the node that is known there, that node is gone,
-    /// and what it was is nothing to fall back on when the new one's data cannot be read.
+    /// Tells which transaction made the node at a path. If another one made the node that is known there, that node is
+    /// gone, and what it was is nothing to fall back on when the new one's data cannot be read.
     pub fn born(&mut self, path: &str, zxid: i64) {
         let id = self.reach(path);
         let before = std::mem::replace(&mut self.nodes[id as usize].born, zxid);

@@ -29,8 +29,8 @@ enum Found<'m> {
 }
 
 impl Region {
-    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of the
-    /// present version.
+    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of
+    /// the present version.
     pub(super) fn merge_names(
         &mut self,
         members: &Members,

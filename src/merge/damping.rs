@@ -1,19 +1,19 @@
 //! Self-removal damping: a service loses its addresses slowly when a datacenter withdraws many at once.
 //!
 //! A health check that is wrong everywhere would empty a service within seconds. So of the addresses of a service name
-//! no more than a share is removed within a window, max(floor(n × share), 1), and the last one only when it has been the last
-//! for a longer time (RFD 1, "Self-removal hysteresis"). n counts the distinct addresses of the name in the region, those
-//! that stand and those that were removed within the window. What is withdrawn beyond that is held: the region goes on to
-//! have it.
+//! no more than a share is removed within a window, max(floor(n × share), 1), and the last one only when it has been
+//! the last for a longer time (RFD 1, "Self-removal hysteresis"). n counts the distinct addresses of the name in the
+//! region, those that stand and those that were removed within the window. What is withdrawn beyond that is held: the
+//! region goes on to have it.
 //!
 //! Only withdrawals by a member that is valid before and after are damped, of names `SERVICE.svc.ACCOUNT`. An address goes at
 //! once when its instance has: no `INSTANCE.inst.ACCOUNT` of the member has the address any more, where one had it. Which
 //! instances a service has, its TXT records tell (`cns.md` section 2). Drains and expiries are not damped, and end
 //! what is held.
 //!
-//! Invariants: within any window no more addresses of a name are removed than the rule says, but for instances that are gone; the
-//! last address of a name stays at least as long as the plan says; what is held depends on what came when, and on nothing
-//! else: the clock is given.
+//! Invariants: within any window no more addresses of a name are removed than the rule says, but for instances that are
+//! gone; the last address of a name stays at least as long as the plan says; what is held depends on what came when,
+//! and on nothing else: the clock is given.
 //!
 //! Cost: O(addresses) for a service name that changes, O(members) for each name that is being damped, each time.
 
@@ -332,8 +332,8 @@ fn has_address(zone: &Zone, name: &Name, address: &Address) -> bool {
     set.is_some_and(|set| set.rdatas().any(|rdata| *rdata == *address.rdata))
 }
 
-/// The names of the instances of a service that have an address. The TXT records of a service are the UUIDs of its instances,
-/// those that are out of service with a word in front.
+/// The names of the instances of a service that have an address. The TXT records of a service are the UUIDs of its
+/// instances, those that are out of service with a word in front.
 fn instances_at(zone: &Zone, service: Node<'_>, account: &[u8], address: &Address) -> Vec<Name> {
     let suffix = [account, zone.origin.as_wire()].concat();
     let instance = |rdata: &[u8]| {

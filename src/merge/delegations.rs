@@ -5,21 +5,22 @@
 //! set counts: those who have the same stand with it, the others are left out. At and below a cut that stands, only the
 //! members for which it stands are heard, so nobody else adds to its glue (`aggregation.md`, S11).
 //!
-//! A member's authoritative data is what it would bring into the region at names that are neither at nor below a cut of its
-//! own. Exclusions of the plan count before everything else.
+//! A member's authoritative data is what it would bring into the region at names that are neither at nor below a cut of
+//! its own. Exclusions of the plan count before everything else.
 //!
 //! Invariants: [`Delegations::loss`] depends on the members' zones and the plan, not on the way there;
-//! [`Delegations::update`] returns every name, beside those that changed, at which it may say something else than before.
+//! [`Delegations::update`] returns every name, beside those that changed, at which it may say something else than
+//! before.
 //!
-//! How: for each cut the number of names with data at or below it is known for each member, and how many of those are at or
-//! below another cut of the same member further down: what is left is authoritative. Names stand here as their labels from
-//! the origin on, so that what is above a name is the beginning of it and what is below is one range.
+//! How: for each cut the number of names with data at or below it is known for each member, and how many of those are
+//! at or below another cut of the same member further down: what is left is authoritative. Names stand here as their
+//! labels from the origin on, so that what is above a name is the beginning of it and what is below is one range.
 //!
-//! Cost: nothing where no member has a delegation. O(labels × log cuts) for a name that changes. O(names below the cut of the
-//! members that cut) where a cut comes or goes, and a look at each of them only where it is heard no more, or again. Where a cut
-//! comes that has names below it, the members that have them are gone through once, O(their names), because tables have no order
-//! by name: less than 0.1 µs a name, and 1 µs for one below the cut, 4 µs where its own member cuts. Memory: some hundred octets
-//! a cut, and the names below cuts in the zones that cut.
+//! Cost: nothing where no member has a delegation. O(labels × log cuts) for a name that changes. O(names below the cut
+//! of the members that cut) where a cut comes or goes, and a look at each of them only where it is heard no more, or
+//! again. Where a cut comes that has names below it, the members that have them are gone through once, O(their names),
+//! because tables have no order by name: less than 0.1 µs a name, and 1 µs for one below the cut, 4 µs where its own
+//! member cuts. Memory: some hundred octets a cut, and the names below cuts in the zones that cut.
 
 use super::{ConflictKind, Members, RegionPlan, is_dropped};
 use crate::zone::{Node, Owner, Zone};
@@ -263,7 +264,8 @@ impl Delegations {
         }
     }
 
-    /// Takes note that a member no longer delegates a name. Its names below are still known until they have been looked at.
+    /// Takes note that a member no longer delegates a name. Its names below are still known until they have been looked
+    /// at.
     fn take_cut_away(&mut self, member: usize, path: &Path, touched: &mut Touched) {
         self.touch_around(path, touched);
         if let Some(cut) = self.cuts.get_mut(path) {
@@ -387,8 +389,8 @@ impl Delegations {
 /// Owners at which cuts come: whether nothing is known of them yet, and who cuts there now.
 type Comes = HashMap<Box<[u8]>, (bool, HashSet<usize>)>;
 
-/// The nodes of a zone at and below any of the cuts that come. Tables have no order by name, so all nodes are passed; of most
-/// nothing is looked at but how long the ends of their owners are.
+/// The nodes of a zone at and below any of the cuts that come. Tables have no order by name, so all nodes are passed;
+/// of most nothing is looked at but how long the ends of their owners are.
 fn below_any<'z>(zone: &'z Zone, comes: &'z Comes) -> impl Iterator<Item = Node<'z>> {
     let mut lengths = [0u64; 4];
     comes.keys().for_each(|owner| lengths[owner.len() / 64] |= 1 << (owner.len() % 64));

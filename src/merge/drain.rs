@@ -1,7 +1,7 @@
 //! Members, or some of their names, that an operator has taken out of regions.
 //!
-//! A drain says whose records are not taken: all of a member, or those at owner names that match a pattern, in one region
-//! or in all that have the member. A [`Scope`] is what all drains together mean for one member of one region.
+//! A drain says whose records are not taken: all of a member, or those at owner names that match a pattern, in one
+//! region or in all that have the member. A [`Scope`] is what all drains together mean for one member of one region.
 //!
 //! Invariants: the apex keeps its SOA and NS set under any drain, because serials and name servers of the region follow
 //! from those and are no service of the datacenter; a pattern never means the apex.

@@ -1,8 +1,9 @@
 //! Intake of one member: its zone as a region takes it, as it is, or without what is drained and with what is held
 //! back.
 //!
-//! The merge knows nothing of drains: it is given a zone in which the drained names are missing and the addresses that are
-//! held still stand. So the law that a merge of what changed equals a merge of everything holds for these zones as for any.
+//! The merge knows nothing of drains: it is given a zone in which the drained names are missing and the addresses that
+//! are held still stand. So the law that a merge of what changed equals a merge of everything holds for these zones as
+//! for any.
 //!
 //! Invariants: [`Intake::zone`] is the member's version itself wherever nothing is to be changed about it, and has the
 //! member's SOA and NS set in any case; it depends on the version, the scope and what is held, not on the way there.
@@ -104,7 +105,8 @@ impl Intake {
         Some(names.map_or(Touched::Everything, Touched::Names))
     }
 
-    /// The zone that the region is made of; where the names are known at which it differs from an earlier one, out of that.
+    /// The zone that the region is made of; where the names are known at which it differs from an earlier one, out of
+    /// that.
     fn shape(&self, raw: &Arc<Zone>, known: Option<(&Vec<Name>, &Zone)>) -> Arc<Zone> {
         if self.scope.is_empty() && self.held.is_empty() {
             return raw.clone();

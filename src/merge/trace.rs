@@ -170,8 +170,8 @@ impl Walk<'_> {
         name.replace_suffix(&self.plan.origin, self.plan.origin_of(member))?.ok()
     }
 
-    /// Adds what one member has at the name, with the fates that do not depend on what others have there, and what is held for
-    /// it.
+    /// Adds what one member has at the name, with the fates that do not depend on what others have there, and what is
+    /// held for it.
     fn collect(&self, member: usize, loss: Option<ConflictKind>, trace: &mut Trace) {
         let traced = &self.members[member];
         let Some(there) = self.name_in(member, self.name) else { return };

@@ -1,7 +1,7 @@
 //! Counters of queries: blocks owned by one thread each, summed when scraped.
 //!
-//! A block is written by its UDP thread alone, without a locked instruction; streams share a block. A block whose thread
-//! has ended leaves its sums behind.
+//! A block is written by its UDP thread alone, without a locked instruction; streams share a block. A block whose
+//! thread has ended leaves its sums behind.
 //!
 //! Cost: a query adds to two or three counters; a sum is O(threads).
 

@@ -1,7 +1,7 @@
 //! The way to the targets and back: one UDP socket for each source address and family, made when it is first needed.
 //!
-//! Each socket has a small task that hands on what arrives. Sending does not wait for the network: what the system does not
-//! take in a moment counts as lost, as it would on the way.
+//! Each socket has a small task that hands on what arrives. Sending does not wait for the network: what the system does
+//! not take in a moment counts as lost, as it would on the way.
 //!
 //! Cost: sockets O(source addresses), whatever the number of zones and targets.
 

@@ -31,8 +31,8 @@ use wire::tsig::{self, Chain, Key};
 /// enough not to overrun the receiver's buffer.
 const WINDOW: usize = 64;
 
-/// The most octets of a TSIG record (RFC 8945 section 4.2) beside the key's name: ten of the record's head, 26 of the longest
-/// algorithm name, 64 of the longest MAC, 16 of the other fields.
+/// The most octets of a TSIG record (RFC 8945 section 4.2) beside the key's name: ten of the record's head, 26 of the
+/// longest algorithm name, 64 of the longest MAC, 16 of the other fields.
 const SIGNATURE_BYTES: usize = 116;
 
 /// Names an entry, and never two.

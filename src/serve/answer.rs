@@ -3,10 +3,10 @@
 //! [`answer`] is a pure function without I/O, locks or allocation, shared by every transport. One call reads one
 //! [`Published`] root, so no answer mixes two versions, chains across zones included.
 //!
-//! The order of RFC 1034 section 4.3.2 and RFC 6672 section 3.2: the zone with the longest origin; a delegation or DNAME
-//! on the way; the name itself; else the wildcard at the closest encloser (RFC 4592); else NXDOMAIN. An alias starts
-//! over with its target while that lies in a zone served here. Responses are minimal: NS records only where they are
-//! the answer or a referral, and beside the answer what `additional` adds.
+//! The order of RFC 1034 section 4.3.2 and RFC 6672 section 3.2: the zone with the longest origin; a delegation or
+//! DNAME on the way; the name itself; else the wildcard at the closest encloser (RFC 4592); else NXDOMAIN. An alias
+//! starts over with its target while that lies in a zone served here. Responses are minimal: NS records only where they
+//! are the answer or a referral, and beside the answer what `additional` adds.
 //!
 //! A name that has nothing but a placeholder ([`rtype::PLACEHOLDER`]) is answered like an empty non-terminal, or with
 //! SERVFAIL where the placeholder says why nothing is known. A zone may refuse names that it does not hold
@@ -407,8 +407,8 @@ pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option
     Some(zone_above(published, served, wire, qtype).unwrap_or(served))
 }
 
-/// The zone that answers in place of the one which a name is within: for DS at its origin the zone above, if that is here
-/// and delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+/// The zone that answers in place of the one which a name is within: for DS at its origin the zone above, if that is
+/// here and delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
 fn zone_above<'p>(published: &'p Published, served: &Served, wire: &[u8], qtype: u16) -> Option<&'p Served> {
     if qtype != rtype::DS || served.origin.as_wire() != wire {
         return None;
@@ -428,8 +428,8 @@ pub fn has_records(node: Node<'_>) -> bool {
     node.rrsets().any(|rrset| rrset.rtype != rtype::PLACEHOLDER)
 }
 
-/// The host that a question for a service means, where the service is not known and the host is. A name that begins with an
-/// underscore may be part of the name of a service; then nothing is said of it by itself.
+/// The host that a question for a service means, where the service is not known and the host is. A name that begins
+/// with an underscore may be part of the name of a service; then nothing is said of it by itself.
 pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<'z>> {
     if qtype != rtype::SRV {
         return None;

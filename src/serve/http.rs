@@ -1,14 +1,14 @@
-//! HTTP: `/metrics`, `/healthz` and `/readyz` for monitoring, and whatever a [`Site`] has; one request a connection (RFC
-//! 9110, RFC 9112), read and written by hyper.
+//! HTTP: `/metrics`, `/healthz` and `/readyz` for monitoring, and whatever a [`Site`] has; one request a connection
+//! (RFC 9110, RFC 9112), read and written by hyper.
 //!
 //! Health means that the process runs. Readiness means that clients get answers: every region, or every zone where no
 //! region is configured, has valid data.
 //!
 //! Invariants: a connection ends after one response, or when its client has taken nothing for five seconds. Streams of
-//! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a number
-//! of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a right to
-//! places that nobody else may take. Only GET and HEAD are served; bodies of requests are not read. What
-//! is for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
+//! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a
+//! number of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a
+//! right to places that nobody else may take. Only GET and HEAD are served; bodies of requests are not read. What is
+//! for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
 //! learns the name and decides for itself.
 //!
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).

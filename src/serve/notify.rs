@@ -6,9 +6,9 @@
 //! than ten polls a second. The reply echoes the question: CNS ignores one without (`cns.md` section 8), and counts a
 //! secondary that fails to reply five times as one that wants no more.
 //!
-//! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we answered with
-//! NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not have is answered with
-//! NOERROR where it comes from a primary of any zone, and does nothing else.
+//! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we
+//! answered with NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not
+//! have is answered with NOERROR where it comes from a primary of any zone, and does nothing else.
 //!
 //! Invariants: the receiving threads never wait for the daemon; a serial in the message is not believed.
 //! Cost: O(message), one lookup of the zone.

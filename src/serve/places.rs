@@ -1,22 +1,22 @@
 //! Places of connections: how many there may be, and which one is closed for a newcomer.
 //!
-//! A newcomer always gets a place. Where none is free another connection gives its own up (RFC 7766 section 6.2.2), chosen
-//! by what it is to others, not by who came first: of the client with the most connections, the one that has been without a
-//! complete request for the longest; where all of them are being answered, the one whose client has taken the fewest octets
-//! within the last ten seconds. Among clients with equally many the same is compared over all of them. So whoever opens
-//! connections without end closes their own, and whoever has few and uses them is never touched. A client is an IPv4 address
-//! or an IPv6 /64 ([`client_of`]).
+//! A newcomer always gets a place. Where none is free another connection gives its own up (RFC 7766 section 6.2.2),
+//! chosen by what it is to others, not by who came first: of the client with the most connections, the one that has
+//! been without a complete request for the longest; where all of them are being answered, the one whose client has
+//! taken the fewest octets within the last ten seconds. Among clients with equally many the same is compared over all
+//! of them. So whoever opens connections without end closes their own, and whoever has few and uses them is never
+//! touched. A client is an IPv4 address or an IPv6 /64 ([`client_of`]).
 //!
-//! Some places are reserved ([`Class::Reserved`]): for allowed secondaries, known by their address, and for monitoring, known
-//! by the path of the request once it is there. All others together cannot take them, while those who have them may have
-//! any place.
+//! Some places are reserved ([`Class::Reserved`]): for allowed secondaries, known by their address, and for monitoring,
+//! known by the path of the request once it is there. All others together cannot take them, while those who have them
+//! may have any place.
 //!
 //! Invariants: a connection that was chosen is counted out at once and has its place no more, even while its task still
 //! ends; the newcomer itself is never chosen; nobody of [`Class::General`] stands in a reserved place.
 //!
-//! Cost: a request O(1), without a lock; a connection that comes, goes or begins to be answered O(log connections); a choice
-//! O(log connections) for each request since the last, and O(connections) where every connection of those clients that
-//! have the most is being answered.
+//! Cost: a request O(1), without a lock; a connection that comes, goes or begins to be answered O(log connections); a
+//! choice O(log connections) for each request since the last, and O(connections) where every connection of those
+//! clients that have the most is being answered.
 
 mod connection;
 

@@ -1,8 +1,8 @@
 //! Log lines for refusals: one for the first of a client for a reason, and one an hour if it goes on.
 //!
-//! A secondary with a wrong key asks again and again, and anybody may ask for anything. So a line is worth writing once,
-//! and the table of those that were written is bounded: `CLIENTS` for each reason, so that a flood of one kind, whose
-//! addresses may be forged, hides nothing of another. When that is full, one line says so.
+//! A secondary with a wrong key asks again and again, and anybody may ask for anything. So a line is worth writing
+//! once, and the table of those that were written is bounded: `CLIENTS` for each reason, so that a flood of one kind,
+//! whose addresses may be forged, hides nothing of another. When that is full, one line says so.
 //!
 //! Pure: the time is the caller's, in seconds; it may jump. Cost: O(1), and O(clients) at most once a minute.
 

@@ -1,24 +1,25 @@
 //! Streams: TCP and DNS over TLS, with pipelining, idle timeout and limits (RFC 7766, RFC 7858).
 //!
-//! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
-//! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
-//! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. TLS (`stream/secure.rs`) is a layer below that: what holds over TCP holds over TLS, limits, signatures and
-//! transfers included (RFC 9103).
+//! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave
+//! in the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A
+//! client that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody
+//! else anything. TLS (`stream/secure.rs`) is a layer below that: what holds over TCP holds over TLS, limits,
+//! signatures and transfers included (RFC 9103).
 //!
-//! A newcomer is always accepted; where a limit is reached, another connection is closed for it ([`Places`]). A part of the
-//! places is for addresses that may transfer zones.
+//! A newcomer is always accepted; where a limit is reached, another connection is closed for it ([`Places`]). A part of
+//! the places is for addresses that may transfer zones.
 //!
-//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way are
-//! not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no longer
-//! than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or later.
+//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way
+//! are not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no
+//! longer than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or
+//! later.
 //!
-//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so many
-//! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
-//! SERVFAIL, as from BIND, and comes again.
+//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so
+//! many run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then
+//! gets SERVFAIL, as from BIND, and comes again.
 //!
-//! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that lives for
-//! one burst.
+//! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that
+//! lives for one burst.
 
 use crate::accept::AcceptFailures;
 use crate::access::Prefix;

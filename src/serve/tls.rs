@@ -1,7 +1,7 @@
 //! DNS over TLS (RFC 7858): certificates, and listeners that show them.
 //!
-//! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream code,
-//! with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
+//! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream
+//! code, with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
 //!
 //! Invariant: the certificate can change under open connections.
 //!

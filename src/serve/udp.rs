@@ -65,8 +65,8 @@ impl UdpListener {
         if address.ip().is_unspecified() {
             set_option(&socket, address, (libc::IP_PKTINFO, 1), (libc::IPV6_RECVPKTINFO, 1))?;
         }
-        // Packets too big for the path are not fragmented by us but by nobody: with what an attacker says of the path the
-        // system would fragment (RFC 9715 section 3.1). Responses of 1232 octets fit everywhere.
+        // Packets too big for the path are not fragmented by us but by nobody: with what an attacker says of the path
+        // the system would fragment (RFC 9715 section 3.1). Responses of 1232 octets fit everywhere.
         #[cfg(target_os = "linux")]
         set_option(
             &socket,
@@ -153,7 +153,8 @@ struct Worker {
 }
 
 impl Worker {
-    /// Answers until told to end. A request that makes the program panic costs its batch and a log line, not the thread.
+    /// Answers until told to end. A request that makes the program panic costs its batch and a log line, not the
+    /// thread.
     fn run_always(self) {
         while catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
             tracing::error!("a UDP thread has panicked and goes on; please report what the log says before this");

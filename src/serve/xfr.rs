@@ -4,17 +4,18 @@
 //! version of the zone and the differences that lead to it, all immutable and shared, and its [`Messages`] compose
 //! one message after the other, so a transfer of any length costs one message of memory and never sees a newer version.
 //!
-//! A client that has our serial, or a newer one, gets our SOA alone (RFC 1995 section 2); whoever wants the zone nevertheless asks
-//! for AXFR. A difference is sent only to a client whose whole SOA equals what this server published under that serial. Replicas
-//! that sum the serials of the same members can have one serial over different contents for a moment; such a client, and
-//! one that says nothing but a serial, gets the whole zone. At a distance of 2^31 neither serial is newer (RFC 1982
-//! section 3.2), and the whole zone is sent, too.
+//! A client that has our serial, or a newer one, gets our SOA alone (RFC 1995 section 2); whoever wants the zone
+//! nevertheless asks for AXFR. A difference is sent only to a client whose whole SOA equals what this server published
+//! under that serial. Replicas that sum the serials of the same members can have one serial over different contents for
+//! a moment; such a client, and one that says nothing but a serial, gets the whole zone. At a distance of 2^31 neither
+//! serial is newer (RFC 1982 section 3.2), and the whole zone is sent, too.
 //!
-//! Over UDP an IXFR is answered with our SOA alone (RFC 1995 section 2), and with TC when there is more: NSD takes either as
-//! the sign to use TCP. AXFR over UDP has no meaning (RFC 5936 section 4.2) and is refused with all else.
+//! Over UDP an IXFR is answered with our SOA alone (RFC 1995 section 2), and with TC when there is more: NSD takes
+//! either as the sign to use TCP. AXFR over UDP has no meaning (RFC 5936 section 4.2) and is refused with all else.
 //!
 //! Invariants: a message is no longer than [`MESSAGE_BYTES`], unless a single record is; names are compressed only in
-//! RDATA of types that RFC 1035 defines (RFC 3597 section 4), and keep their spelling; TTLs are those that were received.
+//! RDATA of types that RFC 1035 defines (RFC 3597 section 4), and keep their spelling; TTLs are those that were
+//! received.
 //!
 //! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
 

@@ -1,8 +1,8 @@
 //! OpenStack's services as records: PTR, SRV and TXT for each, and the lists by which they are found.
 //!
-//! A type is one instance. It may have several endpoints, which are as many SRV records, with one TXT record for all (RFC 6763
-//! section 6.8). An endpoint at an address has no host name; the instance's own name is its host then, as the guideline's
-//! second example has it.
+//! A type is one instance. It may have several endpoints, which are as many SRV records, with one TXT record for all
+//! (RFC 6763 section 6.8). An endpoint at an address has no host name; the instance's own name is its host then, as the
+//! guideline's second example has it.
 //!
 //! Cost: O(endpoints).
 

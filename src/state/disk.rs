@@ -1,11 +1,11 @@
 //! The folder on disk: its lock, the names in it, and every operation that changes a file.
 //!
-//! All changes go through [`Disk`], one system call or a few at a time, so that a test can look at the folder after each
-//! of them as a killed process would leave it. Files are opened for each operation and closed again: thousands of zones
-//! cost no descriptors, and a folder that vanishes is noticed at the next write.
+//! All changes go through [`Disk`], one system call or a few at a time, so that a test can look at the folder after
+//! each of them as a killed process would leave it. Files are opened for each operation and closed again: thousands of
+//! zones cost no descriptors, and a folder that vanishes is noticed at the next write.
 //!
-//! Invariant: one process at a time holds the lock, and changes nothing without it, so nothing here is ever changed from
-//! elsewhere. Reading needs no lock.
+//! Invariant: one process at a time holds the lock, and changes nothing without it, so nothing here is ever changed
+//! from elsewhere. Reading needs no lock.
 //!
 //! Cost: O(bytes) of what is written.
 
@@ -217,8 +217,8 @@ fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
-/// Takes the lock of a folder and writes our process number into it, for whoever finds it taken. Returns what is wrong with
-/// a lock that can be taken, but not written.
+/// Takes the lock of a folder and writes our process number into it, for whoever finds it taken. Returns what is wrong
+/// with a lock that can be taken, but not written.
 fn lock(root: &Path) -> Result<(File, Option<StateError>), StateError> {
     let path = root.join("lock");
     let failed = |error| StateError::Lock { path: path.clone(), error };

@@ -1,11 +1,11 @@
 //! Frames: how everything that is appended to a file is told from what a crash left behind.
 //!
-//! A file of frames begins with a header: magic, format version, generation, base, CRC. A journal belongs to the snapshot
-//! of its generation; what stands before its base led up to that snapshot, what follows leads on. A frame is the length
-//! of its body, the body's CRC, and the body: kind, time, payload. All numbers are big-endian.
+//! A file of frames begins with a header: magic, format version, generation, base, CRC. A journal belongs to the
+//! snapshot of its generation; what stands before its base led up to that snapshot, what follows leads on. A frame is
+//! the length of its body, the body's CRC, and the body: kind, time, payload. All numbers are big-endian.
 //!
-//! Invariant: what [`Frames`] yields was written whole. Reading stops at the first frame that was not, so a torn tail, or
-//! the zeros that a power failure leaves, end the file and spoil nothing before them.
+//! Invariant: what [`Frames`] yields was written whole. Reading stops at the first frame that was not, so a torn tail,
+//! or the zeros that a power failure leaves, end the file and spoil nothing before them.
 //!
 //! Cost: O(bytes).
 

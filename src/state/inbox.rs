@@ -1,7 +1,8 @@
 //! Queue of the writer, zone by zone, and the barrier behind which everything is written.
 //!
-//! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
-//! is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came before it.
+//! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead;
+//! a number is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came
+//! before it.
 //!
 //! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
@@ -257,8 +258,8 @@ impl Inbox {
         self.hand_over(|waiting| waiting.last = true);
     }
 
-    /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false when the
-    /// disk refuses any of it or is not that fast. Whatever was waited for in vain is not waited for again.
+    /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false
+    /// when the disk refuses any of it or is not that fast. Whatever was waited for in vain is not waited for again.
     pub fn flush(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut waiting = self.lock();
@@ -286,7 +287,8 @@ impl Inbox {
         }
     }
 
-    /// Waits for all snapshots, too, but not for a disk that refuses or does not answer; false when anything is not written.
+    /// Waits for all snapshots, too, but not for a disk that refuses or does not answer; false when anything is not
+    /// written.
     pub fn flush_all(&self, patience: Duration) -> bool {
         let is_coming = |stage: &Stage| matches!(stage, Stage::Handed | Stage::Building | Stage::Deferred);
         let waiting = self.lock();
@@ -345,8 +347,8 @@ impl Inbox {
         self.settled.notify_all();
     }
 
-    /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was refused
-    /// before remains so until it is written.
+    /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was
+    /// refused before remains so until it is written.
     pub fn build(&self, number: u64, is_quick: bool) {
         if let Some(stage @ (Stage::Handed | Stage::Overdue)) = self.lock().outstanding.get_mut(&number) {
             *stage = if is_quick { Stage::Building } else { Stage::Deferred };

@@ -12,8 +12,8 @@ use wire::rr::RRset;
 
 /// A journal below this is not worth a new snapshot, however small the zone. Tests want to see many.
 pub const MIN_COMPACTED_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
-/// Steps that are carried over to the journal of a new snapshot, so that secondaries that were away need no full transfer
-/// after a restart.
+/// Steps that are carried over to the journal of a new snapshot, so that secondaries that were away need no full
+/// transfer after a restart.
 const MAX_CARRIED_DELTAS: usize = 500;
 
 /// State of a zone's files.

@@ -1,8 +1,9 @@
 //! States with which regions were last published, so that their serials never fall; drains and pins in force; and the
 //! trees that zones were made of.
 //!
-//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them, or the trees
-//! likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the old one and put in its place.
+//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them, or the
+//! trees likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the
+//! old one and put in its place.
 //!
 //! Cost: O(regions + drains + pins) to compare, O(regions that moved) to write.
 

@@ -1,7 +1,7 @@
 //! The last version of a zone, out of the bytes of its snapshot and its journal. No files here.
 //!
-//! Invariant: what comes out was once current, and is the last such version that was written whole. A journal that does not
-//! belong to the snapshot, is cut, or does not fit gives less, never something else.
+//! Invariant: what comes out was once current, and is the last such version that was written whole. A journal that does
+//! not belong to the snapshot, is cut, or does not fit gives less, never something else.
 //!
 //! Cost: O(bytes of the snapshot) + O(records at the names that the journal changes).
 

@@ -2,11 +2,11 @@
 //!
 //! A journal that has grown is replaced beside ongoing work: the builder writes a snapshot of the present version and a
 //! journal of the next generation, the writer goes on appending to the old one, copies over what came meanwhile, and
-//! renames the snapshot, which is the moment from which the new generation counts. A process killed before finds the old
-//! pair, one killed after finds the new one; both hold everything.
+//! renames the snapshot, which is the moment from which the new generation counts. A process killed before finds the
+//! old pair, one killed after finds the new one; both hold everything.
 //!
-//! What the disk refuses is tried again as a snapshot of the newest version, one zone at a time, ever less often, until it
-//! works. Meanwhile a zone keeps its newest version in memory and nothing else.
+//! What the disk refuses is tried again as a snapshot of the newest version, one zone at a time, ever less often, until
+//! it works. Meanwhile a zone keeps its newest version in memory and nothing else.
 //!
 //! Cost: O(bytes appended); the budget of memory knows of what is held here ([`Buffers`](crate::budget::Buffers)).
 
@@ -410,8 +410,8 @@ impl Writer {
         }
     }
 
-    /// Writes into a zone's journal. Where the disk refuses it, nothing is appended to that journal any more: part of it
-    /// may have been written.
+    /// Writes into a zone's journal. Where the disk refuses it, nothing is appended to that journal any more: part of
+    /// it may have been written.
     fn write(&mut self, name: &Name, at: u64, bytes: &[u8]) -> io::Result<()> {
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
         let path = journal_path(&entry.folder, entry.ledger.generation);
@@ -493,7 +493,8 @@ impl Writer {
         self.account(name);
     }
 
-    /// Completes the journal of a new generation and, where it continues the one in use, makes its snapshot the one that counts.
+    /// Completes the journal of a new generation and, where it continues the one in use, makes its snapshot the one
+    /// that counts.
     fn switch(
         disk: &disk::Disk,
         entry: &mut Entry,

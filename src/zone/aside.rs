@@ -1,10 +1,11 @@
-//! Records that are told beside a version: those of the primary that the zone cannot hold, and those that stay although they
-//! are removed, because nobody answered for them.
+//! Records that are told beside a version: those of the primary that the zone cannot hold, and those that stay although
+//! they are removed, because nobody answered for them.
 //!
-//! They belong to the version, as its other marks do: [`AsideChanges`] is how they come through journal and snapshot, so a
-//! restart tells the same as the process before it.
+//! They belong to the version, as its other marks do: [`AsideChanges`] is how they come through journal and snapshot,
+//! so a restart tells the same as the process before it.
 //!
-//! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from another version.
+//! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from
+//! another version.
 
 use imbl::HashMap;
 use std::sync::Arc;
@@ -165,8 +166,8 @@ impl AsideChanges {
         self.0.iter().flat_map(|changes| changes.iter()).map(octets).sum()
     }
 
-    /// Appends the changes: for each of the two the number of names; for each name its owner, the number of its records, and
-    /// those without owner.
+    /// Appends the changes: for each of the two the number of names; for each name its owner, the number of its
+    /// records, and those without owner.
     pub fn write(&self, out: &mut Vec<u8>) {
         for changes in &self.0 {
             out.extend_from_slice(&(changes.len() as u32).to_be_bytes());

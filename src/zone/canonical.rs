@@ -1,8 +1,9 @@
 //! Names of one zone in canonical order (RFC 4034 section 6.1).
 //!
 //! Comparing two names by labels from the right means finding their labels each time. So each name is written once as a
-//! key whose octets compare as the names do: its labels in front of the origin, the last one first, each closed by two zero
-//! octets, with a one behind every zero of its own. A label that another begins with comes first that way, as it must.
+//! key whose octets compare as the names do: its labels in front of the origin, the last one first, each closed by two
+//! zero octets, with a one behind every zero of its own. A label that another begins with comes first that way, as it
+//! must.
 //!
 //! Cost: O(octets + names × log names).
 

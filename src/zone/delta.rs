@@ -170,7 +170,8 @@ impl Delta {
     pub fn between(old: &Zone, new: &Zone, touched: impl IntoIterator<Item = Name>) -> Delta {
         let names: Vec<Name> = touched.into_iter().chain([new.origin.clone()]).collect();
         let parts = parallel::parts(names.len(), MANY_NAMES);
-        // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the blocks.
+        // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the
+        // blocks.
         let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
             let labels = |name: &Name| name.as_wire().len() - new.origin.as_wire().len();
             let owners = names[range].iter().map(|name| Owner::new(&name.as_wire()[..labels(name)]));
@@ -273,8 +274,8 @@ impl Delta {
 
     //--- Bytes for the journal ---
 
-    /// Appends the difference: what changes in that which is told, if anything does; marks, both SOA, the removed records with
-    /// their length in front, the added ones.
+    /// Appends the difference: what changes in that which is told, if anything does; marks, both SOA, the removed
+    /// records with their length in front, the added ones.
     pub fn write(&self, out: &mut Vec<u8>) {
         if !self.aside.is_empty() {
             out.push(ASIDE);

@@ -164,8 +164,8 @@ impl Marks {
         count * size_of::<u64>()
     }
 
-    /// Appends the marks: what kind, and for two of the kinds the hash of a well-known record, the mark of the copy, and
-    /// hashes with their number in front.
+    /// Appends the marks: what kind, and for two of the kinds the hash of a well-known record, the mark of the copy,
+    /// and hashes with their number in front.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (kind, mixed, lists) = match self {
             Marks::Unknown => return out.push(UNKNOWN),

@@ -1,8 +1,8 @@
 //! A zone version in the making.
 //!
 //! The editor keeps what it was told beside the version that it started from, name by name, and makes a new table of
-//! both at the end. Owners and sets stand in one piece of memory, however many names there are; names are found by the hash
-//! that the table has, too, so that each is hashed once.
+//! both at the end. Owners and sets stand in one piece of memory, however many names there are; names are found by the
+//! hash that the table has, too, so that each is hashed once.
 //!
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
@@ -98,8 +98,8 @@ impl Editor {
         changed
     }
 
-    /// Gives an owner the RRsets of a node, which may be another zone's, where the version that the editor began with has the
-    /// old one. Returns whether anything changed.
+    /// Gives an owner the RRsets of a node, which may be another zone's, where the version that the editor began with
+    /// has the old one. Returns whether anything changed.
     pub fn copy(&mut self, owner: &Owner<'_>, old: Node<'_>, node: Node<'_>, spelled: Option<Arc<[u8]>>) -> bool {
         self.set_instead(owner.hash, owner.labels, old, node.sets, spelled.as_deref())
     }
@@ -196,7 +196,8 @@ impl Editor {
         })
     }
 
-    /// The names below the origin at which what the editor began with differs from a version, if it has the same origin.
+    /// The names below the origin at which what the editor began with differs from a version, if it has the same
+    /// origin.
     pub fn differing(&self, zone: &Zone) -> Vec<Name> {
         let owners = self.base.differing(&zone.table).into_iter().filter(|owner| !owner.is_empty());
         owners.map(|owner| Name::join(owner, &self.origin)).collect()

@@ -1,4 +1,5 @@
-//! The way from older versions of a zone to the present one, as a chain of differences, each with its time and its causes.
+//! The way from older versions of a zone to the present one, as a chain of differences, each with its time and its
+//! causes.
 //!
 //! Invariants: each difference starts where the one before it ends, and the last ends at the present version; every
 //! step moves the serial forward (RFC 1982), because a secondary cannot follow any other; the oldest steps leave when
@@ -162,8 +163,8 @@ impl History {
         *self = History::default();
     }
 
-    /// The steps from the version whose SOA has this RDATA, in every field, to the present one; none when the past does not
-    /// reach that far.
+    /// The steps from the version whose SOA has this RDATA, in every field, to the present one; none when the past does
+    /// not reach that far.
     ///
     /// A serial alone says too little: replicas can publish different contents under the same sum of serials.
     pub fn since(&self, soa: &[u8]) -> Option<Vec<Arc<Delta>>> {

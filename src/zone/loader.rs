@@ -3,8 +3,8 @@
 //! Invariants: what a zone cannot hold is left out and counted ([`Anomalies`]), never fatal; a version that equals its
 //! base shares every node with it.
 //!
-//! Records of one name come together as a rule, and are made into sets as soon as another name begins. Where they do not,
-//! those of the parts are put together at the end.
+//! Records of one name come together as a rule, and are made into sets as soon as another name begins. Where they do
+//! not, those of the parts are put together at the end.
 //!
 //! Cost: O(records) in time; the records in memory until they are compared.
 
@@ -254,10 +254,11 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
     rrsets.into()
 }
 
-/// Leaves a CNAME only where nothing else is, and one record in each CNAME and DNAME set. Returns the records that are left out.
+/// Leaves a CNAME only where nothing else is, and one record in each CNAME and DNAME set. Returns the records that are
+/// left out.
 ///
-/// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and others).
-/// Data wins over an alias: addresses that exist are more use than a pointer to others.
+/// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and
+/// others). Data wins over an alias: addresses that exist are more use than a pointer to others.
 pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
     let mut dropped = Vec::new();
     let mut drop = |rrset: &RRset, kept: usize| {

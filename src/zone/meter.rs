@@ -1,8 +1,9 @@
 //! Estimate of the memory that a zone in the making will take, known while its names come.
 //!
-//! A name counts with its octets and [`NODE_BYTES`]. So do the names above it when they are first seen, twice, because empty
-//! non-terminals are in memory twice while they are made: one name can bring more than a hundred of them. What comes of it is
-//! nearly what the finished table takes, and more for names with others below and those that come again in another place.
+//! A name counts with its octets and [`NODE_BYTES`]. So do the names above it when they are first seen, twice, because
+//! empty non-terminals are in memory twice while they are made: one name can bring more than a hundred of them. What
+//! comes of it is nearly what the finished table takes, and more for names with others below and those that come again
+//! in another place.
 //!
 //! Cost: O(octets) for a name; eight octets of memory for each name that has others below.
 
@@ -33,7 +34,8 @@ impl Meter {
         self.octets += octets as u64;
     }
 
-    /// Counts a name with so many octets beside its owner, and those above it that are neither counted nor there already.
+    /// Counts a name with so many octets beside its owner, and those above it that are neither counted nor there
+    /// already.
     pub fn count(&mut self, owner: &[u8], octets: usize, is_there: impl Fn(u64, &[u8]) -> bool) {
         self.octets += NODE_BYTES + (owner.len() + octets) as u64;
         let mut owner = parent(owner);

@@ -1,8 +1,9 @@
 //! One owner name of a zone as bytes: what a [`Table`](super::table::Table) is made of.
 //!
-//! The bytes: number of names below and whether the owner is spelled with capitals, in one number; the labels of the owner
-//! in front of the origin, lowercase, with their length; where it has capitals, the whole name as spelled, with its length;
-//! the sets, sorted by type, with their length. So the bytes do not depend on the origin, and equal nodes have equal bytes.
+//! The bytes: number of names below and whether the owner is spelled with capitals, in one number; the labels of the
+//! owner in front of the origin, lowercase, with their length; where it has capitals, the whole name as spelled, with
+//! its length; the sets, sorted by type, with their length. So the bytes do not depend on the origin, and equal nodes
+//! have equal bytes.
 //!
 //! Cost: O(1) for a view, O(sets) for finding one.
 

@@ -14,8 +14,8 @@
 //! the apex while any of its records stays: whoever changes the TTL of a set changes all of it. Else the smallest TTL
 //! of the records that stay and of those that come counts (RFC 2181 section 5.2), as in a full transfer.
 //!
-//! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to finish. A
-//! name may have any number of records, and whoever takes changes must not stop for long, so all are made by
+//! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to
+//! finish. A name may have any number of records, and whoever takes changes must not stop for long, so all are made by
 //! [`Patcher::finish`], name by name.
 
 use super::meter::Meter;
@@ -48,8 +48,8 @@ pub struct Patcher {
     meter: Meter,
 }
 
-/// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase; the
-/// owner as it is spelled, where that is not lowercase; the RDATA.
+/// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase;
+/// the owner as it is spelled, where that is not lowercase; the RDATA.
 struct Change {
     hash: u64,
     start: usize,
@@ -381,7 +381,8 @@ impl<'a> Patch<'a> {
         !owner.is_empty() && (change.in_doubt || is_repeated())
     }
 
-    /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that counts.
+    /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that
+    /// counts.
     fn write_set(&mut self, records: &[Raw<&[u8]>], base_ttl: Option<u32>, out: &mut Vec<u8>) {
         let (rtype, first_ttl, rdata) = records[0];
         let ttl = base_ttl.unwrap_or_else(|| records.iter().map(|record| record.1).min().unwrap_or(first_ttl));

@@ -1,9 +1,9 @@
 //! Registrar's configuration file, as it is, in both spellings of its ZooKeeper block.
 //!
-//! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; all errors are found in
-//! one run, each with its position and what to write instead. A key that is not known has no effect, as ever, and is
-//! warned of; one that looks like a known key misspelt is an error, because a file that was meant otherwise would register
-//! the wrong thing.
+//! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; all errors are found
+//! in one run, each with its position and what to write instead. A key that is not known has no effect, as ever, and is
+//! warned of; one that looks like a known key misspelt is an error, because a file that was meant otherwise would
+//! register the wrong thing.
 //!
 //! Cost: O(file).
 

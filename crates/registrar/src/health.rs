@@ -1,11 +1,12 @@
 //! One run of the check: whether a command says that the instance can serve.
 //!
-//! The command is run by the shell in a process group of its own. A check fails when it cannot be started, takes too long,
-//! ends with another status than 0 (unless that is to be ignored), or prints what it must not or not what it must. A
-//! check that takes too long fails even where the status is ignored: it has said nothing.
+//! The command is run by the shell in a process group of its own. A check fails when it cannot be started, takes too
+//! long, ends with another status than 0 (unless that is to be ignored), or prints what it must not or not what it
+//! must. A check that takes too long fails even where the status is ignored: it has said nothing.
 //!
-//! Invariants: no check outlives its time, with all processes of its group: they get SIGTERM, and SIGKILL a moment later,
-//! also when the agent gives the check up; what it prints never takes more memory than [`MOST_OUTPUT`] for each stream.
+//! Invariants: no check outlives its time, with all processes of its group: they get SIGTERM, and SIGKILL a moment
+//! later, also when the agent gives the check up; what it prints never takes more memory than [`MOST_OUTPUT`] for each
+//! stream.
 //!
 //! Cost: a process for each check, O(output).
 

@@ -1,7 +1,7 @@
 //! The nodes that belong to a registration: their paths and their data, byte for byte as Registrar writes them.
 //!
-//! Invariants: no path occurs twice; none of the owned ones lies below another of them, because a node that ends with its
-//! session can have none below it.
+//! Invariants: no path occurs twice; none of the owned ones lies below another of them, because a node that ends with
+//! its session can have none below it.
 //!
 //! Cost: O(nodes).
 

@@ -292,8 +292,8 @@ fn host_of_url(url: &str) -> &str {
     }
 }
 
-/// Reads an address as loosely as Binder: IPv4 counts its first four parts, and of each the digits that it begins with, so
-/// `172.27.49.1/24` and `172.027.049.003` are addresses.
+/// Reads an address as loosely as Binder: IPv4 counts its first four parts, and of each the digits that it begins with,
+/// so `172.27.49.1/24` and `172.027.049.003` are addresses.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     if text.contains(':') {

@@ -1,8 +1,8 @@
 //! Sessions with ZooKeeper: how one begins, what is heard from it, and how it is closed.
 //!
-//! The client keeps a session alive, moves it to another server when one is lost, and sets watches again; it gives it up when
-//! no server was reached for 7/5 of the session timeout. Then another session begins here, without end and without the
-//! process ending. Each server is reached by a relay, which limits what it may send.
+//! The client keeps a session alive, moves it to another server when one is lost, and sets watches again; it gives it
+//! up when no server was reached for 7/5 of the session timeout. Then another session begins here, without end and
+//! without the process ending. Each server is reached by a relay, which limits what it may send.
 //!
 //! Cost: one task for each watched node, one relay for each server.
 

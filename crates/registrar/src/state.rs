@@ -9,12 +9,12 @@
 //!     └──── check passed ────┘         any of them ──► Stopping ──► end
 //! ```
 //!
-//! `Waiting` is there only when a check has to pass before the first registration. Reading, writing and waiting are done
-//! by others, who are told by [`Effect`]s and answer by [`Event`]s.
+//! `Waiting` is there only when a check has to pass before the first registration. Reading, writing and waiting are
+//! done by others, who are told by [`Effect`]s and answer by [`Event`]s.
 //!
-//! Invariants: no work is started while other work is under way, so that registrations cannot overlap; work whose session
-//! ended while it ran counts for nothing; failures are counted only while the instance is to be registered, a success
-//! forgets them, and so does going down; once told to stop, nothing is ever written again but the removal.
+//! Invariants: no work is started while other work is under way, so that registrations cannot overlap; work whose
+//! session ended while it ran counts for nothing; failures are counted only while the instance is to be registered, a
+//! success forgets them, and so does going down; once told to stop, nothing is ever written again but the removal.
 //!
 //! Cost: O(threshold) for each event.
 

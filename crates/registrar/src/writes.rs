@@ -1,20 +1,20 @@
 //! Writes to ZooKeeper: the nodes that are made there, and those that are removed.
 //!
-//! A service record is written before the hosts, and only where it says something else; parents are made without touching
-//! what is there. A node that an earlier session of this instance left, or another instance with the same name, is
-//! replaced by deleting and creating it in one transaction, so that it is never seen missing. Registrar deletes first, and waits
-//! a second so that those who watch notice that the node is another one; there is nothing to notice: a watch on the node
-//! fires for the deletion all the same, and whoever reads then finds the new data (a mirror that reads late never sees the
-//! gap of a second either).
+//! A service record is written before the hosts, and only where it says something else; parents are made without
+//! touching what is there. A node that an earlier session of this instance left, or another instance with the same
+//! name, is replaced by deleting and creating it in one transaction, so that it is never seen missing. Registrar
+//! deletes first, and waits a second so that those who watch notice that the node is another one; there is nothing to
+//! notice: a watch on the node fires for the deletion all the same, and whoever reads then finds the new data (a mirror
+//! that reads late never sees the gap of a second either).
 //!
-//! Who may have a name: at a registration the last one wins, as ever. A repair takes nothing from a session that lives, or two
-//! instances with one name would take it from each other for ever; the node is made again when the other one goes. A
-//! removal takes only what is ours: made by one of our sessions, at the host's own path, or with our address in it; but never
-//! what another session was seen to take from us, which is the next process of the same instance more often than not. A node
-//! that has others below it, or is a service's, is nobody's to replace.
+//! Who may have a name: at a registration the last one wins, as ever. A repair takes nothing from a session that lives,
+//! or two instances with one name would take it from each other for ever; the node is made again when the other one
+//! goes. A removal takes only what is ours: made by one of our sessions, at the host's own path, or with our address in
+//! it; but never what another session was seen to take from us, which is the next process of the same instance more
+//! often than not. A node that has others below it, or is a service's, is nobody's to replace.
 //!
-//! Invariants: the service's node is never removed; a failure at one node does not keep the others from being written or
-//! removed; every operation may be repeated.
+//! Invariants: the service's node is never removed; a failure at one node does not keep the others from being written
+//! or removed; every operation may be repeated.
 //!
 //! Cost: one read for each node, and up to three requests more for each that differs; O(depth) for missing parents.
 

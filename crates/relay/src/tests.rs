@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A relay with this limit to a server that sends these octets to whoever has sent it so many, and waits until it is left.
+/// A relay with this limit to a server that sends these octets to whoever has sent it so many, and waits until it is
+/// left.
 async fn relay(limit: u32, hears: usize, says: Vec<u8>) -> Relay {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

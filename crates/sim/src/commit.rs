@@ -4,8 +4,8 @@
 //! the list of serials; last the serial that is served (contract `cns.md` section 12a). So a transfer that runs meanwhile
 //! finds new names under the old serial, and differences that reach one serial too far.
 //!
-//! Lists are kept by serial. A commit under the serial that is served already adds to the lists of the step that led there,
-//! and the list of serials then has that serial twice.
+//! Lists are kept by serial. A commit under the serial that is served already adds to the lists of the step that led
+//! there, and the list of serials then has that serial twice.
 //!
 //! Cost: O(records) to begin and for each write, since zones are replaced whole.
 

@@ -192,8 +192,8 @@ impl Datacenter {
         changed
     }
 
-    /// Gives an instance an IPv6 address or takes it away, and with it one of two equal SRV records; tells whether that was a
-    /// change.
+    /// Gives an instance an IPv6 address or takes it away, and with it one of two equal SRV records; tells whether that
+    /// was a change.
     pub fn set_dual_stack(&mut self, alias: &str, dual: bool, now: SystemTime) -> bool {
         let site = self.site;
         let found = self.instances.iter_mut().find(|instance| instance.alias == alias);

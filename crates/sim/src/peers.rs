@@ -1,9 +1,9 @@
 //! The secondaries that CNS knows, and when it tells them of changes (contract `cns.md` section 8).
 //!
-//! A secondary is known once it answers for the zone that it was sent: CNS asks it for the SOA a moment after every transfer, and
-//! writes down the serial. Whoever is behind gets NOTIFY again and again; whoever fails to reply five times in a row, whatever the
-//! zone, gets none until some time after a transfer that was seen to arrive. CNS asks on port 53; here each secondary has the port
-//! that it is given.
+//! A secondary is known once it answers for the zone that it was sent: CNS asks it for the SOA a moment after every
+//! transfer, and writes down the serial. Whoever is behind gets NOTIFY again and again; whoever fails to reply five
+//! times in a row, whatever the zone, gets none until some time after a transfer that was seen to arrive. CNS asks on
+//! port 53; here each secondary has the port that it is given.
 //!
 //! Invariants: a failure stops the time that would end the silence; only what is asked for is followed, by address.
 //!

@@ -1,13 +1,13 @@
 //! A primary on one address that behaves like CNS over UDP and TCP.
 //!
-//! A commit takes as long as it is told to, and so does the scan of a whole transfer; then what is sent is what CNS sends when
-//! both happen at once.
+//! A commit takes as long as it is told to, and so does the scan of a whole transfer; then what is sent is what CNS
+//! sends when both happen at once.
 //!
-//! Invariants: every answer but such a scan comes from one version of a zone; nothing a client sends stops the primary; while it
-//! is away it answers nothing and keeps no connection. It ends when it is dropped.
+//! Invariants: every answer but such a scan comes from one version of a zone; nothing a client sends stops the primary;
+//! while it is away it answers nothing and keeps no connection. It ends when it is dropped.
 //!
-//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone); a new version is compared with
-//! the one before, O(records).
+//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone); a new version is compared
+//! with the one before, O(records).
 
 use super::answer::{Kind, Scan, Zones, answer_datagram, answer_stream, find_zone};
 use super::commit::Commit;
@@ -194,8 +194,8 @@ impl Primary {
         self.address
     }
 
-    /// Puts a version of a zone in place of the one before, with what changed as a further step of its history; transfers
-    /// under way keep theirs.
+    /// Puts a version of a zone in place of the one before, with what changed as a further step of its history;
+    /// transfers under way keep theirs.
     pub fn publish(&self, zone: Zone) {
         let before = self.shared.zones.load().get(zone.origin()).cloned();
         self.put(before.map_or_else(|| Stored::new(zone.clone()), |stored| stored.advance(zone.clone())));
@@ -206,8 +206,8 @@ impl Primary {
         self.put(Stored::new(zone));
     }
 
-    /// Writes a version of a zone as CNS does, one thing after the other, in this time. Whatever is asked meanwhile is answered
-    /// from what is written by then. Two commits of one zone must not overlap, as they do not in CNS.
+    /// Writes a version of a zone as CNS does, one thing after the other, in this time. Whatever is asked meanwhile is
+    /// answered from what is written by then. Two commits of one zone must not overlap, as they do not in CNS.
     pub async fn commit(&self, zone: Zone, duration: Duration) {
         let origin = zone.origin().clone();
         let Some(before) = self.shared.zones.load().get(&origin).map(|stored| stored.zone().clone()) else {

@@ -3,8 +3,8 @@
 //! A step is a difference of multisets: of two equal records one can go, and the removal is recorded although the other
 //! stays. NS records take part, TTLs do not.
 //!
-//! Invariants: the steps follow on each other and the last ends at the served serial; a version with the serial of the one
-//! before leaves no step, and one with a lower serial leaves no history.
+//! Invariants: the steps follow on each other and the last ends at the served serial; a version with the serial of the
+//! one before leaves no step, and one with a lower serial leaves no history.
 //!
 //! Cost: O(records) for a step, O(steps) to find one.
 
@@ -118,8 +118,8 @@ impl Stored {
         self.zone = Arc::new(zone);
     }
 
-    /// Writes a step's serial into the list of serials. Lists are kept by serial: a second step to one serial adds to those of
-    /// the first.
+    /// Writes a step's serial into the list of serials. Lists are kept by serial: a second step to one serial adds to
+    /// those of the first.
     pub fn record(&mut self, step: &Arc<Step>) {
         if step.from != step.to {
             self.recorded = Some(step.clone());
@@ -166,8 +166,8 @@ impl Stored {
         self.steps.drain(..self.steps.len().saturating_sub(keep));
     }
 
-    /// The steps for a client with a serial; from one between two known serials they begin at the lower. `None` where CNS
-    /// sends the whole zone: outside the history, and for the served serial, unless two commits had that.
+    /// The steps for a client with a serial; from one between two known serials they begin at the lower. `None` where
+    /// CNS sends the whole zone: outside the history, and for the served serial, unless two commits had that.
     pub fn steps_from(&self, serial: Serial) -> Option<impl Iterator<Item = &Step>> {
         let last = self.steps.iter().rfind(|step| step.from.0 <= serial.0)?;
         let begin = self.steps.iter().position(|step| step.from == last.from)?;

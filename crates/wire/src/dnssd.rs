@@ -1,9 +1,10 @@
 //! DNS-based service discovery: how services are named and described, for those who publish them and those who look
 //! for them.
 //!
-//! An instance is a name `INSTANCE._SERVICE._tcp.DOMAIN` with SRV and TXT records; `_SERVICE._tcp.DOMAIN` has PTR records to
-//! all instances, `_services._dns-sd._udp.DOMAIN` to all kinds of services. OpenStack's guideline fills that in: the service
-//! is `_openstack`, the instance a service type such as `identity`, and TXT has what an URL needs beside host and port.
+//! An instance is a name `INSTANCE._SERVICE._tcp.DOMAIN` with SRV and TXT records; `_SERVICE._tcp.DOMAIN` has PTR
+//! records to all instances, `_services._dns-sd._udp.DOMAIN` to all kinds of services. OpenStack's guideline fills that
+//! in: the service is `_openstack`, the instance a service type such as `identity`, and TXT has what an URL needs
+//! beside host and port.
 //!
 //! Invariants: what is published here is read back as the same endpoint; nothing that others publish can make a reader
 //! panic.

@@ -1,12 +1,13 @@
 //! Messages: reading a request, writing a response.
 //!
-//! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server needs it.
-//! [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as pointers to
-//! names that stand uncompressed in the message already, or ending with a pointer into the question. Names in RDATA are not
-//! compressed, but for the targets of SRV records where a zone answers as Binder does ([`Writer::add_services`]).
+//! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server
+//! needs it. [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as
+//! pointers to names that stand uncompressed in the message already, or ending with a pointer into the question. Names
+//! in RDATA are not compressed, but for the targets of SRV records where a zone answers as Binder does
+//! ([`Writer::add_services`]).
 //!
-//! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always fits.
-//! Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
+//! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always
+//! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
 
 mod services;
 
@@ -209,8 +210,8 @@ impl Request {
 }
 
 impl Edns {
-    /// The OPT record of a response up to its options, which come to a number of bytes: owner root, type OPT, our payload
-    /// size; extended response code, version 0, DO as asked (RFC 3225).
+    /// The OPT record of a response up to its options, which come to a number of bytes: owner root, type OPT, our
+    /// payload size; extended response code, version 0, DO as asked (RFC 3225).
     pub fn response_opt(&self, rcode: u16, options: usize) -> [u8; OPT_BYTES] {
         let [kind, payload, options] =
             [rtype::OPT, MAX_UDP_BYTES as u16, options as u16].map(|number| number.to_be_bytes());
@@ -427,7 +428,8 @@ impl<'a> Writer<'a> {
         self.put(rdata);
     }
 
-    /// The labels of an owner name that have to be written, and what the pointer behind them leads to; none if it ends with the root.
+    /// The labels of an owner name that have to be written, and what the pointer behind them leads to; none if it ends
+    /// with the root.
     fn owner_parts<'n>(&self, owner: Owner<'n>) -> (&'n [u8], Option<usize>) {
         if owner.offset < POINTER_LIMIT {
             return (&[], Some(owner.offset));

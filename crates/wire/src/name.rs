@@ -204,9 +204,9 @@ impl NameBuf {
 
     /// Reads a name from a message, following compression pointers (RFC 1035 section 4.1.4).
     ///
-    /// Returns the name and the position after it. Every pointer must point before the place where the name part
-    /// that holds it began, so a loop is impossible; and there may be only as many as a name can have labels, since only
-    /// a message made to cost time strings more together. So the cost is below 255 octets and 128 pointers.
+    /// Returns the name and the position after it. Every pointer must point before the place where the name part that
+    /// holds it began, so a loop is impossible; and there may be only as many as a name can have labels, since only a
+    /// message made to cost time strings more together. So the cost is below 255 octets and 128 pointers.
     pub fn read(message: &[u8], start: usize) -> Result<(NameBuf, usize), NameError> {
         let mut name = NameBuf::root();
         let mut length = 0;

@@ -52,7 +52,8 @@ pub mod rtype {
     pub const PLACEHOLDER: u16 = 65_440;
 }
 
-/// The placeholder's RDATA at the name of a service's SRV records that has none; unlike an empty one it stands for no host.
+/// The placeholder's RDATA at the name of a service's SRV records that has none; unlike an empty one it stands for no
+/// host.
 pub const MEMBERLESS: &[u8] = b"\0";
 
 /// Class IN.

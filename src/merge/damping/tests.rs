@@ -392,10 +392,10 @@ impl Pace {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
-    /// An answer has all that is in service; beside that only what a member that is valid and not drained has withdrawn while
-    /// the instance lives; it is not empty while something was withdrawn within the time of the last one, unless something
-    /// has gone for good since; it loses no more within a window than the rule says; and when nothing happens any more, what
-    /// is held goes in the time that the rule takes.
+    /// An answer has all that is in service; beside that only what a member that is valid and not drained has withdrawn
+    /// while the instance lives; it is not empty while something was withdrawn within the time of the last one, unless
+    /// something has gone for good since; it loses no more within a window than the rule says; and when nothing happens
+    /// any more, what is held goes in the time that the rule takes.
     #[test]
     fn answers_have_what_they_must_and_may(events in prop::collection::vec(arbitrary_event(), 1..20)) {
         let mut world = World::new();

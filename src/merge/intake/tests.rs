@@ -1,5 +1,5 @@
-//! The laws of intakes: what is taken depends on version, scope and what is held alone, and a region that follows what an
-//! intake names is the one that is merged anew.
+//! The laws of intakes: what is taken depends on version, scope and what is held alone, and a region that follows what
+//! an intake names is the one that is merged anew.
 
 use super::super::tests::plan;
 use super::super::{NamePattern, Region};
@@ -178,8 +178,8 @@ fn lines(zone: &Zone) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the way: the zone that is taken is what scope and held say, the names that are told are those that differ,
-    /// and the region that follows them is the one that is merged of everything.
+    /// Whatever the way: the zone that is taken is what scope and held say, the names that are told are those that
+    /// differ, and the region that follows them is the one that is merged of everything.
     #[test]
     fn intakes_keep_the_laws_of_the_merge(steps in prop::collection::vec(arbitrary_step(), 1..8)) {
         let mut intakes = vec![Intake::default(); 3];

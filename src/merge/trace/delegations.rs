@@ -1,7 +1,8 @@
 //! Members that are not heard at a name because some member delegates it, or a name above it.
 //!
-//! The rule of the merge once more, out of the zones alone: from the origin down to the name, each cut either stands for the
-//! members with the first one's NS set, and then for nobody else, or falls because some member has authoritative data there.
+//! The rule of the merge once more, out of the zones alone: from the origin down to the name, each cut either stands
+//! for the members with the first one's NS set, and then for nobody else, or falls because some member has
+//! authoritative data there.
 //!
 //! Cost: O(labels × members), and O(names of the members) for each cut at or above the name.
 

@@ -3,8 +3,8 @@
 //!
 //! It is a courtesy: what does not fit is left out and never sets TC (RFC 2181 section 9).
 //!
-//! Cost: one lookup for each record of the answer that fits into the message beside what is added, and one comparison or two to
-//! find out whether its target has been seen; no allocation.
+//! Cost: one lookup for each record of the answer that fits into the message beside what is added, and one comparison
+//! or two to find out whether its target has been seen; no allocation.
 
 use crate::publish::Served;
 use crate::serve::answer::{Found, Reply, find};
@@ -132,7 +132,8 @@ impl Reply<'_, '_> {
         }
     }
 
-    /// Adds SRV and then TXT records of listed instances, as far as they fit; returns the SRV records (RFC 6763 section 12.1).
+    /// Adds SRV and then TXT records of listed instances, as far as they fit; returns the SRV records (RFC 6763 section
+    /// 12.1).
     fn add_instances(&mut self, instances: Targets) -> Targets {
         let start = self.writer.position();
         let mut end = start;

@@ -1,7 +1,7 @@
 //! Name compression within one message (RFC 1035 section 4.1.4).
 //!
-//! A [`Compressor`] remembers where the names of a message stand, label by label: a small hash table finds the position of
-//! a label in front of a suffix whose position is known, beginning at the root. Equal means equal in every octet,
+//! A [`Compressor`] remembers where the names of a message stand, label by label: a small hash table finds the position
+//! of a label in front of a suffix whose position is known, beginning at the root. Equal means equal in every octet,
 //! capitals included: a pointer never changes the spelling of a name.
 //!
 //! Invariants: a pointer leads backwards, to a place below 0x4000; a suffix is known by one position, that of its first
@@ -66,8 +66,8 @@ impl Compressor {
         self.slots.fill(0);
     }
 
-    /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already. Returns where
-    /// the message holds the name.
+    /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already. Returns
+    /// where the message holds the name.
     pub fn write(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<usize> {
         let labels = name.strip_suffix(&[0])?;
         self.write_labels(cursor, labels, ROOT)

@@ -1,7 +1,7 @@
 //! A table with other nodes at some owners.
 //!
-//! As long as the number of shards stays, each shard that is touched is made anew by itself, in the order that its nodes
-//! have, and groups without such a shard are shared. Many shards are made by several threads.
+//! As long as the number of shards stays, each shard that is touched is made anew by itself, in the order that its
+//! nodes have, and groups without such a shard are shared. Many shards are made by several threads.
 //!
 //! Cost: O(octets of the shards that are touched); with another number of shards O(octets).
 

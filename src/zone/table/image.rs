@@ -1,11 +1,11 @@
 //! A table as bytes, its shards as they are, and back.
 //!
-//! The bytes: keys of the hash, number of shards as a power of two, the shards with their lengths. The first table that a
-//! process reads gives it its keys, so that shards need not be made anew; tables with others are told, for the caller to
-//! make theirs of the nodes.
+//! The bytes: keys of the hash, number of shards as a power of two, the shards with their lengths. The first table that
+//! a process reads gives it its keys, so that shards need not be made anew; tables with others are told, for the caller
+//! to make theirs of the nodes.
 //!
-//! Invariant: whatever the bytes are, a table that is read holds what tables hold. That names above others are there, and
-//! know how many are below, is told by two sums of hashes, which are equal by chance once in 2^64 times.
+//! Invariant: whatever the bytes are, a table that is read holds what tables hold. That names above others are there,
+//! and know how many are below, is told by two sums of hashes, which are equal by chance once in 2^64 times.
 //!
 //! Cost: O(octets); many shards are read by several threads.
 
@@ -141,8 +141,8 @@ fn nodes_of(mut bytes: &[u8]) -> impl Iterator<Item = Node<'_>> {
     (0..names).map(move |_| Node::take(&mut bytes))
 }
 
-/// Checks a shard of a zone, which is to be the one of a number, of so many as a power of two; without these, where its nodes
-/// are has no meaning.
+/// Checks a shard of a zone, which is to be the one of a number, of so many as a power of two; without these, where its
+/// nodes are has no meaning.
 fn check(origin: &Name, bytes: &[u8], index: Option<(usize, u32)>) -> Result<Sums, ImageError> {
     let head = u32::from_le_bytes(*bytes.first_chunk().ok_or(ImageError::Short)?);
     let (names, place_bytes) = ((head & !WIDE) as usize, if head & WIDE != 0 { 4 } else { 2 });

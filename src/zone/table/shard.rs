@@ -1,7 +1,8 @@
 //! The pieces that tables are made of: nodes whose hashes begin alike.
 //!
-//! The bytes: number of nodes, and whether places are wide; the tags, the lower bits of the hashes; the places; the nodes
-//! that are the shard's own, in the order of their places. Places beyond count through the bytes that it points into.
+//! The bytes: number of nodes, and whether places are wide; the tags, the lower bits of the hashes; the places; the
+//! nodes that are the shard's own, in the order of their places. Places beyond count through the bytes that it points
+//! into.
 //!
 //! Invariant: a shard never changes.
 //!
@@ -277,7 +278,8 @@ impl Freezer {
         Some(Shard { bytes: Arc::from(&out[..]), others: None })
     }
 
-    /// Looks for each entry in the sources. Returns a shard of theirs that holds these nodes and no others, if there is one.
+    /// Looks for each entry in the sources. Returns a shard of theirs that holds these nodes and no others, if there is
+    /// one.
     fn share<'a>(
         &mut self,
         entries: &[Entry<'_>],

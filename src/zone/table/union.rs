@@ -1,9 +1,9 @@
 //! A table of what several tables hold together.
 //!
-//! Shard by shard, because all tables divide hashes alike. Where one table alone has nodes in a shard of its own size, that
-//! shard is taken as it is; elsewhere nodes that one table alone has are pointed to. What stands for an owner that several
-//! have is for the caller to say; since that has names below which the tables have in part together, it is asked for all of
-//! them before any shard is made. Many shards are made by several threads.
+//! Shard by shard, because all tables divide hashes alike. Where one table alone has nodes in a shard of its own size,
+//! that shard is taken as it is; elsewhere nodes that one table alone has are pointed to. What stands for an owner that
+//! several have is for the caller to say; since that has names below which the tables have in part together, it is
+//! asked for all of them before any shard is made. Many shards are made by several threads.
 //!
 //! Cost: O(names) to find what several have, less where shards are taken as they are; O(octets) for what is made.
 

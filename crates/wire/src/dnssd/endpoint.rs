@@ -1,8 +1,8 @@
 //! Endpoints: an URL as host, port and TXT record, and back.
 //!
-//! The guideline's keys are `txtvers`, `protocol` and `path`; readers take `proto`, too, which is in its second example. What a
-//! record leaves out has a default: the path is `/`, the protocol follows from the port, and where neither says it, HTTPS
-//! is to be tried first and HTTP then.
+//! The guideline's keys are `txtvers`, `protocol` and `path`; readers take `proto`, too, which is in its second
+//! example. What a record leaves out has a default: the path is `/`, the protocol follows from the port, and where
+//! neither says it, HTTPS is to be tried first and HTTP then.
 //!
 //! Cost: O(octets). RFC 6763 sections 6.4 to 6.7.
 

@@ -1,7 +1,8 @@
 //! OpenStack's service types, such as `identity`: the instances of the service.
 //!
-//! The guideline: an instance must be a service type, and must not be the name of a project that provides it. Names of projects
-//! are refused. Types that are not in the list are taken, with a doubt: the list is of one day, and grows elsewhere.
+//! The guideline: an instance must be a service type, and must not be the name of a project that provides it. Names of
+//! projects are refused. Types that are not in the list are taken, with a doubt: the list is of one day, and grows
+//! elsewhere.
 //!
 //! Cost: O(length + types).
 
@@ -24,9 +25,9 @@ pub enum KindError {
 /// A service type, the projects that provide it, and names that it had earlier.
 type Known = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Service types as OpenStack's service types authority has them (`service-types.yaml` at its revision 02082698), in order. A
-/// project that is called like its type is left out; `freezer` and `monasca` are what people call projects that have longer
-/// names there.
+/// Service types as OpenStack's service types authority has them (`service-types.yaml` at its revision 02082698), in
+/// order. A project that is called like its type is left out; `freezer` and `monasca` are what people call projects
+/// that have longer names there.
 #[rustfmt::skip]
 const KNOWN: [Known; 45] = [
     ("accelerator", &["cyborg"], &[]),

@@ -5,8 +5,8 @@
 /// The most octets that one string can have.
 pub const MAX_STRING_BYTES: usize = 255;
 
-/// RDATA of strings, none of which is longer than [`MAX_STRING_BYTES`]. RFC 6763 section 6.1: without any there is one empty
-/// string.
+/// RDATA of strings, none of which is longer than [`MAX_STRING_BYTES`]. RFC 6763 section 6.1: without any there is one
+/// empty string.
 pub fn write<'s>(strings: impl IntoIterator<Item = &'s [u8]>) -> Vec<u8> {
     let mut rdata = Vec::new();
     for string in strings {

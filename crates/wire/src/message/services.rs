@@ -1,6 +1,6 @@
-//! SRV records with compressed targets, as Binder has them: a target ends with a pointer to the longest of its ends that stands in
-//! the question or in a target before, if that is spelled alike. Resolvers that mix the case of questions (0x20) thus get targets
-//! as they are registered, in about as many octets.
+//! SRV records with compressed targets, as Binder has them: a target ends with a pointer to the longest of its ends
+//! that stands in the question or in a target before, if that is spelled alike. Resolvers that mix the case of
+//! questions (0x20) thus get targets as they are registered, in about as many octets.
 //!
 //! RFC 2782 forbids that, RFC 3597 section 4 has receivers take it, and Binder's clients do.
 //!
@@ -29,8 +29,8 @@ impl<const N: usize> Ends<N> {
         Ends { places: [0; N], count: 0 }
     }
 
-    /// Finds the longest end of a name that stands in the message: where it begins in the name, and where it stands. Notes the longer
-    /// ones as standing at `position`, where the name is about to be written.
+    /// Finds the longest end of a name that stands in the message: where it begins in the name, and where it stands.
+    /// Notes the longer ones as standing at `position`, where the name is about to be written.
     fn place(&mut self, message: &[u8], wire: &[u8], position: usize) -> Option<(usize, usize)> {
         let mut found = None;
         let mut is_known = true;

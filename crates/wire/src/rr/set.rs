@@ -1,8 +1,8 @@
 //! RRsets: all records of one owner name and type.
 //!
-//! A [`Set`] is a view of one, wherever its bytes are; an [`RRset`] owns its bytes. Beside type, TTL and count stands the
-//! body: for each record the length of its RDATA and the RDATA. Numbers are as short as they can be, seven bits an octet,
-//! so most cost one octet: there are millions of them.
+//! A [`Set`] is a view of one, wherever its bytes are; an [`RRset`] owns its bytes. Beside type, TTL and count stands
+//! the body: for each record the length of its RDATA and the RDATA. Numbers are as short as they can be, seven bits an
+//! octet, so most cost one octet: there are millions of them.
 //!
 //! Invariants: records sorted by canonical RDATA without duplicates, one TTL (RFC 2181 section 5), names in RDATA
 //! uncompressed and in the case in which they were received. So equal sets have equal bytes.
@@ -18,8 +18,8 @@ use std::fmt;
 
 /// Octets of RDATA that a transfer has room for beside header, fixed part, signature and the longest owner name.
 const MAX_RDATA_ANYWHERE: usize = MAX_RECORD_BYTES - FIXED_BYTES_WITHOUT_OWNER - MAX_NAME_BYTES;
-/// Octets of a record that a message has room for, beside a header of 12 and the longest signature (RFC 8945 section 4.2): name
-/// of the key, of the algorithm, fixed part, times and lengths, and MAC.
+/// Octets of a record that a message has room for, beside a header of 12 and the longest signature (RFC 8945 section
+/// 4.2): name of the key, of the algorithm, fixed part, times and lengths, and MAC.
 const MAX_RECORD_BYTES: usize = u16::MAX as usize - 12 - (MAX_NAME_BYTES + 32 + 10 + 16 + 64);
 /// Type, class, TTL and length of RDATA.
 const FIXED_BYTES_WITHOUT_OWNER: usize = 10;
@@ -188,8 +188,8 @@ impl<'a> Set<'a> {
         (self.count == 1).then(|| take_sized(&mut body))
     }
 
-    /// Iterates over the RDATA from one record on, around the end. Other than the first only for addresses and services, which
-    /// clients take as they come.
+    /// Iterates over the RDATA from one record on, around the end. Other than the first only for addresses and
+    /// services, which clients take as they come.
     pub fn rdatas_from(self, first: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
         let (before, after) = self.body.split_at(self.start_of(first));
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())

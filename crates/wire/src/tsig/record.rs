@@ -67,8 +67,8 @@ pub(super) fn read_time(octets: &[u8]) -> Option<u64> {
 /// Finds the TSIG record and returns the offset at which it begins. `None` when there is none, which is also said of a
 /// message that falls apart before one is met: whoever reads on will find that.
 ///
-/// RFC 8945 section 5.2: it is the last record of the additional section, and there is only one. Bytes behind it would be
-/// nobody's, so there must be none.
+/// RFC 8945 section 5.2: it is the last record of the additional section, and there is only one. Bytes behind it would
+/// be nobody's, so there must be none.
 pub(super) fn locate(message: &[u8]) -> Result<Option<usize>, TsigError> {
     if message.len() < HEADER_BYTES || message[6..HEADER_BYTES] == [0; 6] {
         return Ok(None);
@@ -130,8 +130,8 @@ impl Tsig<'_> {
         self.key.as_wire() == key.name.as_wire() && self.algorithm.as_wire() == key.algorithm.wire()
     }
 
-    /// Checks size and value of the MAC of the message that ends where the record begins. `mac` has taken what goes before
-    /// the message.
+    /// Checks size and value of the MAC of the message that ends where the record begins. `mac` has taken what goes
+    /// before the message.
     pub fn verify(&self, key: &Key, mut mac: Mac, message: &[u8], coverage: Coverage) -> Result<(), TsigError> {
         if !key.algorithm.allows_tag(self.tag.len()) {
             return Err(TsigError::MacSize(self.tag.len()));

@@ -56,7 +56,8 @@ impl Rejection {
     }
 
     /// Writes the whole response to the rejected request, question and OPT record included, and returns its length and
-    /// response code. 1232 octets hold any; with less room there may be the header alone, or nothing without room for it.
+    /// response code. 1232 octets hold any; with less room there may be the header alone, or nothing without room for
+    /// it.
     pub fn write(&self, request: &[u8], out: &mut [u8]) -> (usize, u16) {
         let rcode = self.rcode();
         let whole = write_response(request, rcode, out).and_then(|length| self.append(out, length));

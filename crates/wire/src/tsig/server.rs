@@ -1,7 +1,7 @@
 //! Opening of signed requests: the side that answers.
 //!
-//! Invariants: a request without TSIG record passes untouched and unanswered, and so does a response, for answering those
-//! would make loops; only an accepted request gives a signer.
+//! Invariants: a request without TSIG record passes untouched and unanswered, and so does a response, for answering
+//! those would make loops; only an accepted request gives a signer.
 //!
 //! Cost: O(1) for requests without records, O(records) for others, O(bytes) of hashing for signed ones with a known
 //! key. A rejection allocates.
