@@ -7,8 +7,8 @@
 //! the records of the outcome are those of the region but for the SOA, which is made of numbers and not of records.
 //!
 //! Cost: O(records of the name × members), and O(names of the members) below a delegation; nothing is kept and nothing
-//! published is touched. The rules are those of
-//! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4 and RFC 6763 section 6.
+//! published is touched. The rules are those of RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672
+//! section 2.4 and RFC 6763 section 6.
 
 mod delegations;
 

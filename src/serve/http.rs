@@ -339,7 +339,7 @@ fn host_of(uri: &Uri, version: Version, fields: &HeaderMap) -> Result<Option<Str
     }
 }
 
-/// Answers a request.
+/// Answers a request and counts the answer as progress.
 async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Progress>) -> Response<Sent> {
     let response = answer(request, context).await;
     progress.streams.store(matches!(response.body(), Sending::Stream { .. }), Ordering::Relaxed);
@@ -348,7 +348,7 @@ async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Pr
     response.map(|content| Sent { content, progress })
 }
 
-/// Answers a request.
+/// Finds the answer to a request.
 async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sending> {
     let path = request.uri().path();
     let host = host_of(request.uri(), request.version(), request.headers());

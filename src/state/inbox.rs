@@ -41,7 +41,7 @@ pub struct Backlog {
     pub found: Option<Found>,
     pub deltas: Vec<(Arc<Delta>, SystemTime)>,
     bytes: usize,
-    /// Counts them until they are written.
+    /// Account of the steps' octets, which counts them until they are written.
     buffered: Option<Buffered>,
     /// A version to which no step leads, and from which the steps go on.
     pub base: Option<(Arc<Zone>, SystemTime)>,

@@ -29,8 +29,7 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::name::Name;
 use wire::rr::RRset;
 
-/// Shortest time between two syncs of bytes to the medium: a power failure costs the last second, and the primaries
-/// still have that.
+/// Shortest time between two syncs: a power failure costs the last second, which the primaries still have.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// First wait after the disk has refused something; each further one is twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -493,8 +492,7 @@ impl Writer {
         self.account(name);
     }
 
-    /// Completes the journal of a new generation and, where it continues the one in use, makes its snapshot the one
-    /// that counts.
+    /// Completes the journal of a new generation; where it continues the one in use, makes its snapshot the valid one.
     fn switch(
         disk: &disk::Disk,
         entry: &mut Entry,

@@ -1,7 +1,7 @@
-//! Version that is there already, compared with what a full transfer brings.
+//! Comparison of a full transfer with the version that is there already.
 //!
-//! Mostly it is nearly everything. So each name is compared as it comes, and what is the same is only ticked off: a
-//! transfer costs memory for what differs, and an octet for each name.
+//! A transfer mostly brings nearly all of that version again. So each name is compared as it comes, and a name that is
+//! the same is only ticked off: a transfer costs memory for the names that differ, and an octet for each name.
 //!
 //! Cost: O(octets) for a name.
 

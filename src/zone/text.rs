@@ -1,8 +1,8 @@
 //! Records from zone-file text, as people write them into a configuration.
 //!
-//! Read are names relative to the origin, `@`, comments, parentheses, quoted strings, lines that begin with a space and
-//! so belong to the name before, `$ORIGIN` and `$TTL`. Other files are not included. Every fault is told with its
-//! place, and reading goes on behind it.
+//! The reader accepts names relative to the origin, `@`, comments, parentheses, quoted strings, lines that begin with a
+//! space and so belong to the name before, `$ORIGIN` and `$TTL`. It includes no other files. It tells every fault with
+//! its place and goes on reading behind it.
 //!
 //! Cost: O(text). RFC 1035 section 5, RFC 2308 section 4 (`$TTL`).
 
