@@ -65,7 +65,7 @@ struct Count {
 /// Decision on a cut: the members whose records stand at and below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Verdict {
-    /// All who delegate do so within a cut of their own.
+    /// All members that delegate do so within a cut of their own.
     #[default]
     None,
     /// Records of these members stand.

@@ -354,7 +354,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Writes octets, unless the client does not take them in time; whether it did.
+/// Writes octets; returns false if the client does not take them in time.
 async fn write(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8], patience: Duration) -> bool {
     let written = async {
         stream.write_all(octets).await?;

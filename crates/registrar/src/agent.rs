@@ -236,7 +236,7 @@ impl Agent {
         });
     }
 
-    /// Tells what came of work; whether all is as it should be.
+    /// Logs the result of work; returns true if all is as it should be.
     fn judge_work(&mut self, work: Work, report: Report) -> bool {
         self.tried = true;
         for fault in &report.errors {
@@ -296,7 +296,7 @@ async fn check_forever(plan: HealthPlan, sender: UnboundedSender<Message>, once:
     }
 }
 
-/// Removes the nodes of a registration, whichever session made them; whether that was possible in time.
+/// Removes the nodes of a registration, whichever session made them; an error if that was not possible in time.
 pub async fn unregister(config: &Config, nodes: &Nodes) -> Result<Report, ()> {
     let limit = config.zookeeper.session_timeout;
     let Ok(session) = timeout(limit, session::connect(&config.zookeeper, false)).await else { return Err(()) };
