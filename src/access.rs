@@ -1,4 +1,4 @@
-//! Who may have what: rules of address prefixes and TSIG keys.
+//! Access rules: address prefixes and TSIG keys that are allowed.
 //!
 //! An [`Access`] is a list of rules; a client is allowed when any rule is met in all its parts. Without rules nobody is
 //! allowed. Addresses mapped from IPv4 into IPv6 count as the IPv4 address that they stand for.
@@ -17,7 +17,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// Why a text is no prefix.
+/// Error: a text is no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     #[error("no address")]
@@ -41,7 +41,7 @@ impl Prefix {
         Prefix { address, length: bits(address) }
     }
 
-    /// Whether an address begins with the prefix.
+    /// Returns true if an address begins with the prefix.
     pub fn contains(&self, address: IpAddr) -> bool {
         let shift = u32::from(bits(self.address) - self.length);
         match (self.address, address.to_canonical()) {
@@ -91,7 +91,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// What counts as one client: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
+/// Address under which a client is counted: an IPv4 address, or an IPv6 /64, of which one host has all addresses.
 pub fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -107,14 +107,14 @@ pub struct Rule {
     pub key: Option<Name>,
 }
 
-/// Who is allowed.
+/// List of access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     pub rules: Vec<Rule>,
 }
 
 impl Access {
-    /// Whether a client is allowed, which comes from an address and has signed with a key, if with any.
+    /// Returns true if a client is allowed, given its address and the key with which it has signed, if any.
     pub fn allows(&self, address: IpAddr, key: Option<&Name>) -> bool {
         self.rules.iter().any(|rule| {
             rule.prefix.is_none_or(|prefix| prefix.contains(address))

@@ -1,5 +1,5 @@
-//! The catalog zone (RFC 9432, schema version 2): a zone whose records list the zones that are served, so that secondaries
-//! take up new ones and let go of old ones by themselves.
+//! The catalog zone (RFC 9432, schema version 2): a zone whose records list the zones that are served, so that
+//! secondaries take up new ones and let go of old ones by themselves.
 //!
 //! ```text
 //! catalog.example.com.                    0 SOA ns1.example.com. invalid. serial …
@@ -8,12 +8,12 @@
 //! <label>.zones.catalog.example.com.      0 PTR us-west-1.cns.example.com.
 //! ```
 //!
-//! Invariants: a member's label depends on its name alone, so it is the same on every replica and after every restart: a
-//! consumer that sees another label takes the zone for a new one and throws its data away (RFC 9432 section 5.4). Two
+//! Invariants: a member's label depends on its name alone, so it is the same on every replica and after every restart:
+//! a consumer that sees another label takes the zone for a new one and throws its data away (RFC 9432 section 5.4). Two
 //! members never share a label. The zone is no member of itself.
 //!
-//! Whether the members have changed is known from `touched`: [`build`] with the last version's serial and that version as
-//! base touches nothing when they have not. Otherwise the serial is that of [`next_serial`].
+//! Whether the members have changed is known from `touched`: [`build`] with the last version's serial and that version
+//! as base touches nothing when they have not. Otherwise the serial is that of [`next_serial`].
 //!
 //! Cost: O(members).
 
@@ -33,7 +33,7 @@ const EXPIRE: u32 = 14_515_200;
 /// The label of one member, a number of 128 bits in hexadecimal digits.
 const LABEL_BYTES: usize = 32;
 
-/// What a catalog zone is made from beside its members.
+/// Settings of a catalog zone, beside its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogPlan {
     pub origin: Name,
@@ -43,7 +43,7 @@ pub struct CatalogPlan {
 }
 
 impl CatalogPlan {
-    /// Whether the names of members fit below the origin.
+    /// Returns true if the names of members fit below the origin.
     pub fn has_room(&self) -> bool {
         let members = b"\x05zones".len() + 1 + LABEL_BYTES;
         self.origin.as_wire().len() + members <= MAX_NAME_BYTES

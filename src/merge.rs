@@ -4,13 +4,13 @@
 //! RRsets of one owner name from the members' RRsets at the corresponding names. A full merge runs it on all names, an
 //! incremental one on those that changed and the few that depend on them, so both give the same zone.
 //!
-//! Invariants: the result depends on the members' zones, their order in the configuration and the plan, never on the order
-//! of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
+//! Invariants: the result depends on the members' zones, their order in the configuration and the plan, never on the
+//! order of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
 //! unreported: [`Conflict`] tells it.
 //!
 //! What depends on other names: what a member has at and below its delegations on what others have there (`delegations`
-//! knows, and what it costs), a DNAME on what lies below it (recomputed with any name below), and under the policy `rewrite` a
-//! CNAME on whether its target exists (an index leads back from target to alias).
+//! knows, and what it costs), a DNAME on what lies below it (recomputed with any name below), and under the policy
+//! `rewrite` a CNAME on whether its target exists (an index leads back from target to alias).
 //!
 //! Cost: O(changed names × members), and what `delegations` says; a full merge O(all names × members). Nodes with one
 //! contributor share its RRsets.
@@ -47,12 +47,12 @@ use wire::name::{self, Name};
 use wire::rr::{self, RRset, Set, rtype};
 use wire::serial::Serial;
 
-/// What is taken of the members, in the plan's order; `None` for one that has nothing to contribute.
+/// Zones that are taken of the members, in the plan's order; `None` for a member that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];
 
 //--- Conflict ---
 
-/// Why records of a member are not in the region as they are in its zone.
+/// Kind of a conflict: the reason for which records of a member are not in the region as they are in its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictKind {
@@ -96,7 +96,7 @@ impl ConflictKind {
         ConflictKind::RecordTooLong,
     ];
 
-    /// Why a zone cannot hold a record of its primary at a name.
+    /// Kind of the conflict by which a zone cannot hold a record of its primary at a name.
     pub fn within(zone: &Zone, name: &Name, rtype: u16) -> ConflictKind {
         let has_alias = || zone.get(name.as_wire()).is_some_and(|node| node.get(rtype).is_some());
         match rtype {
@@ -137,7 +137,7 @@ pub struct Conflict {
     pub by: Option<usize>,
 }
 
-/// Where a conflict is.
+/// Name, and member if there is one, of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The member whose zone has the name, for a name that the region cannot have; else the name is the region's.
@@ -159,29 +159,29 @@ pub struct Region {
     last_drift: Option<u32>,
     /// The members' versions that the present version was made of, or the last one while there is none.
     made_of: Vec<Option<Weak<Zone>>>,
-    /// Whether clients see the versions that are made.
+    /// True if clients see the versions that are made.
     seen: bool,
-    /// Whether they see something else meanwhile, under the newest serial.
+    /// True if clients see something else meanwhile, under the newest serial.
     behind: bool,
     /// The members' serials in the present version.
     member_serials: Vec<Option<Serial>>,
-    /// Whether the serial is half way to the sum, which is too far ahead for one step.
+    /// True if the serial is half way to the sum, which is too far ahead for one step.
     half_way: bool,
     /// Names of the NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     /// Members whose only name server is their own primary, where the NS set is made of theirs.
     pub members_alone: Vec<Name>,
     pub conflicts: HashMap<Place, Vec<Conflict>>,
-    /// Whether the members' NS sets have nothing in common and this server is listed alone.
+    /// True if the members' NS sets have nothing in common and this server is listed alone.
     pub ns_fallback: bool,
-    /// Under `rewrite`: from the target of an alias, moved to the region, to the owners of the aliases.
+    /// Aliases by target, under `rewrite`: from the target, moved to the region, to the owners of the aliases.
     aliases: HashMap<Name, HashSet<Name>>,
-    /// The same index the other way round.
+    /// Targets by alias: the same index the other way round.
     alias_targets: HashMap<Name, Vec<Name>>,
     delegations: Delegations,
 }
 
-/// What an update of a region brought.
+/// Result of an update of a region.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Neither content nor serial differ; nothing to publish.
@@ -239,14 +239,14 @@ impl Region {
         (self.last, self.seen) = (last, false);
     }
 
-    /// Tells that clients see something else under this serial, until they see the present version: every version from now on
-    /// is newer than that.
+    /// Tells that clients see something else under this serial, until they see the present version: every version from
+    /// now on is newer than that.
     pub fn set_behind(&mut self, serial: Serial) {
         self.set_last_serial(Some(serial), None);
         self.behind = true;
     }
 
-    /// Whether the serial is half way to the members' sum; [`Region::go_on`] takes it there.
+    /// Returns true if the serial is half way to the members' sum; [`Region::go_on`] takes it there.
     pub fn is_half_way(&self) -> bool {
         self.half_way
     }
@@ -330,7 +330,8 @@ impl Region {
                 (serial, serial.0.wrapping_sub(sum.0))
             }
             // Away for a while, or in another run of the program, and back with the same members' versions: the same
-            // serial, as on replicas that stayed. Serials alone would not do: a member may have kept its own and changed.
+            // serial, as on replicas that stayed. Serials alone would not do: a member may have kept its own and
+            // changed.
             Some(last) if base.is_none() && self.seen && same_members && last == sum.advance(self.drift) => {
                 (last, self.drift)
             }
@@ -363,7 +364,7 @@ impl Region {
         pairs.filter_map(move |(index, zone)| Some((index, self.plan.origin_of(index), zone.as_ref()?.get_at(&owner)?)))
     }
 
-    /// Whether any member contributes data at a name of the region.
+    /// Returns true if any member contributes data at a name of the region.
     fn exists(&self, members: &Members, name: &Name) -> bool {
         *name == self.plan.origin
             || !self.plan.excludes(name)
@@ -372,7 +373,7 @@ impl Region {
                 })
     }
 
-    /// Why what a member has at a name is not in the region, if delegations are the reason.
+    /// Reason for which a member's data at a name is not in the region, if delegations are the reason.
     fn loss(&self, member: usize, name: &Name) -> Option<Loss> {
         self.delegations.loss(member, name.owner_in(&self.plan.origin))
     }
@@ -449,8 +450,8 @@ impl Region {
 
     //--- One name ---
 
-    /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there. Most
-    /// names have one contributor, and nothing to move.
+    /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there.
+    /// Most names have one contributor, and nothing to move.
     fn sole<'m>(&self, members: &'m Members, name: &Name, owner: &Owner<'_>) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
         if self.plan.excludes(name) || self.delegations.covers(owner.labels()) {
             return None;
@@ -578,7 +579,7 @@ impl Region {
     }
 }
 
-/// Whether two lists name the same versions of the same members.
+/// Returns true if two lists name the same versions of the same members.
 fn is_same(some: &[Option<Weak<Zone>>], others: &[Option<Weak<Zone>>]) -> bool {
     some.len() == others.len()
         && some.iter().zip(others).all(|pair| match pair {
@@ -597,7 +598,8 @@ struct Merged {
 }
 
 impl Merged {
-    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is left.
+    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is
+    /// left.
     fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
         if !rrset.as_set().may_not_fit() {
             return Some(rrset);
@@ -617,8 +619,8 @@ impl Merged {
     }
 }
 
-/// Whether records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not survive, and a DS
-/// says nothing where no signature vouches for it.
+/// Returns true if records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not
+/// survive, and a DS says nothing where no signature vouches for it.
 fn is_dropped(rtype: u16, apex: bool) -> bool {
     rr::is_dnssec(rtype) || matches!(rtype, rtype::SOA | rtype::DS) || apex && rtype == rtype::NS
 }
@@ -650,8 +652,8 @@ fn keep_first(
     }
 }
 
-/// Whether TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763 section 6).
-/// CNS writes UUIDs into TXT, which are no such description and unite like other data.
+/// Returns true if TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763
+/// section 6). CNS writes UUIDs into TXT, which are no such description and unite like other data.
 fn is_service_text(rrset: &RRset) -> bool {
     rrset.rdatas().all(|rdata| rdata == [0] || rdata.contains(&b'='))
 }

@@ -19,13 +19,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What comes before the name of every family.
+/// Prefix of the name of every family.
 const PREFIX: &str = "aggregator";
 
-/// What there is to know of a family before it has a series; `docs/metrics.md` is written from it.
+/// Description of a family, known before it has a series; `docs/metrics.md` is written from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// As in a scrape.
+    /// Name as in a scrape.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
@@ -443,7 +443,7 @@ impl Metrics {
         self.queries.add_block()
     }
 
-    /// How many queries there were, summed over all threads.
+    /// Numbers of queries, summed over all threads.
     pub fn query_totals(&self) -> QueryTotals {
         self.queries.totals()
     }
@@ -537,8 +537,8 @@ impl Metrics {
         let _ = self.silence_questions.remove_label_values(&[primary]);
     }
 
-    /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any more
-    /// would alarm for ever.
+    /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any
+    /// more would alarm for ever.
     pub fn keep_primaries(&self, zone: &str, kept: &[String]) {
         let gone = |primary: Option<&str>| primary.is_some_and(|primary| !kept.iter().any(|kept| kept == primary));
         for family in [&self.transfer_attempts, &self.transfer_failures] {

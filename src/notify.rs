@@ -4,10 +4,10 @@
 //! for each source address, and replies come in there; who does not reply is asked again a few times, at doubling
 //! intervals, and then left to its own refresh timer. A NOTIFY is a hint: nothing depends on its arrival.
 //!
-//! Invariants: nothing a target does or fails to do delays another target or the program; a publication that comes while
-//! an exchange is under way is announced after it, so that a storm of publications makes few messages, the last with the
-//! last serial; zones that may not be answered from are not announced. At start everything is announced once, because a
-//! secondary may have missed what changed while nobody told it.
+//! Invariants: nothing a target does or fails to do delays another target or the program; a publication that comes
+//! while an exchange is under way is announced after it, so that a storm of publications makes few messages, the last
+//! with the last serial; zones that may not be answered from are not announced. At start everything is announced once,
+//! because a secondary may have missed what changed while nobody told it.
 //!
 //! Parts: `table` who has been told what, `message` octets, `outcome` results, `sockets` the way out and back.
 //!
@@ -36,7 +36,7 @@ use wire::name::Name;
 use wire::serial::Serial;
 use wire::tsig::Key;
 
-/// How long the task sleeps when it waits for nothing.
+/// Time for which the task sleeps when it waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub struct Target {
 /// Zones and the secondaries that are told of their changes.
 pub type Targets = HashMap<Name, Vec<Target>>;
 
-/// When messages are sent.
+/// Times at which messages are sent.
 #[derive(Clone, Debug)]
 pub struct Timers {
     /// Time for the first reply; each further message has twice the time of the one before.
@@ -72,7 +72,7 @@ impl Default for Timers {
     }
 }
 
-/// What is known of one target of a zone.
+/// Status of one target of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetStatus {
     pub address: SocketAddr,
@@ -80,7 +80,7 @@ pub struct TargetStatus {
     pub notified: Option<Serial>,
     /// The serial that the target last acknowledged.
     pub acknowledged: Option<Serial>,
-    /// What came of it, in words.
+    /// Outcome of the announcement, in words.
     pub result: String,
 }
 
@@ -90,7 +90,7 @@ pub struct Notifier {
     task: AbortHandle,
 }
 
-/// What the handle and the task both see. The lock is held for moments only.
+/// State that the handle and the task share. The lock is held for moments only.
 struct Shared {
     table: Mutex<Table>,
     /// Rung when an order has changed the table.
@@ -109,7 +109,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Notifier {
     start_with(publisher, metrics, Timers::default())
 }
 
-/// The same with other timers.
+/// Begins as [`start`] does, with other timers.
 pub fn start_with(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
     let shared = Arc::new(Shared { table: Mutex::new(Table::new(timers, metrics)), bell: Notify::new() });
     let task = tokio::spawn(keep_running(shared.clone(), publisher)).abort_handle();
@@ -130,7 +130,7 @@ impl Notifier {
         count
     }
 
-    /// What is known of a zone's targets, in the order in which they were set.
+    /// Status of a zone's targets, in the order in which they were set.
     pub fn status(&self, zone: &Name) -> Vec<TargetStatus> {
         self.shared.table().status(zone)
     }

@@ -1,11 +1,11 @@
 //! The published root: what is served, as one immutable value behind one pointer.
 //!
 //! Readers take the current [`Published`] and answer everything from it, so no answer mixes two versions. Only the
-//! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a batch,
-//! and the keeper keeps each replaced root for a while, so the freeing happens there.
+//! keeper stores a new one. Dropping an old version may free a whole zone; query threads hold the root only for a
+//! batch, and the keeper keeps each replaced root for a while, so the freeing happens there.
 //!
-//! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number of
-//! zones) pointer copies, done by the keeper.
+//! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number
+//! of zones) pointer copies, done by the keeper.
 
 use crate::access::Access;
 use crate::zone::{History, Zone};
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use wire::name::{self, Name};
 use wire::tsig::Keyring;
 
-/// Whether a zone can be answered from.
+/// State of a zone: whether it can be answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -45,7 +45,7 @@ impl State {
     }
 }
 
-/// What the server says of itself (`hostname.bind`, `version.bind`, NSID).
+/// Names by which the server identifies itself (`hostname.bind`, `version.bind`, NSID).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub name: String,
@@ -59,16 +59,16 @@ impl Identity {
     }
 }
 
-/// How a zone may leave.
+/// Rules for transfers of a zone to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Who may transfer the zone.
+    /// Clients that may transfer the zone.
     pub access: Access,
-    /// Whether differences may be sent (IXFR), or the whole zone only.
+    /// True if differences may be sent (IXFR), false for the whole zone only.
     pub ixfr: bool,
 }
 
-/// How a zone answers for names that it does not hold.
+/// Answer of a zone for names that it does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
     /// NXDOMAIN with the zone's SOA.
@@ -79,8 +79,8 @@ pub enum Unknown {
     Refused,
 }
 
-/// How many answers of each kind a zone gave. Threads count in lanes of their own, so that they do not wait for each other's
-/// memory.
+/// Numbers of answers that a zone gave, by kind. Threads count in lanes of their own, so that they do not wait for each
+/// other's memory.
 #[derive(Default)]
 pub struct Tally([Lane; LANES]);
 
@@ -89,7 +89,7 @@ pub struct Tally([Lane; LANES]);
 #[repr(align(64))]
 struct Lane([AtomicU64; Tally::KINDS.len()]);
 
-/// More threads than these share lanes.
+/// Number of lanes; more threads than these share lanes.
 const LANES: usize = 8;
 
 thread_local! {
@@ -98,7 +98,7 @@ thread_local! {
 }
 
 impl Tally {
-    /// What is told apart: these response codes (RFC 1035 section 4.1.1), and all others.
+    /// Kinds that are told apart: these response codes (RFC 1035 section 4.1.1), and all others.
     pub const KINDS: [&'static str; 4] = ["NOERROR", "SERVFAIL", "NXDOMAIN", "other"];
 
     /// Counts an answer.
@@ -141,7 +141,7 @@ pub struct Served {
     pub history: History,
     pub outgoing: Arc<Outgoing>,
     pub unknown: Unknown,
-    /// What became of questions that led here; the same from one version to the next.
+    /// Counts of the answers to questions that led here; the same from one version to the next.
     pub tally: Arc<Tally>,
 }
 

@@ -3,8 +3,8 @@
 //! Owner names move by whole labels, once, from their source zone (`Name::replace_suffix`). Names in RDATA stay by
 //! default, because they name hosts of that datacenter, which this server also answers for; the policy `rewrite` moves
 //! those within the member zone. Three exceptions hold under both policies: PTR records of service browsing move, since
-//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1), and the domain itself (section 11); NS records keep their targets; TXT and
-//! everything opaque is never looked into.
+//! a browser expects instances inside the domain it browses (RFC 6763 section 4.1), and the domain itself (section 11);
+//! NS records keep their targets; TXT and everything opaque is never looked into.
 //!
 //! Cost: O(bytes).
 
@@ -13,7 +13,7 @@ use wire::dnssd;
 use wire::name::{self, Name, NameBuf, NameError};
 use wire::rr::{self, RRset, Set, rtype};
 
-/// What happens to names in RDATA that lie within the member zone.
+/// Treatment of names in RDATA that lie within the member zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RdataNames {
@@ -67,7 +67,7 @@ impl Move<'_> {
         }
     }
 
-    /// Whether an RRset stays as it is.
+    /// Returns true if an RRset stays as it is.
     pub fn leaves(&self, owner: &Name, rrset: Set<'_>) -> bool {
         let may_move = match rrset.rtype {
             rtype::PTR if dnssd::is_browsing(owner.as_wire()) => true,

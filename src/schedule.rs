@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-/// Why a schedule cannot run.
+/// Error: a schedule cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
     #[error("\"{0}\" is no cron expression of six fields: second minute hour day month weekday")]
@@ -49,7 +49,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// When the job runs next; none if never.
+    /// Time of the next run of the job; none if never.
     pub fn next(&self) -> Option<SystemTime> {
         if self.ended.load(Ordering::Acquire) {
             return None;
@@ -69,7 +69,7 @@ impl Schedule {
     }
 }
 
-/// When a cron expression comes due next; none if never.
+/// Time at which a cron expression comes due next; none if never.
 pub fn next_run(expression: &str) -> Option<SystemTime> {
     // A job that is never added answers from the same parser that the running one uses.
     let job = Job::new(expression, |_, _| {}).and_then(|mut job| job.job_data());

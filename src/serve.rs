@@ -28,7 +28,7 @@ pub struct TlsPlan {
     pub key: PathBuf,
 }
 
-/// Where and how DNS is served.
+/// Addresses and limits of the DNS service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenPlan {
     /// UDP and TCP addresses.
@@ -37,8 +37,8 @@ pub struct ListenPlan {
     pub udp_threads: usize,
     pub tcp_connections: usize,
     pub tcp_connections_per_client: usize,
-    /// How long a TCP connection may be silent or refuse to take an answer (RFC 7766 section 6.2.3). Six times as long, and
-    /// at most a minute, may a transfer do (next to) nothing.
+    /// Longest time that a TCP connection may be silent or refuse to take an answer (RFC 7766 section 6.2.3). A
+    /// transfer may do (next to) nothing for six times as long, and at most a minute.
     pub tcp_idle_timeout: Duration,
     pub tls: Option<TlsPlan>,
 }

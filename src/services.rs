@@ -26,7 +26,7 @@ use wire::serial::Serial;
 /// A record of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnRecord {
-    /// As it is spelled.
+    /// Owner name as it is spelled.
     pub owner: NameBuf,
     pub rtype: u16,
     /// Seconds.
@@ -35,7 +35,7 @@ pub struct OwnRecord {
     pub rdata: Vec<u8>,
 }
 
-/// What a zone is made of.
+/// Contents of a zone of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicesPlan {
     pub zone: Name,
@@ -50,8 +50,8 @@ pub struct ServicesPlan {
     pub offers: Vec<Offer>,
 }
 
-/// Makes the zone of a plan. It equals `base`, with nothing touched, where that has the same records and need not have another
-/// serial. `now` is the time in seconds, for zones without a past.
+/// Makes the zone of a plan. It equals `base`, with nothing touched, where that has the same records and need not have
+/// another serial. `now` is the time in seconds, for zones without a past.
 pub fn build(plan: &ServicesPlan, base: Option<&Arc<Zone>>, now: u32) -> Result<Loaded, ZoneError> {
     let Some(base) = base else {
         return load(plan, None, plan.serial.unwrap_or(Serial(now)));

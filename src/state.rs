@@ -17,11 +17,11 @@
 //! and waits for the medium (`writer`, `builder`). Regions are not kept, they are merged anew;
 //! only how they came to what they are is (`past`).
 //!
-//! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or of
-//! the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
+//! Invariants: what [`Store::flush`] has confirmed survives the end of the process at any moment; a failure of power or
+//! of the system costs about the last second, but not a zone's first version once it is confirmed. A large zone that is
 //! written as a whole is not waited for: a process that is killed meanwhile comes back with the version before. What is
-//! read was once current. No error of the disk ends or delays anything but what is written here; it is told once when it
-//! begins and once when it ends. A folder that is removed is written whole again.
+//! read was once current. No error of the disk ends or delays anything but what is written here; it is told once when
+//! it begins and once when it ends. A folder that is removed is written whole again.
 //!
 //! Cost: O(change) for each version; once in a while, in the background, O(zone). Loading is O(zone).
 
@@ -59,9 +59,9 @@ use wire::name::Name;
 use wire::serial::Serial;
 use writer::Writer;
 
-/// How often the time of a zone's last confirmation is written, at most: an expiry is never later for it.
+/// Shortest time between two writes of a zone's last confirmation: an expiry is never later for it.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
-/// How long the end waits for a disk that does not answer.
+/// Longest time that the end waits for a disk that does not answer.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// A step of a region's history that is no longer is written at once.
@@ -69,10 +69,10 @@ const QUICK_BYTES: usize = 1 << 20;
 
 /// The writer and the builder.
 const THREADS: usize = 2;
-/// How often a zone is read whose files are being replaced.
+/// Most attempts to read a zone whose files are being replaced.
 const READINGS: usize = 3;
 
-/// Why the folder cannot be used.
+/// Error: the state folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     #[error("cannot create the state folder {}: {error}; create it, owned by the user that runs this program", .path.display())]
@@ -87,10 +87,10 @@ pub enum StateError {
     Thread(io::Error),
 }
 
-/// What a region was last published with.
+/// State with which a region was last published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionState {
-    /// How far its serial was above the sum of its members' serials.
+    /// Number by which its serial was above the sum of its members' serials.
     pub drift: u32,
     pub last: Serial,
     /// Tells the plan by which its contents were made.
@@ -105,7 +105,7 @@ pub struct TreeState {
     /// The newest change.
     pub zxid: i64,
     pub nodes: u64,
-    /// Since when another one in its place is held back.
+    /// Time since which another one in its place is held back.
     pub held_since: Option<SystemTime>,
 }
 
@@ -113,26 +113,26 @@ pub struct TreeState {
 #[derive(Debug)]
 pub struct Restored {
     pub zone: Arc<Zone>,
-    /// When a primary last confirmed it; never later than now.
+    /// Time at which a primary last confirmed the zone; never later than now.
     pub refreshed: SystemTime,
     /// The steps that led to it, oldest first.
     pub history: Vec<HistoryStep>,
 }
 
-/// What operators see.
+/// Status of the store, as operators see it.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StateStatus {
     pub folder: PathBuf,
-    /// Whether everything is written that should be, or on its way.
+    /// True if everything that should be written is written, or on its way.
     pub healthy: bool,
-    /// What the disk refuses, or that it does not answer.
+    /// Error of the disk, if it refuses something or does not answer.
     pub error: Option<String>,
     /// Bytes of all files of zones.
     pub bytes: u64,
     pub last_written: Option<SystemTime>,
 }
 
-/// What threads share.
+/// State that the store and its threads share.
 struct Shared {
     disk: Disk,
     inbox: Inbox,
@@ -141,12 +141,12 @@ struct Shared {
     trouble: Mutex<Trouble>,
 }
 
-/// What is wrong with the disk.
+/// Trouble with the disk.
 #[derive(Default)]
 struct Trouble {
-    /// What it refuses.
+    /// Error with which the disk refuses something.
     refusal: Option<String>,
-    /// It does not answer at all.
+    /// True while the disk does not answer at all.
     is_silent: bool,
 }
 
@@ -161,7 +161,7 @@ impl Shared {
         self.metrics.state_errors.with_label_values(&[operation]).inc();
     }
 
-    /// What is wrong; what it holds is valid between any two statements.
+    /// Trouble with the disk; what it holds is valid between any two statements.
     fn trouble(&self) -> MutexGuard<'_, Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,14 +215,15 @@ pub struct Store {
     drains: Vec<Drain>,
     pins: Vec<Pin>,
     trees: HashMap<Name, TreeState>,
-    /// Whether the folder could be written when it was opened.
+    /// True if the folder could be written when it was opened.
     was_writable: bool,
-    /// When each zone's last confirmation was handed to the writer; holds every zone that was read.
+    /// Times at which each zone's last confirmation was handed to the writer; holds every zone that was read.
     times: Mutex<HashMap<Name, SystemTime>>,
     closed: Once,
 }
 
-/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried again.
+/// Opens a folder for this process alone. One that cannot be made or written is read as far as it is there, and tried
+/// again.
 pub fn open(folder: &Path, metrics: Arc<Metrics>) -> Result<Store, StateError> {
     let disk = Disk::new(folder);
     let problem = match disk.claim() {
@@ -281,13 +282,14 @@ impl Drop for EndGuard {
 }
 
 impl Store {
-    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told and counted. Files
-    /// that no program can read are kept aside; others stay where they are until there is a newer version. May be called for many zones at once.
+    /// The zone as it was served last. `None` where there is none, or none that can be read: that is told and counted.
+    /// Files that no program can read are kept aside; others stay where they are until there is a newer version. May be
+    /// called for many zones at once.
     pub fn load(&self, zone: &Name) -> Option<Restored> {
         self.load_as(zone, zone)
     }
 
-    /// The same for a version that is kept under another name than its origin's.
+    /// Loads a version that is kept under another name than its origin's.
     pub fn load_as(&self, zone: &Name, origin: &Name) -> Option<Restored> {
         let is_first = !self.times().contains_key(zone);
         // A zone that has been read in this process may be being written.
@@ -390,27 +392,28 @@ impl Store {
         self.shared.inbox.buffers().clone()
     }
 
-    /// Whether the folder could be written when it was opened: if not, what was read may be older than what was served last.
+    /// Returns true if the folder could be written when it was opened: if not, what was read may be older than what was
+    /// served last.
     pub fn was_writable(&self) -> bool {
         self.was_writable
     }
 
-    /// What regions were last published with, before this process.
+    /// States with which regions were last published before this process.
     pub fn regions(&self) -> HashMap<Name, RegionState> {
         self.regions.clone()
     }
 
-    /// What was taken out of regions, before this process.
+    /// Drains that were in force before this process.
     pub fn drains(&self) -> Vec<Drain> {
         self.drains.clone()
     }
 
-    /// Which regions were pinned, before this process.
+    /// Pins that were in force before this process.
     pub fn pins(&self) -> Vec<Pin> {
         self.pins.clone()
     }
 
-    /// How a region came to what it was last; for a start, before any history is handed over.
+    /// Reads the history of a region up to its last version; for a start, before any history is handed over.
     pub fn load_past(&self, region: &Name) -> History {
         let (history, found) = past::read(region, &self.shared.disk.zone_folder(region));
         self.shared.inbox.past_found(region, found);
@@ -473,15 +476,15 @@ impl Store {
         self.shared.inbox.past(region, history, is_quick);
     }
 
-    /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or takes
-    /// too long.
+    /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or
+    /// takes too long.
     pub fn settle(&self) -> bool {
         self.shared.inbox.flush_all(CLOSING)
     }
 
-    /// Waits until everything handed over before would survive the end of the process, but for a large zone that must be
-    /// written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer than the
-    /// patience: until it answers nobody waits for it again.
+    /// Waits until everything handed over before would survive the end of the process, but for a large zone that must
+    /// be written as a whole: that goes on in the background. False when the disk refuses some of it, or takes longer
+    /// than the patience: until it answers nobody waits for it again.
     pub fn flush(&self, patience: Duration) -> bool {
         let is_written = self.shared.inbox.flush(patience);
         if !is_written {
@@ -502,7 +505,7 @@ impl Store {
         });
     }
 
-    /// What operators see.
+    /// Status of the store, as operators see it.
     pub fn status(&self) -> StateStatus {
         self.shared.status().clone()
     }

@@ -1,14 +1,14 @@
 //! Zones: immutable versions in a persistent table, and the editor that makes the next version.
 //!
 //! A [`Zone`] never changes. [`Editor`] starts from a version, sets the RRsets of single names, and finishes as a new
-//! version that shares with the old one what is not near it. [`Loader`] collects the records of a full transfer
-//! and compares them with a base version, [`Patcher`] those of an incremental one; either way a transfer costs new memory
-//! only for what changed. [`Mixed`] and [`Repeated`] say which removals of an incremental one are in doubt. A [`Delta`] is the difference of two versions, a [`History`] the way from older ones to the
-//! present.
+//! version that shares with the old one what is not near it. [`Loader`] collects the records of a full transfer and
+//! compares them with a base version, [`Patcher`] those of an incremental one; either way a transfer costs new memory
+//! only for what changed. [`Mixed`] and [`Repeated`] say which removals of an incremental one are in doubt. A [`Delta`]
+//! is the difference of two versions, a [`History`] the way from older ones to the present.
 //!
-//! Invariants of a `Zone`: exactly one SOA, at the origin; every ancestor of a node down to the origin exists, so an empty
-//! non-terminal is a node without RRsets (RFC 4592 section 2.2.2, RFC 8020); a CNAME has no other data beside it but
-//! DNSSEC types (RFC 2181 section 10.1); at most one CNAME and one DNAME record at a name; one TTL per RRset.
+//! Invariants of a `Zone`: exactly one SOA, at the origin; every ancestor of a node down to the origin exists, so an
+//! empty non-terminal is a node without RRsets (RFC 4592 section 2.2.2, RFC 8020); a CNAME has no other data beside it
+//! but DNSSEC types (RFC 2181 section 10.1); at most one CNAME and one DNAME record at a name; one TTL per RRset.
 //!
 //! Cost: lookup O(name); an edit O(names changed × depth); comparing a transfer O(records).
 
@@ -127,7 +127,7 @@ pub struct Zone {
     pub left: Aside,
     /// Records that stay although they are removed, for want of an answer; without TTL.
     pub unanswered: Aside,
-    /// For how long removals are in doubt whatever they remove.
+    /// Serials up to which removals are in doubt whatever they remove.
     pub mixed: Mixed,
     /// Nodes with NS below the origin or with DNAME: above zero, a lookup must look at the ancestors.
     pub cuts: u32,
@@ -139,7 +139,7 @@ pub struct Zone {
     pub negative: Arc<RRset>,
 }
 
-/// Why records do not make a zone.
+/// Error: records do not make a zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {
     #[error("no SOA at the origin")]
@@ -152,7 +152,8 @@ impl Zone {
     /// The node at a name in lowercase wire form.
     #[inline]
     pub fn get(&self, wire: &[u8]) -> Option<Node<'_>> {
-        // What is left of the wire form is whole labels wherever it equals an owner, so there is no need to look for that.
+        // What is left of the wire form is whole labels wherever it equals an owner, so there is no need to look for
+        // that.
         self.table.get(wire.strip_suffix(self.origin.as_wire())?)
     }
 
@@ -162,7 +163,7 @@ impl Zone {
         table::hash(&wire[..wire.len() - self.origin.as_wire().len()])
     }
 
-    /// As [`Zone::get`], for a name that has been found to be within this zone and has this hash.
+    /// Finds a node as [`Zone::get`] does, for a name that has been found to be within this zone and has this hash.
     #[inline]
     pub fn get_hashed(&self, hash: u64, wire: &[u8]) -> Option<Node<'_>> {
         self.table.get_hashed(hash, &wire[..wire.len() - self.origin.as_wire().len()])

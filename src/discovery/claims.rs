@@ -1,4 +1,4 @@
-//! Which nodes want one thing, an owner name or an address; nearly always one.
+//! Claims of nodes to one thing, an owner name or an address; nearly always one node claims it.
 //!
 //! Cost: O(log claimants) for each change; one claimant needs no memory of its own.
 

@@ -1,4 +1,4 @@
-//! Why a name answers as it does: the nodes behind its records, for an operator.
+//! Explanation of a name's answers: the nodes behind its records, for an operator.
 //!
 //! Cost: O(records of the name).
 
@@ -11,11 +11,11 @@ use wire::name::Name;
 /// One node's part in the records of a name.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
-    /// Relative to the domain's node; empty for that node.
+    /// Path relative to the domain's node; empty for that node.
     pub path: String,
     /// The beginning of the node's newest data.
     pub payload: String,
-    /// What the node gives to the name, with the TTL and where that comes from, or why nothing.
+    /// Records that the node gives to the name, with the TTL and its origin, or the reason for which it gives none.
     pub role: String,
 }
 
@@ -79,7 +79,8 @@ impl Tree {
         }
     }
 
-    /// Why a child of a service that is no member is none; nothing of parts of a path, which nobody takes for one.
+    /// Reason for which a child of a service is no member of it, if it is none; none for parts of a path, which nobody
+    /// takes for a member.
     fn outsider(&self, child: Id) -> Option<String> {
         let node = self.node(child);
         match &node.payload {
@@ -120,7 +121,7 @@ fn own_ttl(host: &Host) -> String {
     format!("TTL {} ({})", host.ttl.unwrap_or(DEFAULT_TTL), own_or_default(host))
 }
 
-/// Where a host's TTL comes from when no service has a say.
+/// Origin of a host's TTL when no service sets one.
 fn own_or_default(host: &Host) -> &'static str {
     if host.ttl.is_some() { "its own" } else { "it names none" }
 }

@@ -7,7 +7,8 @@
 //! service, and of the latter without members it says so.
 //!
 //! TTLs (section 5): of the rules that lead to one RRset the smallest result counts (section 12, RFC 2181 section 5.2).
-//! A member's address is asked for directly (own TTL or 30) and comes beside the SRV records (own TTL or the service's).
+//! A member's address is asked for directly (own TTL or 30) and comes beside the SRV records (own TTL or the
+//! service's).
 //!
 //! Cost: O(records of the name), O(children) for a service.
 
@@ -41,8 +42,8 @@ impl Tree {
                 Payload::Host(host) => add_addresses(&mut rrsets, self.host_ttl(id, host), [host.address].into_iter()),
                 Payload::Service(service) => self.add_members(&mut rrsets, node, service),
             }
-            // Below a service without usable children there may still be names, which are enough to make it one. What begins
-            // with an underscore must say that it is a node and not part of a service's name.
+            // Below a service without usable children there may still be names, which are enough to make it one. What
+            // begins with an underscore must say that it is a node and not part of a service's name.
             let says_so = owner.as_wire().get(1) == Some(&b'_') || !self.has_names_below(node);
             if rrsets.is_empty() && says_so {
                 placeholder.get_or_insert_default();
@@ -127,7 +128,7 @@ impl Tree {
         targets
     }
 
-    /// Whether any node below has a name, which makes the node's own name exist.
+    /// Returns true if any node below has a name, which makes the node's own name exist.
     fn has_names_below(&self, node: &Node) -> bool {
         node.children.values().any(|child| self.node(*child).owner.is_some())
     }

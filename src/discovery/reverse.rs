@@ -1,8 +1,9 @@
 //! PTR records out of the addresses of host records.
 //!
-//! An address has one PTR record, whatever the number of nodes that have the address: a host below a service comes before
-//! other hosts, since those are aliases more often than not, and then the owner name that comes first in alphabetical
-//! order. So the record does not depend on the order of registrations, and it goes when the last such node goes.
+//! An address has one PTR record, whatever the number of nodes that have the address: a host below a service comes
+//! before other hosts, since those are aliases more often than not, and then the owner name that comes first in
+//! alphabetical order. So the record does not depend on the order of registrations, and it goes when the last such node
+//! goes.
 //!
 //! Cost: O(nodes that have the address) for each PTR record.
 

@@ -1,4 +1,4 @@
-//! What trees become, by example and by law.
+//! Tests of the zones that trees become, by example and by law.
 
 use super::*;
 use proptest::prelude::*;
@@ -548,7 +548,7 @@ proptest! {
         prop_assert_eq!(site.tree.counts(), whole.tree.counts());
     }
 
-    /// What is told as touched is what changed, no more and no less.
+    /// Names told as touched are exactly those that changed.
     #[test]
     fn touched_names_are_those_that_changed(edits in prop::collection::vec(edit(), 1..30)) {
         let mut site = Site::new();

@@ -1,10 +1,10 @@
 //! The mirror of the nodes below one domain's node, and what changes to it touch.
 //!
-//! Each node knows its owner name: the labels of its own name in front of its parent's owner, lowercase. A node name with
-//! dots, as host names have, is several labels. A node whose name gives no owner (characters that Binder refuses, labels too
-//! long) is kept for the sake of the nodes' count but has no name in the zone, nor has anything below it. Where several nodes
-//! have one owner, because they differ in case only or by a dot in place of a level, the one whose path comes first
-//! bytewise has the name, and the others are in the shadow.
+//! Each node knows its owner name: the labels of its own name in front of its parent's owner, lowercase. A node name
+//! with dots, as host names have, is several labels. A node whose name gives no owner (characters that Binder refuses,
+//! labels too long) is kept for the sake of the nodes' count but has no name in the zone, nor has anything below it.
+//! Where several nodes have one owner, because they differ in case only or by a dot in place of a level, the one whose
+//! path comes first bytewise has the name, and the others are in the shadow.
 //!
 //! A change notes the owner names and addresses whose records may be others afterwards. It may note too many, never too
 //! few: those of the node, of its service, and of the service's members where they take its TTL.
@@ -24,7 +24,8 @@ use wire::name::Name;
 pub(super) const ROOT: Id = 0;
 /// Octets of a payload that are kept to be shown.
 const MAX_SHOWN: usize = 1024;
-/// Octets of memory for a node beside its texts: its place, and its part of the tables of children, owners and addresses.
+/// Octets of memory for a node beside its texts: its place, and its part of the tables of children, owners and
+/// addresses.
 const NODE_BYTES: usize = 400;
 
 /// A node of the tree.
@@ -33,18 +34,18 @@ pub(super) struct Node {
     pub(super) name: Arc<str>,
     pub(super) parent: Option<Id>,
     pub(super) children: BTreeMap<Arc<str>, Id>,
-    /// None if the node's name is none for DNS.
+    /// Owner name; none if the node's name is none for DNS.
     pub(super) owner: Option<Name>,
     pub(super) payload: Payload,
     /// The transaction that made the node; 0 when it is not known.
     born: i64,
-    /// What is wrong with the newest data.
+    /// Fault of the newest data.
     pub(super) fault: Option<PayloadError>,
     /// The beginning of the newest data, to be shown.
     pub(super) data: Box<[u8]>,
 }
 
-/// How many nodes there are, and of what kinds.
+/// Numbers of nodes, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub nodes: u64,
@@ -62,14 +63,14 @@ pub struct Counts {
 pub(super) struct Version {
     /// Shares everything with the one that is published.
     pub zone: Zone,
-    /// What was added to the serial that follows from the tree.
+    /// Number added to the serial that follows from the tree.
     pub drift: u32,
 }
 
 /// A mirror of the nodes of one domain.
 pub struct Tree {
     pub(super) plan: Plan,
-    /// By number; freed places are empty.
+    /// Nodes by number; freed places are empty.
     pub(super) nodes: Vec<Node>,
     free: Vec<Id>,
     pub(super) owners: HashMap<Name, Claims>,
@@ -113,8 +114,8 @@ impl Tree {
         &self.plan
     }
 
-    /// Takes a node's data; `path` is relative to the domain's node, which is the empty path. Ancestors that are missing
-    /// come into being without data. Returns what is wrong with the data.
+    /// Takes a node's data; `path` is relative to the domain's node, which is the empty path. Ancestors that are
+    /// missing come into being without data. Returns what is wrong with the data.
     pub fn set(&mut self, path: &str, data: &[u8], zxid: i64) -> Option<PayloadError> {
         self.note_zxid(zxid);
         let id = self.reach(path);
@@ -141,8 +142,8 @@ impl Tree {
         read.fault
     }
 
-    /// Tells which transaction made the node at a path. If another one made the node that is known there, that node is gone,
-    /// and what it was is nothing to fall back on when the new one's data cannot be read.
+    /// Tells which transaction made the node at a path. If another one made the node that is known there, that node is
+    /// gone, and what it was is nothing to fall back on when the new one's data cannot be read.
     pub fn born(&mut self, path: &str, zxid: i64) {
         let id = self.reach(path);
         let before = std::mem::replace(&mut self.nodes[id as usize].born, zxid);
@@ -182,7 +183,8 @@ impl Tree {
         self.octets
     }
 
-    /// What a node with such a path and such data takes of them, but for its ports; a name of its own is taken for granted.
+    /// Octets of memory that a node with such a path and such data takes, but for its ports; assumes that it has a name
+    /// of its own.
     pub fn octets_of(&self, path: &str, data: &[u8]) -> u64 {
         let name = path.rsplit('/').next().unwrap_or_default();
         let owner = self.plan.origin.as_wire().len() + path.len() + 1;
@@ -195,12 +197,12 @@ impl Tree {
         children.into_iter().flat_map(BTreeMap::keys).map(|name| name.to_string()).collect()
     }
 
-    /// Whether there is a node.
+    /// Returns true if there is a node at the path.
     pub fn contains(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
-    /// How many nodes there are, the domain's own included.
+    /// Numbers of nodes, the domain's own included.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -232,7 +234,7 @@ impl Tree {
         }
     }
 
-    /// Whether a node has an owner name and is not in another's shadow.
+    /// Returns true if a node has an owner name and no other node that claims it comes first.
     pub(super) fn is_winner(&self, id: Id) -> bool {
         self.node(id).owner.as_ref().is_some_and(|owner| self.winner(owner.as_wire()) == Some(id))
     }

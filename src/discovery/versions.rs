@@ -26,13 +26,13 @@ use wire::serial::Serial;
 const COUNTER_BITS: u32 = 28;
 
 impl Version {
-    /// Whether a zone is this version and no other, even of the same contents.
+    /// Returns true if a zone is this version and no other, even of the same contents.
     fn is(&self, zone: &Zone) -> bool {
         Arc::ptr_eq(self.zone.soa_rrset(), zone.soa_rrset())
     }
 }
 
-/// Where the records of a zone come from.
+/// Source of the records of a zone.
 enum Part<'a> {
     Forward { touched: &'a HashSet<Name> },
     Reverse { all: &'a [IpAddr], touched: &'a [IpAddr] },

@@ -78,8 +78,8 @@ pub(super) fn servers_without_address(zone: &Zone) -> Vec<Name> {
     zone.name_servers().filter(|name| name.is_within(&zone.origin) && !has_address(name)).collect()
 }
 
-/// The members that list nobody but their own primary as name server, where the region's NS set is made of theirs: such a
-/// primary does not serve the region.
+/// The members that list nobody but their own primary as name server, where the region's NS set is made of theirs: such
+/// a primary does not serve the region.
 pub(super) fn members_alone(plan: &RegionPlan, members: &Members) -> Vec<Name> {
     if matches!(plan.ns, NsPolicy::Listed(_)) {
         return Vec::new();

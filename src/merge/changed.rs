@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wire::name::Name;
 use wire::rr::rtype;
 
-/// With fewer names to look at other threads are not worth their start.
+/// Number of names below which other threads are not worth their start.
 const MANY_NAMES: usize = 1000;
 
 /// A name of the region, and what members give it.
@@ -21,7 +21,7 @@ struct Look<'m> {
     found: Found<'m>,
 }
 
-/// What members give a name.
+/// Records that the members give to a name.
 enum Found<'m> {
     /// The records of one of them as they stand, and how the name is spelled.
     Sole(Node<'m>, Option<Arc<[u8]>>),
@@ -29,8 +29,8 @@ enum Found<'m> {
 }
 
 impl Region {
-    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of the
-    /// present version.
+    /// Begins the next version with the names that changed in members. Returns also the names that differ from those of
+    /// the present version.
     pub(super) fn merge_names(
         &mut self,
         members: &Members,

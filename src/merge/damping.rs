@@ -1,19 +1,19 @@
 //! Self-removal damping: a service loses its addresses slowly when a datacenter withdraws many at once.
 //!
 //! A health check that is wrong everywhere would empty a service within seconds. So of the addresses of a service name
-//! no more than a share is removed within a window, max(floor(n × share), 1), and the last one only when it has been the last
-//! for a longer time (RFD 1, "Self-removal hysteresis"). n counts the distinct addresses of the name in the region, those
-//! that stand and those that were removed within the window. What is withdrawn beyond that is held: the region goes on to
-//! have it.
+//! no more than a share is removed within a window, max(floor(n × share), 1), and the last one only when it has been
+//! the last for a longer time (RFD 1, "Self-removal hysteresis"). n counts the distinct addresses of the name in the
+//! region, those that stand and those that were removed within the window. What is withdrawn beyond that is held: the
+//! region goes on to have it.
 //!
 //! Only withdrawals by a member that is valid before and after are damped, of names `SERVICE.svc.ACCOUNT`. An address goes at
 //! once when its instance has: no `INSTANCE.inst.ACCOUNT` of the member has the address any more, where one had it. Which
 //! instances a service has, its TXT records tell (`docs/cns.md` 30). Drains and expiries are not damped, and end
 //! what is held.
 //!
-//! Invariants: within any window no more addresses of a name are removed than the rule says, but for instances that are gone; the
-//! last address of a name stays at least as long as the plan says; what is held depends on what came when, and on nothing
-//! else: the clock is given.
+//! Invariants: within any window no more addresses of a name are removed than the rule says, but for instances that are
+//! gone; the last address of a name stays at least as long as the plan says; what is held depends on what came when,
+//! and on nothing else: the clock is given.
 //!
 //! Cost: O(addresses) for a service name that changes, O(members) for each name that is being damped, each time.
 
@@ -26,18 +26,18 @@ use std::time::{Duration, Instant};
 use wire::name::{Name, NameBuf};
 use wire::rr::{RRset, rtype};
 
-/// How fast a service may lose addresses.
+/// Limits on how fast a service may lose addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DampingPlan {
     /// The share that may go within a window, as a fraction.
     pub max_removed: (u32, u32),
     pub window: Duration,
-    /// How long the last address stays.
+    /// Time for which the last address stays.
     pub last: Duration,
 }
 
 impl DampingPlan {
-    /// How many of so many addresses may go within a window.
+    /// Number of addresses, out of so many, that may go within a window; at least 1.
     pub fn quota(&self, addresses: usize) -> usize {
         let (some, of) = self.max_removed;
         (addresses * some as usize / of as usize).max(1)
@@ -51,20 +51,20 @@ pub struct Address {
     pub rdata: Box<[u8]>,
 }
 
-/// What a member does at one moment.
+/// Change of a member's data at one moment.
 pub struct MemberChange<'a> {
     /// The version before; none while nothing was taken of the member.
     pub before: Option<&'a Zone>,
     pub after: Option<&'a Zone>,
-    /// Where they differ; none if nowhere.
+    /// Names at which both versions differ; none if nowhere.
     pub touched: Option<&'a Touched>,
-    /// What was drained of the version before.
+    /// Scope of the drains of the version before.
     pub scope_before: &'a Scope,
-    /// What is drained.
+    /// Scope of the drains now.
     pub scope: &'a Scope,
 }
 
-/// What became of withdrawn addresses.
+/// Counts of withdrawn addresses, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Removed from the region, at once or after they were held.
@@ -76,7 +76,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether there is anything to tell.
+    /// Returns true if all counts are 0.
     pub fn is_empty(&self) -> bool {
         *self == Tally::default()
     }
@@ -88,7 +88,7 @@ impl Tally {
 #[derive(Clone, Debug)]
 struct Withdrawn {
     since: Instant,
-    /// Who withdrew it.
+    /// Number of the member that withdrew it.
     member: usize,
     ttl: u32,
     /// The names in the member of the instances that have it; empty where that is not known.
@@ -102,9 +102,9 @@ struct Service {
     held: BTreeMap<Address, Withdrawn>,
     /// Removals that may still lie in the window, oldest first.
     released: Vec<(Instant, Address)>,
-    /// Since when one address stands alone.
+    /// Time since which one address stands alone.
     alone_since: Option<Instant>,
-    /// When the next removal is due, if nothing else happens.
+    /// Time of the next removal, if nothing else happens.
     next: Option<Instant>,
 }
 
@@ -143,7 +143,7 @@ impl Service {
         }
     }
 
-    /// When an address goes, if nothing else happens.
+    /// Time at which an address goes, if nothing else happens.
     fn until(&self, plan: &DampingPlan, address: &Address) -> Option<Instant> {
         let mut ahead = self.clone();
         while ahead.held.contains_key(address) {
@@ -156,7 +156,7 @@ impl Service {
         None
     }
 
-    /// Whether it is as if it had never been damped.
+    /// Returns true if nothing is held and nothing was released, as if the service had never been damped.
     fn is_over(&self) -> bool {
         self.held.is_empty() && self.released.is_empty()
     }
@@ -168,7 +168,7 @@ impl Service {
 #[derive(Clone, Debug)]
 pub struct Damper {
     plan: DampingPlan,
-    /// By their name in the region.
+    /// Services by their name in the region.
     services: HashMap<Name, Service>,
 }
 
@@ -178,7 +178,7 @@ impl Damper {
         Damper { plan, services: HashMap::new() }
     }
 
-    /// What it goes by.
+    /// Limits in force.
     pub fn plan(&self) -> &DampingPlan {
         &self.plan
     }
@@ -257,32 +257,32 @@ impl Damper {
         }
     }
 
-    /// Whether anything is held.
+    /// Returns true if any address is held.
     pub fn is_holding(&self) -> bool {
         self.services.values().any(|service| !service.held.is_empty())
     }
 
-    /// Whether anything is held or has been removed within the window.
+    /// Returns true if any address is held or has been removed within the window.
     pub fn is_active(&self) -> bool {
         !self.services.is_empty()
     }
 
-    /// How many addresses are held.
+    /// Number of addresses that are held.
     pub fn held_addresses(&self) -> usize {
         self.services.values().map(|service| service.held.len()).sum()
     }
 
-    /// When the next removal is due, if nothing else happens.
+    /// Time of the next removal, if nothing else happens.
     pub fn next(&self) -> Option<Instant> {
         self.services.values().filter_map(|service| service.next).min()
     }
 
-    /// When an address at a name of the region goes, if nothing else happens; none if it is not held.
+    /// Time at which an address at a name of the region goes, if nothing else happens; none if it is not held.
     pub fn until(&self, name: &Name, address: &Address) -> Option<Instant> {
         self.services.get(name)?.until(&self.plan, address)
     }
 
-    /// What is held of each member, at its own names.
+    /// Address sets that are held of each member, at its own names.
     pub fn held(&self, region: &RegionPlan) -> Vec<Held> {
         let mut all = vec![Held::new(); region.members.len()];
         for (name, service) in &self.services {
@@ -303,7 +303,7 @@ impl Damper {
 }
 
 impl Withdrawn {
-    /// Whether an instance still has the address, or none is known.
+    /// Returns true if an instance still has the address, or no instance is known.
     fn lives(&self, zone: &Zone, address: &Address) -> bool {
         self.instances.is_empty() || self.instances.iter().any(|name| has_address(zone, name, address))
     }
@@ -326,14 +326,14 @@ fn addresses(node: Node<'_>) -> impl Iterator<Item = (Address, u32)> {
     sets.flat_map(|set| set.rdatas().map(move |rdata| (Address { rtype: set.rtype, rdata: rdata.into() }, set.ttl)))
 }
 
-/// Whether a zone has an address at a name.
+/// Returns true if a zone has an address at a name.
 fn has_address(zone: &Zone, name: &Name, address: &Address) -> bool {
     let set = zone.get(name.as_wire()).and_then(|node| node.get(address.rtype));
     set.is_some_and(|set| set.rdatas().any(|rdata| *rdata == *address.rdata))
 }
 
-/// The names of the instances of a service that have an address. The TXT records of a service are the UUIDs of its instances,
-/// those that are out of service with a word in front.
+/// The names of the instances of a service that have an address. The TXT records of a service are the UUIDs of its
+/// instances, those that are out of service with a word in front.
 fn instances_at(zone: &Zone, service: Node<'_>, account: &[u8], address: &Address) -> Vec<Name> {
     let suffix = [account, zone.origin.as_wire()].concat();
     let instance = |rdata: &[u8]| {

@@ -5,21 +5,22 @@
 //! set counts: those who have the same stand with it, the others are left out. At and below a cut that stands, only the
 //! members for which it stands are heard, so nobody else adds to its glue (`docs/regions.md` 19).
 //!
-//! A member's authoritative data is what it would bring into the region at names that are neither at nor below a cut of its
-//! own. Exclusions of the plan count before everything else.
+//! A member's authoritative data is what it would bring into the region at names that are neither at nor below a cut of
+//! its own. Exclusions of the plan count before everything else.
 //!
 //! Invariants: [`Delegations::loss`] depends on the members' zones and the plan, not on the way there;
-//! [`Delegations::update`] returns every name, beside those that changed, at which it may say something else than before.
+//! [`Delegations::update`] returns every name, beside those that changed, at which it may say something else than
+//! before.
 //!
-//! How: for each cut the number of names with data at or below it is known for each member, and how many of those are at or
-//! below another cut of the same member further down: what is left is authoritative. Names stand here as their labels from
-//! the origin on, so that what is above a name is the beginning of it and what is below is one range.
+//! How: for each cut the number of names with data at or below it is known for each member, and how many of those are
+//! at or below another cut of the same member further down: what is left is authoritative. Names stand here as their
+//! labels from the origin on, so that what is above a name is the beginning of it and what is below is one range.
 //!
-//! Cost: nothing where no member has a delegation. O(labels × log cuts) for a name that changes. O(names below the cut of the
-//! members that cut) where a cut comes or goes, and a look at each of them only where it is heard no more, or again. Where a cut
-//! comes that has names below it, the members that have them are gone through once, O(their names), because tables have no order
-//! by name: less than 0.1 µs a name, and 1 µs for one below the cut, 4 µs where its own member cuts. Memory: some hundred octets
-//! a cut, and the names below cuts in the zones that cut.
+//! Cost: nothing where no member has a delegation. O(labels × log cuts) for a name that changes. O(names below the cut
+//! of the members that cut) where a cut comes or goes, and a look at each of them only where it is heard no more, or
+//! again. Where a cut comes that has names below it, the members that have them are gone through once, O(their names),
+//! because tables have no order by name: less than 0.1 µs a name, and 1 µs for one below the cut, 4 µs where its own
+//! member cuts. Memory: some hundred octets a cut, and the names below cuts in the zones that cut.
 
 use super::{ConflictKind, Members, RegionPlan, is_dropped};
 use crate::zone::{Node, Owner, Zone};
@@ -39,7 +40,7 @@ pub(super) struct Delegations {
     /// The members that this is about; none while there are no cuts.
     of: Vec<Option<Arc<Zone>>>,
     cuts: BTreeMap<Path, Cut>,
-    /// For each member its names with data at or below its own cuts.
+    /// Names of each member with data at or below its own cuts.
     under: Vec<BTreeSet<Path>>,
 }
 
@@ -57,23 +58,23 @@ struct Cut {
 #[derive(Clone, Copy, Default)]
 struct Count {
     all: u64,
-    /// Those at or below another cut of the same member that is further down.
+    /// Names at or below another cut of the same member that is further down.
     inner: u64,
 }
 
-/// Whose records stand at and below a cut.
+/// Decision on a cut: the members whose records stand at and below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Verdict {
-    /// All who delegate do so within a cut of their own.
+    /// All members that delegate do so within a cut of their own.
     #[default]
     None,
-    /// Those of these members.
+    /// Records of these members stand.
     Stands(Vec<usize>),
-    /// Not those of the members that delegate, because this one has data.
+    /// Records of the members that delegate fall, because this one has data.
     Falls(usize),
 }
 
-/// Why records of a member are not in the region.
+/// Loss of a member's records: the reason for which they are not in the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
     pub kind: ConflictKind,
@@ -81,19 +82,19 @@ pub(super) struct Loss {
     pub by: usize,
 }
 
-/// What a cut means for what a member has at and below it.
+/// Effect of a cut on a member's data at and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// Nothing; cuts further down may mean something.
     None,
     /// All of it is heard.
     Heard,
-    /// Nothing of it is.
+    /// Nothing of it is heard.
     Lost(Loss),
 }
 
 impl Verdict {
-    /// What it means for a member, which delegates there or does not.
+    /// Returns the effect on a member, which delegates there or does not.
     fn effect(&self, member: usize, delegates: bool) -> Effect {
         match self {
             Verdict::Stands(members) if members.contains(&member) => Effect::Heard,
@@ -114,17 +115,17 @@ impl Delegations {
         *self = Delegations::default();
     }
 
-    /// Whether no member delegates anything.
+    /// Returns true if no member delegates anything.
     pub fn is_empty(&self) -> bool {
         self.cuts.is_empty()
     }
 
-    /// Whether an owner is at or below a cut, so that it needs a look.
+    /// Returns true if an owner is at or below a cut, so that it has to be looked at.
     pub fn covers(&self, owner: &[u8]) -> bool {
         !self.cuts.is_empty() && above(&path_of(owner)).any(|path| self.cuts.contains_key(path))
     }
 
-    /// Why what a member has at an owner is not in the region, if delegations are the reason.
+    /// Reason for which a member's data at an owner is not in the region, if delegations are the reason.
     pub fn loss(&self, member: usize, owner: &[u8]) -> Option<Loss> {
         if self.cuts.is_empty() {
             return None;
@@ -263,7 +264,8 @@ impl Delegations {
         }
     }
 
-    /// Takes note that a member no longer delegates a name. Its names below are still known until they have been looked at.
+    /// Takes note that a member no longer delegates a name. Its names below are still known until they have been looked
+    /// at.
     fn take_cut_away(&mut self, member: usize, path: &Path, touched: &mut Touched) {
         self.touch_around(path, touched);
         if let Some(cut) = self.cuts.get_mut(path) {
@@ -357,12 +359,12 @@ impl Delegations {
         }
     }
 
-    /// Whether a member delegates a name or one above it.
+    /// Returns true if a member delegates a name or one above it.
     fn is_under(&self, member: usize, path: &[u8]) -> bool {
         above(path).any(|path| self.cuts.get(path).is_some_and(|cut| cut.delegating.contains(&member)))
     }
 
-    /// Whose records stand at and below a cut.
+    /// Decides which members' records stand at and below a cut.
     fn judge(&self, path: &[u8], members: &Members) -> Verdict {
         let Some(cut) = self.cuts.get(path) else { return Verdict::None };
         let is_within = |member: usize| above(path).nth(1).is_some_and(|above| self.is_under(member, above));
@@ -387,8 +389,8 @@ impl Delegations {
 /// Owners at which cuts come: whether nothing is known of them yet, and who cuts there now.
 type Comes = HashMap<Box<[u8]>, (bool, HashSet<usize>)>;
 
-/// The nodes of a zone at and below any of the cuts that come. Tables have no order by name, so all nodes are passed; of most
-/// nothing is looked at but how long the ends of their owners are.
+/// The nodes of a zone at and below any of the cuts that come. Tables have no order by name, so all nodes are passed;
+/// of most nothing is looked at but how long the ends of their owners are.
 fn below_any<'z>(zone: &'z Zone, comes: &'z Comes) -> impl Iterator<Item = Node<'z>> {
     let mut lengths = [0u64; 4];
     comes.keys().for_each(|owner| lengths[owner.len() / 64] |= 1 << (owner.len() % 64));
@@ -404,34 +406,34 @@ fn below_any<'z>(zone: &'z Zone, comes: &'z Comes) -> impl Iterator<Item = Node<
     })
 }
 
-/// What an update concerns.
+/// Cuts and names that an update concerns.
 #[derive(Default)]
 struct Touched {
     /// Cuts whose verdicts may change.
     cuts: BTreeSet<Path>,
-    /// Who delegated there before, where that is another now.
+    /// Members that delegated there before, where they are others now.
     delegating: HashMap<Path, BTreeSet<usize>>,
     /// Names to look at.
     names: BTreeSet<Path>,
 }
 
-/// Whether two sets of a type have the same records.
+/// Returns true if two sets of a type have the same records.
 pub(super) fn has_same_records(rtype: u16, some: Set<'_>, others: Set<'_>) -> bool {
     let is_equal = |(a, b)| rr::compare(rtype, a, b) == Ordering::Equal;
     some.count == others.count && some.rdatas().zip(others.rdatas()).all(is_equal)
 }
 
-/// Whether a node below the apex delegates, as far as the region cares.
+/// Returns true if a node below the apex delegates, as far as the region cares.
 fn is_cut(plan: &RegionPlan, node: Node<'_>) -> bool {
     !node.owner().is_empty() && node.get(rtype::NS).is_some() && !is_excluded(plan, node)
 }
 
-/// Whether a member would bring anything of a node below the apex into the region.
+/// Returns true if a member would bring anything of a node below the apex into the region.
 fn has_data(plan: &RegionPlan, node: Node<'_>) -> bool {
     node.rrsets().any(|set| !is_dropped(set.rtype, false)) && !is_excluded(plan, node)
 }
 
-/// Whether the region leaves a node out by configuration.
+/// Returns true if the configuration leaves a node out of the region.
 fn is_excluded(plan: &RegionPlan, node: Node<'_>) -> bool {
     !plan.exclude.is_empty() && plan.excludes(&Name::join(node.owner(), &plan.origin))
 }

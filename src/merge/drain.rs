@@ -1,7 +1,7 @@
 //! Members, or some of their names, that an operator has taken out of regions.
 //!
-//! A drain says whose records are not taken: all of a member, or those at owner names that match a pattern, in one region
-//! or in all that have the member. A [`Scope`] is what all drains together mean for one member of one region.
+//! A drain says whose records are not taken: all of a member, or those at owner names that match a pattern, in one
+//! region or in all that have the member. A [`Scope`] is what all drains together mean for one member of one region.
 //!
 //! Invariants: the apex keeps its SOA and NS set under any drain, because serials and name servers of the region follow
 //! from those and are no service of the datacenter; a pattern never means the apex.
@@ -17,7 +17,7 @@ use wire::name::{Name, NameError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(Name);
 
-/// Why a text is no pattern.
+/// Error: a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("is no domain name ({0})")]
@@ -51,7 +51,7 @@ impl NamePattern {
         &self.0
     }
 
-    /// Whether an owner name without its origin is meant.
+    /// Returns true if the pattern matches an owner name without its origin.
     pub fn matches(&self, owner: &[u8]) -> bool {
         let pattern = without_root(&self.0);
         let Some(more) = labels(owner).count().checked_sub(labels(pattern).count()) else { return false };
@@ -91,13 +91,13 @@ pub(super) fn labels(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 //--- Drain ---
 
-/// What a drain takes out of what.
+/// Target of a drain: the member, region and names that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DrainTarget {
     pub member: Name,
-    /// None for all regions that have the member.
+    /// Region of the drain; none for all regions that have the member.
     pub region: Option<Name>,
-    /// None for all names.
+    /// Names of the drain; none for all names.
     pub names: Option<NamePattern>,
 }
 
@@ -106,25 +106,25 @@ pub struct DrainTarget {
 pub struct Drain {
     pub target: DrainTarget,
     pub since: SystemTime,
-    /// None for one that lasts until it is ended.
+    /// End of the drain; none for one that lasts until it is ended.
     pub until: Option<SystemTime>,
     pub reason: Option<String>,
-    /// Whether the configuration says so, and not an operator.
+    /// True for a drain of the configuration, false for one of an operator.
     pub configured: bool,
 }
 
 impl Drain {
-    /// Whether it takes anything of a member out of a region.
+    /// Returns true if the drain takes anything of a member out of a region.
     pub fn concerns(&self, member: &Name, region: &Name) -> bool {
         self.target.member == *member && self.target.region.as_ref().is_none_or(|only| only == region)
     }
 
-    /// Whether it takes a member's owner name without origin out.
+    /// Returns true if the drain takes out a member's owner name without origin.
     pub fn covers(&self, owner: &[u8]) -> bool {
         self.target.names.as_ref().is_none_or(|names| names.matches(owner))
     }
 
-    /// Whether its time has come to an end.
+    /// Returns true if the drain's time is over.
     pub fn is_over(&self, now: SystemTime) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
@@ -132,7 +132,7 @@ impl Drain {
 
 //--- Scope ---
 
-/// What is not taken of one member into one region.
+/// Parts of one member that are not taken into one region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Everything but SOA and NS set of the apex.
@@ -153,12 +153,12 @@ impl Scope {
         }
     }
 
-    /// Whether everything is taken.
+    /// Returns true if everything is taken.
     pub fn is_empty(&self) -> bool {
         !self.whole && self.patterns.is_empty()
     }
 
-    /// Whether nothing is taken at an owner name without origin; at the apex SOA and NS set are always.
+    /// Returns true if nothing is taken at an owner name without origin; at the apex, SOA and NS set are always taken.
     pub fn covers(&self, owner: &[u8]) -> bool {
         self.whole || self.patterns.iter().any(|names| names.matches(owner))
     }

@@ -1,9 +1,10 @@
 //! A region made of everything that its members have.
 //!
 //! Most names have one contributor and nothing to move: their nodes are taken as they are, without a look at what is in
-//! them. Where that holds for all names that one member alone has, which the zones know, they are not even gone through. Else
-//! the members are gone through in the order in which they keep their nodes, which is nearly the same for all, so that looking
-//! a name up in another member finds it in the processor's cache. Names at and below delegations always need a look.
+//! them. Where that holds for all names that one member alone has, which the zones know, they are not even gone
+//! through. Else the members are gone through in the order in which they keep their nodes, which is nearly the same for
+//! all, so that looking a name up in another member finds it in the processor's cache. Names at and below delegations
+//! always need a look.
 //!
 //! Cost: O(names × members).
 
@@ -15,8 +16,8 @@ use wire::name::{MAX_NAME_BYTES, Name};
 use wire::rr::rtype;
 
 impl Region {
-    /// Begins a version with all names of all members, put on the present version if there is one. Returns also the names
-    /// that differ from that. The apex is left as it was.
+    /// Begins a version with all names of all members, put on the present version if there is one. Returns also the
+    /// names that differ from that. The apex is left as it was.
     pub(super) fn merge_everything(
         &mut self,
         members: &Members,
@@ -67,7 +68,7 @@ impl Region {
         builder.into_editor(base.as_deref(), &zones)
     }
 
-    /// As [`Region::merge_everything`], where a look is needed only at names that several members have.
+    /// Merges as [`Region::merge_everything`] does, where a look is needed only at names that several members have.
     fn merge_shards(
         &mut self,
         members: &Members,
@@ -93,8 +94,8 @@ impl Region {
         (editor, touched)
     }
 
-    /// Whether the RRsets of a node, if it is the only one of its name, come into the region as they are, which can be
-    /// told without knowing the name.
+    /// Returns true if the RRsets of a node, if it is the only one of its name, come into the region as they are, which
+    /// can be told without knowing the name.
     fn is_plain(&self, node: Node<'_>) -> bool {
         let stays = |rtype| match rtype {
             rtype::DNAME | rtype::PTR => false,

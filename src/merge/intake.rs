@@ -1,7 +1,9 @@
-//! What a region takes of one member: its zone as it is, or without what is drained and with what is held back.
+//! Intake of one member: its zone as a region takes it, as it is, or without what is drained and with what is held
+//! back.
 //!
-//! The merge knows nothing of drains: it is given a zone in which the drained names are missing and the addresses that are
-//! held still stand. So the law that a merge of what changed equals a merge of everything holds for these zones as for any.
+//! The merge knows nothing of drains: it is given a zone in which the drained names are missing and the addresses that
+//! are held still stand. So the law that a merge of what changed equals a merge of everything holds for these zones as
+//! for any.
 //!
 //! Invariants: [`Intake::zone`] is the member's version itself wherever nothing is to be changed about it, and has the
 //! member's SOA and NS set in any case; it depends on the version, the scope and what is held, not on the way there.
@@ -19,7 +21,7 @@ use wire::rr::{RRset, rtype};
 /// Address sets that are still given at names of the member, beside those that it has.
 pub type Held = HashMap<Name, Vec<Arc<RRset>>>;
 
-/// Where a region has to look after a member has changed.
+/// Names at which a region has to look after a member has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// At these names of the member; without any, only its SOA may have changed.
@@ -27,14 +29,14 @@ pub enum Touched {
     Everything,
 }
 
-/// What is taken of one member.
+/// Data that is taken of one member.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
     /// The member's version; none while nothing is taken of it for want of a valid one.
     raw: Option<Arc<Zone>>,
     scope: Scope,
     held: Held,
-    /// What the region is made of.
+    /// Zone that the region is made of.
     zone: Option<Arc<Zone>>,
 }
 
@@ -44,17 +46,17 @@ impl Intake {
         self.raw.as_ref()
     }
 
-    /// What the region is made of.
+    /// Zone that the region is made of.
     pub fn zone(&self) -> Option<&Arc<Zone>> {
         self.zone.as_ref()
     }
 
-    /// What is not taken.
+    /// Scope of the drains: the parts that are not taken.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// What is held back.
+    /// Address sets that are held back.
     pub fn held(&self) -> &Held {
         &self.held
     }
@@ -103,7 +105,8 @@ impl Intake {
         Some(names.map_or(Touched::Everything, Touched::Names))
     }
 
-    /// The zone that the region is made of; where the names are known at which it differs from an earlier one, out of that.
+    /// The zone that the region is made of; where the names are known at which it differs from an earlier one, out of
+    /// that.
     fn shape(&self, raw: &Arc<Zone>, known: Option<(&Vec<Name>, &Zone)>) -> Arc<Zone> {
         if self.scope.is_empty() && self.held.is_empty() {
             return raw.clone();
@@ -148,7 +151,7 @@ impl Intake {
     }
 }
 
-/// Whether an RRset of the apex stays when the member is drained.
+/// Returns true if an RRset of the apex stays when the member is drained.
 fn is_kept(rtype: u16) -> bool {
     matches!(rtype, rtype::SOA | rtype::NS)
 }
@@ -159,7 +162,8 @@ fn differences(some: &Held, others: &Held) -> Vec<Name> {
     names.into_iter().filter(|name| some.get(*name) != others.get(*name)).cloned().collect()
 }
 
-/// What a node has and what is held beside it; one TTL for a set, the smallest (RFC 2181 section 5.2).
+/// Unites the RRsets of a node with those that are held beside it; a set gets one TTL, the smallest (RFC 2181 section
+/// 5.2).
 fn with_held(node: Option<Node<'_>>, held: &[Arc<RRset>]) -> RRsets {
     let mut sets: BTreeMap<u16, Arc<RRset>> =
         node.iter().flat_map(|node| node.rrsets()).map(|set| (set.rtype, Arc::new(set.to_rrset()))).collect();

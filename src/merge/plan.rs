@@ -1,11 +1,11 @@
-//! How a region is to be made: what the configuration says, independent of any data.
+//! Plan of a region: its part of the configuration, independent of any data.
 
 use super::DampingPlan;
 use crate::rewrite::RdataNames;
 use std::time::Duration;
 use wire::name::{self, Name};
 
-/// Where the NS set of a region comes from.
+/// Source of the NS set of a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NsPolicy {
     /// The names that all members list; this server's own name when there is none.
@@ -17,7 +17,7 @@ pub enum NsPolicy {
     Listed(Vec<Name>),
 }
 
-/// What becomes of a member's records when its zone expires.
+/// Treatment of a member's records when its zone expires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExpire {
@@ -48,14 +48,14 @@ pub struct SoaPlan {
     pub minimum: Option<u32>,
 }
 
-/// How one region is made.
+/// Plan of one region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionPlan {
     pub origin: Name,
     /// Names of the member zones in configuration order, which settles conflicts.
     pub members: Vec<Name>,
-    /// Whether the members are parts of one zone and have the region's own name (`docs/regions.md` 31). What
-    /// stands in `members` tells them apart then, and is no part of any owner name.
+    /// True if the members are parts of one zone and have the region's own name (`docs/regions.md` 31). What stands in
+    /// `members` tells them apart then, and is no part of any owner name.
     pub is_united: bool,
     pub ns: NsPolicy,
     /// TTL of the NS set, seconds.
@@ -70,12 +70,12 @@ pub struct RegionPlan {
     pub serial_offset: u32,
     pub rdata_names: RdataNames,
     pub exclude: Vec<OwnerPattern>,
-    /// How long a region waits for a member that never was transferred before it is served without it.
+    /// Time for which a region waits for a member that never was transferred before it is served without it.
     pub partial_after: Duration,
     pub on_expire: OnExpire,
-    /// How long without contact a member's records stay, where that is shorter than its zone's expire time.
+    /// Time for which a member's records stay without contact, where that is shorter than its zone's expire time.
     pub expire_after: Option<Duration>,
-    /// How slowly services lose addresses that members withdraw; at once without.
+    /// Limits on how fast services lose addresses that members withdraw; without any, they lose them at once.
     pub damping: Option<DampingPlan>,
 }
 
@@ -90,7 +90,7 @@ impl RegionPlan {
         self.members.iter().position(|other| other == member).map(|index| self.origin_of(index))
     }
 
-    /// Whether a name of the region is left out by configuration.
+    /// Returns true if the configuration leaves a name of the region out.
     pub fn excludes(&self, name: &Name) -> bool {
         self.excluding(name).is_some()
     }
@@ -102,7 +102,7 @@ impl RegionPlan {
 }
 
 impl OwnerPattern {
-    /// Whether a name within `origin` is meant.
+    /// Returns true if the pattern matches a name within `origin`.
     fn matches(&self, wire: &[u8], origin: &[u8]) -> bool {
         let Some(relative) = wire.strip_suffix(origin) else { return false };
         // Without its root label the pattern is a run of labels, as the relative name is.

@@ -1,4 +1,4 @@
-//! What would become of a region if other things were taken of its members.
+//! Preview of a region as it would be if other things were taken of its members.
 //!
 //! The region is merged once more, from what would be taken, beside the one that is published; what differs is counted.
 //!
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wire::name::Name;
 use wire::rr::rtype;
 
-/// What would change.
+/// Summary of what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preview {
     /// Names that would have other records.
@@ -19,7 +19,7 @@ pub struct Preview {
     pub fewer_records: u64,
     /// Names that have addresses and would have none, in canonical order.
     pub without_address: Vec<Name>,
-    /// Whether the region has names below its apex and would have none.
+    /// True if the region has names below its apex and would have none.
     pub is_emptied: bool,
 }
 

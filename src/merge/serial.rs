@@ -12,8 +12,8 @@ pub fn region_sum(offset: u32, members: impl IntoIterator<Item = Serial>) -> Ser
 /// Half of the serial space less one: the longest way that still leads forward (RFC 1982 section 3.1).
 pub const LONGEST_STEP: u32 = (1 << 31) - 1;
 
-/// Whether serials that all stood still or moved forward have together moved by more than one step may: their sum then
-/// looks older than it is, and leads to its place in two steps.
+/// Returns true if serials that all stood still or moved forward have together moved by more than one step may: their
+/// sum then looks older than it is, and leads to its place in two steps.
 ///
 /// A member of which only one serial is known does not move the sum forward but makes another sum of it.
 pub fn is_long_way(before: &[Option<Serial>], after: &[Option<Serial>]) -> bool {

@@ -1,4 +1,4 @@
-//! Where the records of one name of a region come from, and what became of those that are not in it.
+//! Origin of the records of one name of a region, and the fate of those that are not in it.
 //!
 //! Written beside the merge, not out of it: the merge unites sets, this follows every single record of every member to
 //! its end. Two descriptions of the same rules; the tests demand that they agree on records, TTLs and conflicts.
@@ -7,8 +7,8 @@
 //! the records of the outcome are those of the region but for the SOA, which is made of numbers and not of records.
 //!
 //! Cost: O(records of the name × members), and O(names of the members) below a delegation; nothing is kept and nothing
-//! published is touched. The rules are those of
-//! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4 and RFC 6763 section 6.
+//! published is touched. The rules are those of RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672
+//! section 2.4 and RFC 6763 section 6.
 
 mod delegations;
 
@@ -25,11 +25,12 @@ use wire::rr::{self, RRset, Set, rtype};
 /// A member as the trace sees it.
 #[derive(Clone, Debug)]
 pub struct TracedMember {
-    /// Its zone, also when nothing of it is taken.
+    /// Zone of the member, also when nothing of it is taken.
     pub zone: Option<Arc<Zone>>,
-    /// What the region is made of: its zone without what is drained and with what is held; none when nothing is taken.
+    /// Zone that the region is made of: the member's zone without what is drained and with what is held; none when
+    /// nothing is taken.
     pub taken: Option<Arc<Zone>>,
-    /// What is drained of it.
+    /// Scope of the drains of the member.
     pub drained: Scope,
 }
 
@@ -39,13 +40,13 @@ impl TracedMember {
         TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
     }
 
-    /// Whether the region takes anything from it at present.
+    /// Returns true if the region takes anything from the member at present.
     pub fn contributes(&self) -> bool {
         self.taken.is_some()
     }
 }
 
-/// Why a record of a member is not in the region.
+/// Reason for which a record of a member is not in the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LeftOut {
     /// Nothing is taken from the member: its zone has expired, or there was no contact for too long.
@@ -87,14 +88,14 @@ pub struct Contribution {
     /// The owner name in the member's zone, as its primary spells it.
     pub owner: NameBuf,
     pub rtype: u16,
-    /// In the member's zone, seconds.
+    /// TTL in the member's zone, in seconds.
     pub ttl: u32,
     pub rdata: Vec<u8>,
     /// The RDATA in the region, where names in it move.
     pub moved: Option<Vec<u8>>,
-    /// None for a record that is in the region.
+    /// Reason for which the record is not in the region; none for one that is.
     pub left_out: Option<LeftOut>,
-    /// Whether the member has it no more, and it is held in the region for a while.
+    /// True if the member no longer has the record, and it is held in the region for a while.
     pub held: bool,
 }
 
@@ -104,7 +105,7 @@ impl Contribution {
         self.moved.as_ref().unwrap_or(&self.rdata)
     }
 
-    /// Whether it is in the region, or would be.
+    /// Returns true for a record of this type that is in the region, or would be.
     fn is(&self, rtype: u16) -> bool {
         self.left_out.is_none() && self.rtype == rtype
     }
@@ -114,7 +115,7 @@ impl Contribution {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedRecord {
     pub rtype: u16,
-    /// In the region, seconds.
+    /// TTL in the region, in seconds.
     pub ttl: u32,
     pub rdata: Vec<u8>,
     /// Positions among the contributions; empty for what only the configuration says.
@@ -128,7 +129,7 @@ pub struct Trace {
     pub contributions: Vec<Contribution>,
     /// The records of the region but the SOA, by type and canonical RDATA.
     pub records: Vec<TracedRecord>,
-    /// What the status of the region lists for the name, sorted.
+    /// Conflicts that the status of the region lists for the name, sorted.
     pub conflicts: Vec<Conflict>,
     /// The pattern that leaves the name out.
     pub excluded_by: Option<OwnerPattern>,
@@ -150,7 +151,7 @@ pub fn trace(plan: &RegionPlan, members: &[TracedMember], name: &Name) -> Trace 
     trace
 }
 
-/// What the steps of a trace look at.
+/// Data that the steps of a trace look at.
 struct Walk<'a> {
     plan: &'a RegionPlan,
     members: &'a [TracedMember],
@@ -169,8 +170,8 @@ impl Walk<'_> {
         name.replace_suffix(&self.plan.origin, self.plan.origin_of(member))?.ok()
     }
 
-    /// Adds what one member has at the name, with the fates that do not depend on what others have there, and what is held for
-    /// it.
+    /// Adds what one member has at the name, with the fates that do not depend on what others have there, and what is
+    /// held for it.
     fn collect(&self, member: usize, loss: Option<ConflictKind>, trace: &mut Trace) {
         let traced = &self.members[member];
         let Some(there) = self.name_in(member, self.name) else { return };
@@ -241,7 +242,7 @@ impl Walk<'_> {
         moved.rdatas().next().filter(|moved| *moved != rdata).map(<[u8]>::to_vec)
     }
 
-    /// Whether the region has data at a name, as far as an alias to it cares.
+    /// Returns true if the region has data at a name, as far as an alias to it cares.
     fn leads_somewhere(&self, target: &Name) -> bool {
         let has_data = |(member, zone): (usize, &Zone)| {
             let node = self.name_in(member, target).and_then(|there| zone.get(there.as_wire()));
@@ -414,7 +415,7 @@ fn first_wins(trace: &mut Trace, rtype: u16, kind: ConflictKind) {
     leave_out(trace, rtype, LeftOut::Conflict(kind), |given| others.contains(&given.member));
 }
 
-/// Whether one TXT record describes a DNS-SD instance.
+/// Returns true if one TXT record describes a DNS-SD instance.
 fn is_description(rdata: &[u8]) -> bool {
     RRset::build(rtype::TXT, 0, vec![rdata]).is_some_and(|alone| is_service_text(&alone))
 }

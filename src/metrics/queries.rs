@@ -1,7 +1,7 @@
 //! Counters of queries: blocks owned by one thread each, summed when scraped.
 //!
-//! A block is written by its UDP thread alone, without a locked instruction; streams share a block. A block whose thread
-//! has ended leaves its sums behind.
+//! A block is written by its UDP thread alone, without a locked instruction; streams share a block. A block whose
+//! thread has ended leaves its sums behind.
 //!
 //! Cost: a query adds to two or three counters; a sum is O(threads).
 
@@ -17,7 +17,7 @@ pub const RCODES: [&str; 17] = [
     "RCODE10", "RCODE11", "RCODE12", "RCODE13", "RCODE14", "RCODE15", "BADVERS",
 ];
 
-/// How queries arrive.
+/// Transport over which queries arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Udp,
@@ -28,7 +28,7 @@ pub enum Transport {
 /// Transports in the order of their counters.
 pub const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 
-/// Why a message gets no response: shorter than a header, or a response itself.
+/// Reasons for which a message gets no response: it is shorter than a header, or a response itself.
 const DROPPED: [&str; 2] = ["short", "response"];
 
 /// Counters of queries. Any thread may read them.
@@ -88,12 +88,12 @@ fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
-/// How many queries there were since the start.
+/// Numbers of queries and responses since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryTotals {
-    /// By transport.
+    /// Queries by transport.
     pub queries: [u64; TRANSPORTS.len()],
-    /// By response code.
+    /// Responses by response code.
     pub responses: [u64; RCODES.len()],
 }
 

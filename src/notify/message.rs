@@ -8,11 +8,11 @@ use wire::rr::{CLASS_IN, RRset, rtype};
 
 /// Octets of a header.
 const HEADER_BYTES: usize = 12;
-/// What every secondary takes over UDP without being asked (RFC 1035 section 4.2.1).
+/// Octets that every secondary takes over UDP without being asked (RFC 1035 section 4.2.1).
 const MOST_BYTES: usize = 512;
 /// Opcode NOTIFY in its place among the flags (RFC 1996 section 3.1).
 const OPCODE_NOTIFY: u16 = 4 << 11;
-/// Where the opcode stands.
+/// Bits of the opcode in the second 16 bits of the header.
 const OPCODE_MASK: u16 = 15 << 11;
 /// Response (RFC 1035 section 4.1.1).
 const FLAG_QR: u16 = 0x8000;

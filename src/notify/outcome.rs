@@ -1,10 +1,10 @@
-//! What came of an announcement, in words for an operator and as the `result` label of the counter.
+//! Outcome of an announcement, in words for an operator and as the `result` label of the counter.
 //!
 //! Invariant: every outcome has exactly one label.
 
 use wire::tsig::TsigError;
 
-/// How an exchange ended.
+/// Outcome of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Outcome {
     #[error("acknowledged")]
@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What a response code means.
+    /// Outcome that a response code means.
     pub(super) fn from_code(code: u8) -> Outcome {
         if code == 0 { Outcome::Acknowledged } else { Outcome::Code(code) }
     }
@@ -41,13 +41,13 @@ impl Outcome {
         }
     }
 
-    /// Whether nothing was heard from the address.
+    /// Returns true if nothing was heard from the address.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Outcome::Timeout | Outcome::Failed(_))
     }
 }
 
-/// What a response code means to whoever runs the primary.
+/// Meaning of a response code, for whoever runs the primary.
 fn code_text(code: u8) -> String {
     match code {
         1 => "the secondary answered FORMERR: it cannot read the message".to_owned(),

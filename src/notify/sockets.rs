@@ -1,7 +1,7 @@
 //! The way to the targets and back: one UDP socket for each source address and family, made when it is first needed.
 //!
-//! Each socket has a small task that hands on what arrives. Sending does not wait for the network: what the system does not
-//! take in a moment counts as lost, as it would on the way.
+//! Each socket has a small task that hands on what arrives. Sending does not wait for the network: what the system does
+//! not take in a moment counts as lost, as it would on the way.
 //!
 //! Cost: sockets O(source addresses), whatever the number of zones and targets.
 
@@ -18,14 +18,14 @@ use tokio::time::{sleep, timeout};
 
 /// Replies that may wait to be looked at; more are left to the system's buffer.
 const MOST_WAITING: usize = 256;
-/// Longer than any reply to a question for one name, signature included.
+/// Room for a reply, in octets: longer than any reply to a question for one name, signature included.
 const REPLY_BYTES: usize = 1500;
-/// How long the system may take to take a message.
+/// Longest time that the system may take to accept a message.
 const SEND_PATIENCE: Duration = Duration::from_millis(50);
 /// Pause after an error of a socket, so that a lasting one does not take the processor.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What came from an address.
+/// Message that came from an address.
 type Arrival = (SocketAddr, Vec<u8>);
 
 /// All sockets.
@@ -33,7 +33,7 @@ pub(super) struct Sockets {
     open: HashMap<IpAddr, Socket>,
     arrivals: mpsc::Receiver<Arrival>,
     arrived: mpsc::Sender<Arrival>,
-    /// What `wait` has found.
+    /// Message that `wait` has found.
     first: Option<Arrival>,
 }
 
@@ -44,7 +44,7 @@ struct Socket {
 }
 
 impl Sockets {
-    /// No sockets yet.
+    /// Starts with no sockets.
     pub(super) fn new() -> Sockets {
         let (arrived, arrivals) = mpsc::channel(MOST_WAITING);
         Sockets { open: HashMap::new(), arrivals, arrived, first: None }

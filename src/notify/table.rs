@@ -1,4 +1,4 @@
-//! Who has been told what: one entry for each zone and target, and what happens to it next.
+//! Table of announcements: one entry for each zone and target, with what was sent last and what happens next.
 //!
 //! An entry rests until the zone's serial differs from what its target was last told. Then it waits in the queue of its
 //! target's address, begins an exchange when one of the [`WINDOW`] places there is free, and rests again when the reply
@@ -31,8 +31,8 @@ use wire::tsig::{self, Chain, Key};
 /// enough not to overrun the receiver's buffer.
 const WINDOW: usize = 64;
 
-/// The most octets of a TSIG record (RFC 8945 section 4.2) beside the key's name: ten of the record's head, 26 of the longest
-/// algorithm name, 64 of the longest MAC, 16 of the other fields.
+/// The most octets of a TSIG record (RFC 8945 section 4.2) beside the key's name: ten of the record's head, 26 of the
+/// longest algorithm name, 64 of the longest MAC, 16 of the other fields.
 const SIGNATURE_BYTES: usize = 116;
 
 /// Names an entry, and never two.
@@ -70,16 +70,16 @@ struct Entry {
     /// The serial that was sent last.
     notified: Option<Serial>,
     acknowledged: Option<Serial>,
-    /// What came of the last exchange that ended.
+    /// Outcome of the last exchange that ended.
     outcome: Option<Outcome>,
     /// The zone is to be announced whatever was sent last.
     wanted: bool,
-    /// No exchange begins before.
+    /// Time before which no exchange begins.
     earliest: Instant,
     stage: Stage,
 }
 
-/// What an entry is doing.
+/// Stage of an entry.
 enum Stage {
     Rest,
     /// Until the pause since the last exchange is over.
@@ -97,18 +97,18 @@ struct Exchange {
     chain: Option<Chain>,
     /// Messages sent for this announcement, under this id and those it had before.
     sent: u32,
-    /// When the reply to the last of them is late.
+    /// Time at which the reply to the last of them is late.
     due: Instant,
-    /// What went wrong apart from silence.
+    /// Problem other than silence, if any.
     problem: Option<Outcome>,
 }
 
-/// What entries with the same address share.
+/// State that entries with the same address share.
 #[derive(Default)]
 struct Address {
     waiting: usize,
     queue: VecDeque<Number>,
-    /// Why nothing is heard from there, once that has been logged.
+    /// Reason for which nothing is heard from there, once that has been logged.
     silence: Option<&'static str>,
 }
 
@@ -173,7 +173,7 @@ impl Table {
         numbers.len()
     }
 
-    /// What is known of a zone's targets, in the order of the configuration.
+    /// Status of a zone's targets, in the order of the configuration.
     pub(super) fn status(&self, zone: &Name) -> Vec<TargetStatus> {
         let numbers = self.zones.get(zone).into_iter().flatten();
         numbers
@@ -298,7 +298,7 @@ impl Table {
         datagrams
     }
 
-    /// When something is due next.
+    /// Time at which something is due next.
     pub(super) fn next_alarm(&self) -> Option<Instant> {
         self.alarms.first().map(|(at, _)| *at)
     }
@@ -439,7 +439,7 @@ impl Table {
 }
 
 impl Entry {
-    /// Whether a served serial is to be announced.
+    /// Returns true if a served serial is to be announced.
     fn differs(&self, serial: Serial) -> bool {
         self.wanted || self.notified != Some(serial)
     }

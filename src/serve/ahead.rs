@@ -1,9 +1,9 @@
-//! Looking ahead: all requests of a batch are read before the first is answered, and the processor is asked for the memory
-//! that the answers will be found in.
+//! Looking ahead: all requests of a batch are read before the first is answered, and the processor is asked for the
+//! memory that the answers will be found in.
 //!
-//! In a zone of a million records every lookup waits for memory four times. Those of one batch wait together here, step by step
-//! (see [`Table::fetch_shard`]); the answers then find everything near. What was found out on the way, the zone and the hash
-//! of the name, goes along to the answer.
+//! In a zone of a million records every lookup waits for memory four times. Those of one batch wait together here, step
+//! by step (see [`Table::fetch_shard`]); the answers then find everything near. What was found out on the way, the zone
+//! and the hash of the name, goes along to the answer.
 //!
 //! Cost: O(message) a request, no allocation but for an [`Ahead`].
 
@@ -12,8 +12,8 @@ use crate::serve::answer::Place;
 use crate::zone::Table;
 use wire::message::Request;
 
-/// Requests that are looked at together. As many again changed nothing that could be measured, neither in the time that is
-/// spent in the kernel nor in the wait for memory, and a batch is to be short.
+/// Requests that are looked at together. As many again changed nothing that could be measured, neither in the time that
+/// is spent in the kernel nor in the wait for memory, and a batch is to be short.
 pub const MOST: usize = 16;
 /// Fewer have too little to wait for together.
 const LEAST: usize = 3;
@@ -23,7 +23,7 @@ pub struct Ahead {
     requests: Box<[Request; MOST]>,
 }
 
-/// Where the names of these requests lead to; none for one that is not to be answered.
+/// Places to which the names of these requests lead; none for a request that is not to be answered.
 pub type Places<'p> = [Option<Option<Place<'p>>>; MOST];
 
 impl Default for Ahead {

@@ -3,10 +3,10 @@
 //! [`answer`] is a pure function without I/O, locks or allocation, shared by every transport. One call reads one
 //! [`Published`] root, so no answer mixes two versions, chains across zones included.
 //!
-//! The order of RFC 1034 section 4.3.2 and RFC 6672 section 3.2: the zone with the longest origin; a delegation or DNAME
-//! on the way; the name itself; else the wildcard at the closest encloser (RFC 4592); else NXDOMAIN. An alias starts
-//! over with its target while that lies in a zone served here. Responses are minimal: NS records only where they are
-//! the answer or a referral, and beside the answer what `additional` adds.
+//! The order of RFC 1034 section 4.3.2 and RFC 6672 section 3.2: the zone with the longest origin; a delegation or
+//! DNAME on the way; the name itself; else the wildcard at the closest encloser (RFC 4592); else NXDOMAIN. An alias
+//! starts over with its target while that lies in a zone served here. Responses are minimal: NS records only where they
+//! are the answer or a referral, and beside the answer what `additional` adds.
 //!
 //! A name that has nothing but a placeholder ([`rtype::PLACEHOLDER`]) is answered like an empty non-terminal, or with
 //! SERVFAIL where the placeholder says why nothing is known. A zone may refuse names that it does not hold
@@ -87,12 +87,12 @@ pub fn answer_request<'p>(
     Response { length, rcode, truncated }
 }
 
-/// Where a name is to be looked up.
+/// Place at which a name is to be looked up.
 #[derive(Clone, Copy)]
 pub struct Place<'p> {
     /// The zone that it is within.
     pub served: &'p Served,
-    /// Its hash there; none if the zone has no data to answer with.
+    /// Hash of the name there; none if the zone has no data to answer with.
     pub hash: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ impl<'p> Source<'p> {
     }
 }
 
-/// What a name leads to within one zone.
+/// Result of looking a name up within one zone.
 pub enum Found<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
     Referral(usize, Set<'a>),
@@ -129,7 +129,7 @@ pub enum Found<'a> {
     Nothing,
 }
 
-/// What to do after one name has been looked up.
+/// Next step after one name has been looked up.
 enum Step {
     Done(u16),
     /// An alias was added; its target stands at this position of the message.
@@ -307,7 +307,7 @@ impl<'p> Reply<'p, '_> {
         }
     }
 
-    /// Whether a DNAME set of a zone is in the answer.
+    /// Returns true if a DNAME set of a zone is in the answer.
     fn has_dname(&self, zone: &Zone, dname: Set<'_>) -> bool {
         // A region shares the sets of its members, under other owner names.
         self.dnames.iter().flatten().any(|(of, added)| std::ptr::eq(*of, zone) && added.is(dname))
@@ -407,8 +407,8 @@ pub fn zone_for<'p>(published: &'p Published, wire: &[u8], qtype: u16) -> Option
     Some(zone_above(published, served, wire, qtype).unwrap_or(served))
 }
 
-/// The zone that answers in place of the one which a name is within: for DS at its origin the zone above, if that is here
-/// and delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
+/// The zone that answers in place of the one which a name is within: for DS at its origin the zone above, if that is
+/// here and delegates the name (RFC 4035 section 3.1.4.1). A zone that merely encloses another knows nothing of it.
 fn zone_above<'p>(published: &'p Published, served: &Served, wire: &[u8], qtype: u16) -> Option<&'p Served> {
     if qtype != rtype::DS || served.origin.as_wire() != wire {
         return None;
@@ -417,19 +417,19 @@ fn zone_above<'p>(published: &'p Published, served: &Served, wire: &[u8], qtype:
     above.answerable().is_some_and(|zone| delegates(zone, wire)).then_some(above)
 }
 
-/// Whether it cannot be known what a node should have, beside what it has.
+/// Returns true if nobody can know which records a node should have beside those that it has.
 pub fn is_unreadable(node: Node<'_>) -> bool {
     let is_reason = |reason: &[u8]| !reason.is_empty() && reason != rr::MEMBERLESS;
     node.get(rtype::PLACEHOLDER).is_some_and(|reasons| reasons.rdatas().all(is_reason))
 }
 
-/// Whether a node has more than a placeholder.
+/// Returns true if a node has more than a placeholder.
 pub fn has_records(node: Node<'_>) -> bool {
     node.rrsets().any(|rrset| rrset.rtype != rtype::PLACEHOLDER)
 }
 
-/// The host that a question for a service means, where the service is not known and the host is. A name that begins with an
-/// underscore may be part of the name of a service; then nothing is said of it by itself.
+/// The host that a question for a service means, where the service is not known and the host is. A name that begins
+/// with an underscore may be part of the name of a service; then nothing is said of it by itself.
 pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<'z>> {
     if qtype != rtype::SRV {
         return None;
@@ -453,7 +453,7 @@ pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<
     is_host.then_some(node)
 }
 
-/// Whether a zone holds a delegation at a name or above it.
+/// Returns true if a zone holds a delegation at a name or above it.
 fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     match find(zone, wire, rtype::DS) {
         Found::Referral(..) => true,
@@ -467,7 +467,7 @@ pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
     find_hashed(zone, wire, None, qtype)
 }
 
-/// As [`find`], where the hash of the name in that zone may be known.
+/// Finds a name as [`find`] does, where its hash in that zone may be known.
 fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> Found<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
@@ -512,8 +512,8 @@ fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
         .map_or(Found::Nothing, Found::Node)
 }
 
-/// What ANY is answered with (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance
-/// name, because the OpenStack discovery procedure asks for them so.
+/// RRsets that answer ANY (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance name,
+/// because the OpenStack discovery procedure asks for them so.
 fn any_subset<'a>(wire: &[u8], node: Node<'a>) -> impl Iterator<Item = Set<'a>> {
     let described = |rrset: &Set<'_>| matches!(rrset.rtype, rtype::SRV | rtype::TXT);
     let instance = name::is_instance_name(wire) && node.rrsets().any(|rrset| described(&rrset));

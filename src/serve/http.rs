@@ -1,14 +1,14 @@
-//! HTTP: `/metrics`, `/healthz` and `/readyz` for monitoring, and whatever a [`Site`] has; one request a connection (RFC
-//! 9110, RFC 9112), read and written by hyper.
+//! HTTP: `/metrics`, `/healthz` and `/readyz` for monitoring, and whatever a [`Site`] has; one request a connection
+//! (RFC 9110, RFC 9112), read and written by hyper.
 //!
 //! Health means that the process runs. Readiness means that clients get answers: every region, or every zone where no
 //! region is configured, has valid data.
 //!
 //! Invariants: a connection ends after one response, or when its client has taken nothing for five seconds. Streams of
-//! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a number
-//! of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a right to
-//! places that nobody else may take. Only GET and HEAD are served; bodies of requests are not read. What
-//! is for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
+//! events have more patience, but there are fewer of them than connections. A newcomer is always accepted; beyond a
+//! number of connections another is closed for it ([`Places`]), and whoever has asked for what is for monitoring has a
+//! right to places that nobody else may take. Only GET and HEAD are served; bodies of requests are not read. What is
+//! for monitoring is there under every host name, for probes and scrapers have names and addresses of all kinds; a site
 //! learns the name and decides for itself.
 //!
 //! Cost: a task and at most 8 KiB of input for each connection; a scrape is O(series).
@@ -44,37 +44,37 @@ use wire::name::Name;
 const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Connections at the same time.
 pub const MAX_CONNECTIONS: usize = 64;
-/// Those of them that only monitoring may take: several scrapers and probes at once.
+/// Connections among them that only monitoring may take: several scrapers and probes at once.
 const RESERVED: usize = 16;
 /// Streams of events among them.
 const MAX_STREAMS: usize = 32;
-/// How long a connection may be without progress: until its request is there and answered, then for each piece of the
-/// response.
+/// Longest time that a connection may be without progress: until its request is there and answered, then for each piece
+/// of the response.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Octets of a piece.
 const PIECE: usize = 64 << 10;
-/// How much longer the client of a stream may leave it unread.
+/// Factor by which the client of a stream may leave it unread for longer.
 const STREAM_PATIENCE: u32 = 6;
-/// What monitoring asks for.
+/// Paths that monitoring asks for.
 const METRICS: &str = "/metrics";
 const HEALTH: &str = "/healthz";
 const READINESS: &str = "/readyz";
-/// What `/` says where there is no site.
+/// Body of `/` where there is no site.
 const INDEX: &str = "/metrics  measurements for Prometheus\n/healthz  200 while the server runs\n\
                      /readyz   200 once every region, or every zone without regions, is served, and while any is; else what is missing\n";
-/// For people.
+/// Media type of text for people.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What is shown beside the measurements.
+/// Pages that are shown beside the measurements.
 pub trait Site: Send + Sync {
-    /// What there is at a path; none if there is nothing.
+    /// Responds to a request for a path; none if there is nothing.
     fn respond(&self, asked: Asked) -> Answer;
 
-    /// Why something at a path is refused, in the form that suits those who ask there.
+    /// Page that says why something at a path is refused, in the form that suits those who ask there.
     fn refuse(&self, path: &str, status: u16, why: &str) -> Content;
 }
 
-/// What somebody wants of a site.
+/// Request to a site.
 #[derive(Debug, Default)]
 pub struct Asked {
     pub path: String,
@@ -83,10 +83,10 @@ pub struct Asked {
     pub host: Option<String>,
 }
 
-/// What a site has, as soon as it knows.
+/// Content of a site, as soon as the site knows it.
 pub type Answer = Pin<Box<dyn Future<Output = Option<Content>> + Send>>;
 
-/// What there is at a path.
+/// Content at a path.
 #[derive(Debug)]
 pub enum Content {
     /// One body, with its media type and further header fields.
@@ -95,10 +95,10 @@ pub enum Content {
     Events(mpsc::Receiver<String>),
 }
 
-/// Whether clients get answers, or else what is missing, one thing a line.
+/// Test of readiness: succeeds if clients get answers, or else says what is missing, one thing a line.
 type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What the responses are made of.
+/// State from which the responses are made.
 struct Context {
     metrics: Arc<Metrics>,
     ready: Ready,
@@ -155,9 +155,9 @@ impl Drop for HttpListener {
     }
 }
 
-/// Whether everything that is published can be answered from; only the regions count if there are any. One of them is enough
-/// for who was ready before: a region that a reload has added, or that has expired, is no reason to take all others from
-/// clients, at all replicas at once.
+/// Succeeds if everything that is published can be answered from; only the regions count if there are any. One of them
+/// is enough for who was ready before: a region that a reload has added, or that has expired, is no reason to take all
+/// others from clients, at all replicas at once.
 pub fn readiness(published: &Published, regions: &[Name], was_ready: bool) -> Result<(), String> {
     let state_of = |origin: &Name| published.get(origin).map_or(State::NotReady, |served| served.state);
     let mut states: Vec<(Name, State)> = if regions.is_empty() {
@@ -244,17 +244,17 @@ async fn close(mut stream: Measured<TcpStream>) -> io::Result<()> {
 
 //--- Responses ---
 
-/// How far a response has come.
+/// Progress of a response.
 #[derive(Default)]
 struct Progress {
     /// Pieces or events that the client has taken.
     pieces: AtomicU64,
-    /// Whether these are events.
+    /// True if these are events.
     streams: AtomicBool,
 }
 
 impl Progress {
-    /// How long the next piece may take.
+    /// Longest time that the next piece may take.
     fn patience(&self, patience: Duration) -> Duration {
         if self.streams.load(Ordering::Relaxed) { patience * STREAM_PATIENCE } else { patience }
     }
@@ -266,7 +266,7 @@ struct Sent {
     progress: Arc<Progress>,
 }
 
-/// What is left to send.
+/// Part of a response that is left to send.
 enum Sending {
     Whole(Bytes),
     Stream { events: mpsc::Receiver<String>, _place: OwnedSemaphorePermit },
@@ -339,7 +339,7 @@ fn host_of(uri: &Uri, version: Version, fields: &HeaderMap) -> Result<Option<Str
     }
 }
 
-/// Answers a request.
+/// Answers a request and counts the answer as progress.
 async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Progress>) -> Response<Sent> {
     let response = answer(request, context).await;
     progress.streams.store(matches!(response.body(), Sending::Stream { .. }), Ordering::Relaxed);
@@ -348,7 +348,7 @@ async fn respond(request: Request<Incoming>, context: &Context, progress: Arc<Pr
     response.map(|content| Sent { content, progress })
 }
 
-/// What a request gets.
+/// Finds the answer to a request.
 async fn answer(request: Request<Incoming>, context: &Context) -> Response<Sending> {
     let path = request.uri().path();
     let host = host_of(request.uri(), request.version(), request.headers());

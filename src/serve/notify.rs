@@ -6,9 +6,9 @@
 //! than ten polls a second. The reply echoes the question: CNS ignores one without (`docs/cns.md` 18), and
 //! counts a secondary that fails to reply five times as one that wants no more (26 there).
 //!
-//! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we answered with
-//! NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not have is answered with
-//! NOERROR where it comes from a primary of any zone, and does nothing else.
+//! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we
+//! answered with NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not
+//! have is answered with NOERROR where it comes from a primary of any zone, and does nothing else.
 //!
 //! Invariants: the receiving threads never wait for the daemon; a serial in the message is not believed.
 //! Cost: O(message), one lookup of the zone.
@@ -25,18 +25,18 @@ use wire::message::{Request, Writer, rcode};
 use wire::name::Name;
 use wire::rr::{CLASS_IN, rtype};
 
-/// Zones and who may announce changes of them.
+/// Zones, with those who may announce changes of them.
 #[derive(Default)]
 pub struct Announcers {
-    /// By the name that a message has, each source with who may speak for it: one, or a zone's members.
+    /// Sources by the name that a message has, each with those who may speak for it: one source, or a zone's members.
     zones: HashMap<Name, Vec<(Name, Access)>>,
-    /// By zone, the addresses to which the zone has the serial of one of its members.
+    /// Addresses by zone to which the zone has the serial of one of its members.
     askers: HashMap<Name, HashMap<IpAddr, Name>>,
     /// The addresses of all primaries and of those who speak for them.
     peers: HashSet<IpAddr>,
 }
 
-/// What a NOTIFY is worth.
+/// Judgement of a NOTIFY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Judgement {
     /// These sources of a zone are to look.
@@ -60,10 +60,10 @@ impl Judgement {
     }
 }
 
-/// What became of a NOTIFY.
+/// Result of a NOTIFY.
 pub struct Received {
     pub response: Response,
-    /// Whether a primary has announced a zone that is not configured.
+    /// True if a primary has announced a zone that is not configured.
     pub is_stray: bool,
 }
 
@@ -149,7 +149,7 @@ impl Reception {
         announcers.askers.get(zone)?.get(&peer.to_canonical()).cloned()
     }
 
-    /// What a request is worth.
+    /// Judges a request.
     fn judge(&self, request: &Request, peer: IpAddr, key: Option<&Name>) -> Judgement {
         let question = match &request.question {
             Some(question) if request.rcode == rcode::NOERROR => question,

@@ -1,22 +1,22 @@
 //! Places of connections: how many there may be, and which one is closed for a newcomer.
 //!
-//! A newcomer always gets a place. Where none is free another connection gives its own up (RFC 7766 section 6.2.2), chosen
-//! by what it is to others, not by who came first: of the client with the most connections, the one that has been without a
-//! complete request for the longest; where all of them are being answered, the one whose client has taken the fewest octets
-//! within the last ten seconds. Among clients with equally many the same is compared over all of them. So whoever opens
-//! connections without end closes their own, and whoever has few and uses them is never touched. A client is an IPv4 address
-//! or an IPv6 /64 ([`client_of`]).
+//! A newcomer always gets a place. Where none is free another connection gives its own up (RFC 7766 section 6.2.2),
+//! chosen by what it is to others, not by who came first: of the client with the most connections, the one that has
+//! been without a complete request for the longest; where all of them are being answered, the one whose client has
+//! taken the fewest octets within the last ten seconds. Among clients with equally many the same is compared over all
+//! of them. So whoever opens connections without end closes their own, and whoever has few and uses them is never
+//! touched. A client is an IPv4 address or an IPv6 /64 ([`client_of`]).
 //!
-//! Some places are reserved ([`Class::Reserved`]): for allowed secondaries, known by their address, and for monitoring, known
-//! by the path of the request once it is there. All others together cannot take them, while those who have them may have
-//! any place.
+//! Some places are reserved ([`Class::Reserved`]): for allowed secondaries, known by their address, and for monitoring,
+//! known by the path of the request once it is there. All others together cannot take them, while those who have them
+//! may have any place.
 //!
 //! Invariants: a connection that was chosen is counted out at once and has its place no more, even while its task still
 //! ends; the newcomer itself is never chosen; nobody of [`Class::General`] stands in a reserved place.
 //!
-//! Cost: a request O(1), without a lock; a connection that comes, goes or begins to be answered O(log connections); a choice
-//! O(log connections) for each request since the last, and O(connections) where every connection of those clients that
-//! have the most is being answered.
+//! Cost: a request O(1), without a lock; a connection that comes, goes or begins to be answered O(log connections); a
+//! choice O(log connections) for each request since the last, and O(connections) where every connection of those
+//! clients that have the most is being answered.
 
 mod connection;
 
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Of which kind a connection is.
+/// Class of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     General,
@@ -38,13 +38,13 @@ pub enum Class {
     Reserved,
 }
 
-/// How many connections there may be.
+/// Most connections that there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub total: usize,
-    /// From one client.
+    /// Most connections from one client.
     pub per_client: usize,
-    /// Of the total, those that are reserved; fewer than all.
+    /// Connections of the total that are reserved; fewer than all.
     pub reserved: usize,
 }
 
@@ -107,7 +107,7 @@ impl Places {
 }
 
 impl Place {
-    /// What others may know of the connection.
+    /// Connection that has the place, as others may know it.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -152,12 +152,13 @@ impl Drop for Place {
     }
 }
 
-/// When the client's connection that has waited for a request for the longest had its last; [`NONE`] where none waits.
+/// Time of the last request on the client's connection that has waited the longest for another; [`NONE`] where none
+/// waits.
 type Oldest = u64;
 /// Later than every time.
 const NONE: Oldest = u64::MAX;
 
-/// Who has places.
+/// Table of the connections that have places.
 struct Table {
     room: Room,
     /// The number of the last newcomer.
@@ -171,8 +172,8 @@ struct Table {
 struct Seat {
     connection: Arc<Connection>,
     class: Class,
-    /// Since when a request is waited for, as far as the table knows: requests that came later are found out when it matters.
-    /// None while one is answered.
+    /// Time since which a request is waited for, as far as the table knows: requests that came later are found out when
+    /// it matters. None while one is answered.
     waiting: Option<u64>,
 }
 
@@ -188,7 +189,7 @@ struct Group {
 /// The connections of a client.
 #[derive(Default)]
 struct Client {
-    /// Since when they wait for a request, and their numbers.
+    /// Times since which they wait for a request, with their numbers.
     waiting: BTreeSet<(u64, u64)>,
     answered: HashSet<u64>,
 }
@@ -198,7 +199,7 @@ impl Client {
         self.waiting.len() + self.answered.len()
     }
 
-    /// Where it stands among the clients.
+    /// Rank of the client among all, by which it gives a place up.
     fn rank(&self, address: IpAddr) -> (Reverse<usize>, Oldest, IpAddr) {
         (Reverse(self.count()), self.waiting.first().map_or(NONE, |first| first.0), address)
     }

@@ -1,8 +1,8 @@
-//! Which refusals get a line in the log: the first of a client for a reason, and one an hour if it goes on.
+//! Log lines for refusals: one for the first of a client for a reason, and one an hour if it goes on.
 //!
-//! A secondary with a wrong key asks again and again, and anybody may ask for anything. So a line is worth writing once,
-//! and the table of those that were written is bounded: `CLIENTS` for each reason, so that a flood of one kind, whose
-//! addresses may be forged, hides nothing of another. When that is full, one line says so.
+//! A secondary with a wrong key asks again and again, and anybody may ask for anything. So a line is worth writing
+//! once, and the table of those that were written is bounded: `CLIENTS` for each reason, so that a flood of one kind,
+//! whose addresses may be forged, hides nothing of another. When that is full, one line says so.
 //!
 //! Pure: the time is the caller's, in seconds; it may jump. Cost: O(1), and O(clients) at most once a minute.
 
@@ -20,10 +20,10 @@ const PAUSE: u64 = 3600;
 /// Seconds until a full table is looked through again.
 const SWEEP: u64 = 60;
 
-/// What was refused, and why.
+/// Kind of request that was refused, and the reason.
 pub type Reason = (&'static str, &'static str);
 
-/// What a refusal is worth.
+/// Decision on the log line of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A line; so many like it went without one since the last.
@@ -42,7 +42,7 @@ pub struct Refusals(Mutex<HashMap<Reason, Group>>);
 #[derive(Default)]
 struct Group {
     clients: HashMap<IpAddr, Logged>,
-    /// When the table was last looked through in vain, and when that was last logged.
+    /// Time at which the table was last looked through in vain; `overflow` is the time at which that was last logged.
     swept: Option<u64>,
     overflow: Option<u64>,
 }
@@ -53,7 +53,7 @@ struct Logged {
     held_back: u64,
 }
 
-/// Whether something was so recently that it must not be repeated.
+/// Returns true if something was so recently that it must not be repeated.
 fn is_recent(at: u64, now: u64, pause: u64) -> bool {
     now.abs_diff(at) < pause
 }
@@ -96,7 +96,7 @@ impl Group {
 
 //--- Advice ---
 
-/// What to do about a client that gets no transfer.
+/// Advice about a client that gets no transfer.
 pub fn advise_on_transfer(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::NotAuthoritative => "configure the zone here, or remove it from that secondary",
@@ -108,7 +108,7 @@ pub fn advise_on_transfer(refusal: Refusal) -> &'static str {
     }
 }
 
-/// What to do about a request whose signature is not right.
+/// Advice about a request whose signature is not right.
 pub fn advise_on_signature(error: TsigError) -> &'static str {
     match error {
         TsigError::UnknownKey => "add the key to [keys], or use one of those on the other side, with its algorithm",

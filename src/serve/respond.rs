@@ -1,7 +1,8 @@
 //! One entry for the messages of UDP, TCP and TLS: whatever a client sends becomes a response, a transfer, or nothing.
 //!
-//! [`Responder::respond`] takes a signature off (TSIG, RFC 8945), finds out who deals with the request, NOTIFY, transfers or
-//! the answers, and signs what comes out. A transfer is only begun here; the transport sends it message by message.
+//! [`Responder::respond`] takes a signature off (TSIG, RFC 8945), finds out who deals with the request, NOTIFY,
+//! transfers or the answers, and signs what comes out. A transfer is only begun here; the transport sends it message by
+//! message.
 //!
 //! Refusals are logged once for each client and reason ([`Refusals`]), and all of them counted.
 //!
@@ -46,7 +47,7 @@ pub struct Asked<'a> {
     pub rotation: u32,
 }
 
-/// What a message gets.
+/// Outcome of a message.
 pub enum Outcome {
     /// No response may be sent.
     Nothing,
@@ -170,8 +171,9 @@ impl Responder {
         Outcome::Response(answer_request(published, request, place, limit, asked.rotation, out))
     }
 
-    /// Answers a question for the SOA of a zone of several members that comes from where one of them is transferred from:
-    /// with that member's serial. The zone's own is a sum, which such a primary would take for a version that it never had.
+    /// Answers a question for the SOA of a zone of several members that comes from where one of them is transferred
+    /// from: with that member's serial. The zone's own is a sum, which such a primary would take for a version that it
+    /// never had.
     fn respond_to_primary(
         &self,
         published: &Published,
@@ -268,7 +270,8 @@ impl Responder {
         }
     }
 
-    /// Whether a refusal is worth a line, and how many like it had none since the last. Says it if they become too many.
+    /// Takes note of a refusal. If it is worth a line, returns how many like it had none since the last. Logs it if
+    /// they become too many.
     fn wants_line(&self, (what, reason): Reason, peer: IpAddr) -> Option<u64> {
         tracing::debug!(%peer, what, reason, "refused");
         match self.refusals.note((what, reason), peer, self.now()) {

@@ -1,24 +1,25 @@
 //! Streams: TCP and DNS over TLS, with pipelining, idle timeout and limits (RFC 7766, RFC 7858).
 //!
-//! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave in
-//! the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A client
-//! that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody else
-//! anything. TLS (`stream/secure.rs`) is a layer below that: what holds over TCP holds over TLS, limits, signatures and
-//! transfers included (RFC 9103).
+//! A task a connection reads frames, answers each from the root published at that moment, and writes. Responses leave
+//! in the order of the requests, which RFC 7766 section 7 allows; several that are waiting are written together. A
+//! client that is silent, or does not take its answers, loses its connection after the idle timeout and costs nobody
+//! else anything. TLS (`stream/secure.rs`) is a layer below that: what holds over TCP holds over TLS, limits,
+//! signatures and transfers included (RFC 9103).
 //!
-//! A newcomer is always accepted; where a limit is reached, another connection is closed for it ([`Places`]). A part of the
-//! places is for addresses that may transfer zones.
+//! A newcomer is always accepted; where a limit is reached, another connection is closed for it ([`Places`]). A part of
+//! the places is for addresses that may transfer zones.
 //!
-//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way are
-//! not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no longer
-//! than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or later.
+//! When a reload takes a listener away, its connections are answered for [`DRAIN`] more, so that requests on their way
+//! are not lost, and a transfer that has begun runs to its end. When the process stops, it waits for connections no
+//! longer than [`DRAIN`]: transfers that are not through by then are cut, and secondaries begin them again elsewhere or
+//! later.
 //!
-//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so many
-//! run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then gets
-//! SERVFAIL, as from BIND, and comes again.
+//! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so
+//! many run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then
+//! gets SERVFAIL, as from BIND, and comes again.
 //!
-//! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that lives for
-//! one burst.
+//! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that
+//! lives for one burst.
 
 use crate::accept::AcceptFailures;
 use crate::access::Prefix;
@@ -54,11 +55,11 @@ use turns::Turns;
 const BACKLOG: i32 = 1024;
 /// Answers are written when this many bytes are waiting, even if more requests are there.
 const BURST_BYTES: usize = 64 << 10;
-/// Of all places one in so many, and at most [`MAX_RESERVED`], are for addresses that may transfer zones.
+/// Share of all places, one in so many, for addresses that may transfer zones; at most [`MAX_RESERVED`] places.
 const RESERVED_SHARE: usize = 8;
-/// As many as there are transfers at once, and as many again that wait or poll.
+/// Most reserved places: as many as there are transfers at once, and as many again that wait or poll.
 const MAX_RESERVED: usize = 2 * turns::MAX_TRANSFERS;
-/// Read at once; pipelined requests are about 60 octets.
+/// Octets read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
 
 /// Opens a TCP socket that takes connections; for tokio, but outside of it.
@@ -72,7 +73,7 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub struct StreamContext {
     publisher: Arc<Publisher>,
     responder: Arc<Responder>,
@@ -84,10 +85,10 @@ pub struct StreamContext {
     turns: Turns,
 }
 
-/// What a reload can change.
+/// Settings that a reload can change.
 struct Settings {
     idle: Duration,
-    /// Whose connections have a right to reserved places.
+    /// Addresses whose connections have a right to reserved places.
     secondaries: Vec<Prefix>,
 }
 
@@ -136,7 +137,7 @@ impl StreamContext {
         Admission { context: self.clone(), peer, place }
     }
 
-    /// How long a connection may be silent.
+    /// Longest time that a connection may be silent.
     fn idle(&self) -> Duration {
         self.settings.load().idle
     }
@@ -267,7 +268,7 @@ async fn serve(stream: TcpStream, admission: Admission, security: Option<Securit
 struct Conversation<'a> {
     admission: &'a Admission,
     transport: Transport,
-    /// Whether transfers may be sent over it.
+    /// True if transfers may be sent over the connection.
     has_transfers: bool,
 }
 
@@ -353,7 +354,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Writes octets, unless the client does not take them in time; whether it did.
+/// Writes octets; returns false if the client does not take them in time.
 async fn write(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8], patience: Duration) -> bool {
     let written = async {
         stream.write_all(octets).await?;
@@ -363,10 +364,10 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8], patience: 
     matches!(timeout(patience, written).await, Ok(Ok(())))
 }
 
-/// What came of the frames that were there.
+/// Result of the frames that were there.
 struct Burst {
     output: Vec<u8>,
-    /// Whether there was a complete frame.
+    /// True if there was a complete frame.
     complete: bool,
     /// The transfer that the last of them asks for, to be sent behind the output.
     transfer: Option<Box<Outbound>>,

@@ -1,7 +1,7 @@
 //! DNS over TLS (RFC 7858): certificates, and listeners that show them.
 //!
-//! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream code,
-//! with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
+//! The settings of TLS are those that hickory-server gives its own listeners; connections are served by the stream
+//! code, with all that holds over TCP: limits, signatures, transfers (RFC 9103), NOTIFY, and answers octet by octet.
 //!
 //! Invariant: the certificate can change under open connections.
 //!
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why certificate and key cannot be used.
+/// Error: certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("certificate {} cannot be read: {error}", path.display())]

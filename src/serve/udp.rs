@@ -29,9 +29,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits for a request before it looks whether it should end.
+/// Longest time that a thread waits for a request before it looks whether it should end.
 const POLL: Duration = Duration::from_millis(200);
-/// How long a listener that is taken away answers what is waiting: several times what a full kernel buffer takes.
+/// Time for which a listener that is taken away answers what is waiting: several times what a full kernel buffer takes.
 pub const DRAIN: Duration = Duration::from_millis(500);
 /// Kernel buffers that hold a burst of some ten thousand requests while the threads are busy.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
@@ -65,8 +65,8 @@ impl UdpListener {
         if address.ip().is_unspecified() {
             set_option(&socket, address, (libc::IP_PKTINFO, 1), (libc::IPV6_RECVPKTINFO, 1))?;
         }
-        // Packets too big for the path are not fragmented by us but by nobody: with what an attacker says of the path the
-        // system would fragment (RFC 9715 section 3.1). Responses of 1232 octets fit everywhere.
+        // Packets too big for the path are not fragmented by us but by nobody: with what an attacker says of the path
+        // the system would fragment (RFC 9715 section 3.1). Responses of 1232 octets fit everywhere.
         #[cfg(target_os = "linux")]
         set_option(
             &socket,
@@ -144,7 +144,7 @@ impl Drop for UdpListener {
 /// One thread's view.
 struct Worker {
     socket: Arc<UdpSocket>,
-    /// Whether the socket has the addresses of all interfaces.
+    /// True if the socket has the addresses of all interfaces.
     wildcard: bool,
     leave_by: Arc<OnceLock<Instant>>,
     publisher: Arc<Publisher>,
@@ -153,7 +153,8 @@ struct Worker {
 }
 
 impl Worker {
-    /// Answers until told to end. A request that makes the program panic costs its batch and a log line, not the thread.
+    /// Answers until told to end. A request that makes the program panic costs its batch and a log line, not the
+    /// thread.
     fn run_always(self) {
         while catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
             tracing::error!("a UDP thread has panicked and goes on; please report what the log says before this");
@@ -210,7 +211,7 @@ impl Worker {
     }
 }
 
-/// Whether an error only says that nothing has come in.
+/// Returns true if an error only says that nothing has come in.
 fn is_idle(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

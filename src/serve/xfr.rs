@@ -4,17 +4,18 @@
 //! version of the zone and the differences that lead to it, all immutable and shared, and its [`Messages`] compose
 //! one message after the other, so a transfer of any length costs one message of memory and never sees a newer version.
 //!
-//! A client that has our serial, or a newer one, gets our SOA alone (RFC 1995 section 2); whoever wants the zone nevertheless asks
-//! for AXFR. A difference is sent only to a client whose whole SOA equals what this server published under that serial. Replicas
-//! that sum the serials of the same members can have one serial over different contents for a moment; such a client, and
-//! one that says nothing but a serial, gets the whole zone. At a distance of 2^31 neither serial is newer (RFC 1982
-//! section 3.2), and the whole zone is sent, too.
+//! A client that has our serial, or a newer one, gets our SOA alone (RFC 1995 section 2); whoever wants the zone
+//! nevertheless asks for AXFR. A difference is sent only to a client whose whole SOA equals what this server published
+//! under that serial. Replicas that sum the serials of the same members can have one serial over different contents for
+//! a moment; such a client, and one that says nothing but a serial, gets the whole zone. At a distance of 2^31 neither
+//! serial is newer (RFC 1982 section 3.2), and the whole zone is sent, too.
 //!
-//! Over UDP an IXFR is answered with our SOA alone (RFC 1995 section 2), and with TC when there is more: NSD takes either as
-//! the sign to use TCP. AXFR over UDP has no meaning (RFC 5936 section 4.2) and is refused with all else.
+//! Over UDP an IXFR is answered with our SOA alone (RFC 1995 section 2), and with TC when there is more: NSD takes
+//! either as the sign to use TCP. AXFR over UDP has no meaning (RFC 5936 section 4.2) and is refused with all else.
 //!
 //! Invariants: a message is no longer than [`MESSAGE_BYTES`], unless a single record is; names are compressed only in
-//! RDATA of types that RFC 1035 defines (RFC 3597 section 4), and keep their spelling; TTLs are those that were received.
+//! RDATA of types that RFC 1035 defines (RFC 3597 section 4), and keep their spelling; TTLs are those that were
+//! received.
 //!
 //! Cost: O(octets) to compose; deciding is O(differences) for IXFR and O(1) for AXFR.
 
@@ -39,7 +40,7 @@ pub const MESSAGE_BYTES: usize = 16 << 10;
 const NODES_AT_ONCE: usize = 32;
 const RECORDS_AT_ONCE: usize = 64;
 
-/// What is sent.
+/// Kind of an answer to a request for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Axfr,
@@ -62,7 +63,7 @@ impl Kind {
     }
 }
 
-/// Why a client gets no transfer.
+/// Reason for which a client gets no transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the server is not authoritative for the zone")]
@@ -112,7 +113,7 @@ impl Refusal {
     }
 }
 
-/// What a request for a transfer gets.
+/// Verdict on a request for a transfer.
 pub enum Verdict {
     Refuse(Refusal, Option<Name>),
     /// The SOA alone, with TC if there is more over TCP.
@@ -123,16 +124,16 @@ pub enum Verdict {
     Stream(Box<Transfer>),
 }
 
-/// Who asks.
+/// Client that asks for a transfer.
 pub struct Client<'a> {
     pub address: IpAddr,
     /// The key that the request was signed with.
     pub key: Option<&'a Name>,
-    /// Whether there is no connection that a transfer could be sent over.
+    /// True if there is no connection that a transfer could be sent over.
     pub datagram: bool,
 }
 
-/// Whether a request is one that [`decide`] decides.
+/// Returns true if a request is one that [`decide`] decides.
 pub fn is_transfer(request: &Request, datagram: bool) -> bool {
     let asks = |question: &Question| {
         let rtype = question.rtype == rtype::IXFR || question.rtype == rtype::AXFR && !datagram;
@@ -214,7 +215,7 @@ pub struct Transfer {
     /// The version that the client has, if it says so.
     pub from: Option<Serial>,
     pub zone: Arc<Zone>,
-    /// Empty where the whole zone is sent.
+    /// Differences to send; empty where the whole zone is sent.
     deltas: Vec<Arc<Delta>>,
     pub request: Request,
 }
@@ -287,7 +288,7 @@ type Refill<'a> = dyn FnMut(&mut Vec<Item<'a>>) + Send + 'a;
 /// The records of a transfer. They are listed some at a time, which takes a fraction of the time of one by one.
 struct Records<'a> {
     items: Vec<Item<'a>>,
-    /// How many of them are composed.
+    /// Number of the items that are composed.
     taken: usize,
     refill: Box<Refill<'a>>,
 }
@@ -328,7 +329,7 @@ fn items_of<'a>(owner: [&'a [u8]; 2], rrset: Set<'a>) -> impl Iterator<Item = It
 
 //--- Messages ---
 
-/// How much has been composed.
+/// Numbers of messages and records composed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     pub messages: u64,
@@ -341,7 +342,7 @@ pub struct Messages<'a> {
     records: Records<'a>,
     /// The owner of the record written last, and where the message holds it.
     last: Option<([&'a [u8]; 2], usize)>,
-    /// Where the message holds the origin, which most owners end in.
+    /// Position at which the message holds the origin, which most owners end in.
     origin_at: Option<u16>,
     compressor: Compressor,
     pub sent: Sent,

@@ -1,8 +1,8 @@
 //! OpenStack's services as records: PTR, SRV and TXT for each, and the lists by which they are found.
 //!
-//! A type is one instance. It may have several endpoints, which are as many SRV records, with one TXT record for all (RFC 6763
-//! section 6.8). An endpoint at an address has no host name; the instance's own name is its host then, as the guideline's
-//! second example has it.
+//! A type is one instance. It may have several endpoints, which are as many SRV records, with one TXT record for all
+//! (RFC 6763 section 6.8). An endpoint at an address has no host name; the instance's own name is its host then, as the
+//! guideline's second example has it.
 //!
 //! Cost: O(endpoints).
 
@@ -27,8 +27,8 @@ impl Offer {
         dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]])
     }
 
-    /// Whether another endpoint of the same type cannot stand beside this one: their TXT records differ, or both would
-    /// share the name that stands for an address.
+    /// Reason for which another endpoint of the same type cannot stand beside this one, if there is one: their TXT
+    /// records differ, or both would share the name that stands for an address.
     pub fn excludes(&self, other: &Offer) -> Option<&'static str> {
         let is_address = |offer: &Offer| matches!(offer.endpoint.host, Host::Address(_));
         if self.kind != other.kind {

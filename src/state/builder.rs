@@ -2,8 +2,9 @@
 //!
 //! It works beside the writer, so that no zone's changes wait for another zone's million records. It touches only files
 //! that are not yet, or no more, in use: a new snapshot under a temporary name and the journal of its generation. Where
-//! steps go on being appended to the journal in use, the writer puts the new pair in place. Where nothing on disk leads to
-//! the version, it is put in place here, and with that the first version of a zone is on the medium when it is told as built.
+//! steps go on being appended to the journal in use, the writer puts the new pair in place. Where nothing on disk leads
+//! to the version, it is put in place here, and with that the first version of a zone is on the medium when it is told
+//! as built.
 //!
 //! Cost: O(records) for a snapshot, from a version that nobody can change.
 
@@ -20,7 +21,7 @@ use std::sync::mpsc::Receiver;
 use std::time::SystemTime;
 use wire::name::Name;
 
-/// What is to be done.
+/// Job of the builder.
 pub enum Job {
     Build(Build),
     /// A generation is in use: the journal of the one before can go.
@@ -40,11 +41,11 @@ pub struct Build {
     pub generation: u64,
     pub version: Arc<Zone>,
     pub refreshed: SystemTime,
-    /// Which part of which journal led to the version; none if no journal leads to it.
+    /// Journal and range of its octets that led to the version; none if no journal leads to it.
     pub carried: Option<(PathBuf, u64, u64)>,
 }
 
-/// Where a snapshot is written before it is whole.
+/// Path at which a snapshot is written before it is whole.
 pub fn temporary_path(folder: &Path) -> PathBuf {
     folder.join("snapshot.tmp")
 }
@@ -68,8 +69,8 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
             }
             Job::Clean { folder, journal, old } => {
                 // Only when the new generation is on the medium may the old one go: first the steps that the writer has
-                // copied into its journal, then the name of its snapshot. What fails here fails again, and is told, at the
-                // next sync; what stays behind is removed at the next start.
+                // copied into its journal, then the name of its snapshot. What fails here fails again, and is told, at
+                // the next sync; what stays behind is removed at the next start.
                 let synced = disk::sync_data(&journal).and_then(|()| disk::sync_folder(&folder));
                 if let (Ok(()), Some(old)) = (synced, old) {
                     let _ = disk.remove(&old);
@@ -84,13 +85,15 @@ pub fn run(disk: &Disk, inbox: &Inbox, jobs: &Receiver<Job>) {
 }
 
 impl Build {
-    /// Octets that this holds at most beside the version: a buffer, then the part of the journal, alone and behind a header.
+    /// Octets that this holds at most beside the version: a buffer, then the part of the journal, alone and behind a
+    /// header.
     fn buffer_bytes(&self) -> usize {
         let carried = self.carried.as_ref().map_or(0, |(_, start, end)| end.saturating_sub(*start));
         snapshot::BUFFER_BYTES.max(2 * usize::try_from(carried).unwrap_or(usize::MAX / 2))
     }
 
-    /// Writes the files, down to the medium, and puts them in place if no journal in use leads to them. Returns their lengths.
+    /// Writes the files, down to the medium, and puts them in place if no journal in use leads to them. Returns their
+    /// lengths.
     fn run(&self, disk: &Disk) -> io::Result<(u64, u64)> {
         disk.ensure_folder(&self.folder)?;
         let path = temporary_path(&self.folder);

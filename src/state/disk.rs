@@ -1,11 +1,11 @@
 //! The folder on disk: its lock, the names in it, and every operation that changes a file.
 //!
-//! All changes go through [`Disk`], one system call or a few at a time, so that a test can look at the folder after each
-//! of them as a killed process would leave it. Files are opened for each operation and closed again: thousands of zones
-//! cost no descriptors, and a folder that vanishes is noticed at the next write.
+//! All changes go through [`Disk`], one system call or a few at a time, so that a test can look at the folder after
+//! each of them as a killed process would leave it. Files are opened for each operation and closed again: thousands of
+//! zones cost no descriptors, and a folder that vanishes is noticed at the next write.
 //!
-//! Invariant: one process at a time holds the lock, and changes nothing without it, so nothing here is ever changed from
-//! elsewhere. Reading needs no lock.
+//! Invariant: one process at a time holds the lock, and changes nothing without it, so nothing here is ever changed
+//! from elsewhere. Reading needs no lock.
 //!
 //! Cost: O(bytes) of what is written.
 
@@ -23,12 +23,13 @@ use wire::name::{self, Name};
 const FOLDER_MODE: u32 = 0o750;
 /// Rights of files, likewise.
 const FILE_MODE: u32 = 0o640;
-/// Longer names of folders end in a hash; file systems take 255 octets.
+/// Longest folder name that people can read, in octets; longer names end in a hash, because file systems take 255
+/// octets.
 const MAX_READABLE_BYTES: usize = 200;
 
 //--- Disk ---
 
-/// What a test sees after every operation.
+/// Function by which a test sees the disk after every operation.
 #[cfg(test)]
 pub type Probe = Box<dyn FnMut(&Path) + Send>;
 
@@ -80,7 +81,8 @@ impl Disk {
         create(&self.root.join("zones"))
     }
 
-    /// Whether the folder that was claimed is where it was; somebody may have removed it, or put another in its place.
+    /// Returns true if the folder that was claimed is where it was; somebody may have removed it, or put another in its
+    /// place.
     pub fn is_in_place(&self) -> bool {
         let held = self.held();
         let Some(ours) = held.as_ref().and_then(|file| file.metadata().ok()) else { return true };
@@ -215,8 +217,8 @@ fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
-/// Takes the lock of a folder and writes our process number into it, for whoever finds it taken. Returns what is wrong with
-/// a lock that can be taken, but not written.
+/// Takes the lock of a folder and writes our process number into it, for whoever finds it taken. Returns what is wrong
+/// with a lock that can be taken, but not written.
 fn lock(root: &Path) -> Result<(File, Option<StateError>), StateError> {
     let path = root.join("lock");
     let failed = |error| StateError::Lock { path: path.clone(), error };

@@ -1,17 +1,17 @@
 //! Frames: how everything that is appended to a file is told from what a crash left behind.
 //!
-//! A file of frames begins with a header: magic, format version, generation, base, CRC. A journal belongs to the snapshot
-//! of its generation; what stands before its base led up to that snapshot, what follows leads on. A frame is the length
-//! of its body, the body's CRC, and the body: kind, time, payload. All numbers are big-endian.
+//! A file of frames begins with a header: magic, format version, generation, base, CRC. A journal belongs to the
+//! snapshot of its generation; what stands before its base led up to that snapshot, what follows leads on. A frame is
+//! the length of its body, the body's CRC, and the body: kind, time, payload. All numbers are big-endian.
 //!
-//! Invariant: what [`Frames`] yields was written whole. Reading stops at the first frame that was not, so a torn tail, or
-//! the zeros that a power failure leaves, end the file and spoil nothing before them.
+//! Invariant: what [`Frames`] yields was written whole. Reading stops at the first frame that was not, so a torn tail,
+//! or the zeros that a power failure leaves, end the file and spoil nothing before them.
 //!
 //! Cost: O(bytes).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How a file of frames begins.
+/// Octets with which a file of frames begins.
 const MAGIC: &[u8; 8] = b"AGGFRAME";
 /// The format that this program writes and reads.
 const VERSION: u32 = 1;
@@ -22,18 +22,18 @@ const PREFIX_BYTES: usize = 8;
 /// Kind and time, which every body has.
 const FIXED_BODY_BYTES: usize = 9;
 
-/// What a frame holds.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A difference to the version before.
     Delta,
     /// A primary has confirmed the version.
     Refreshed,
-    /// What regions were last published as.
+    /// States with which regions were last published.
     Regions,
-    /// What is taken out of regions.
+    /// Drains in force.
     Drains,
-    /// Which regions are taken back to earlier contents.
+    /// Pins in force: the regions that are taken back to earlier contents.
     Pins,
     /// A difference to the version of a region before, with its causes.
     Version,
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Why a file of frames cannot be used at all.
+/// Error: a file of frames cannot be used at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     #[error("its header is damaged")]
@@ -71,11 +71,11 @@ pub enum HeaderError {
     Version(u32),
 }
 
-/// What a file of frames says of itself.
+/// Header of a file of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub generation: u64,
-    /// Where the frames begin that follow the snapshot.
+    /// Offset of the first frame that follows the snapshot.
     pub base: u64,
 }
 
@@ -133,7 +133,7 @@ pub fn push(out: &mut Vec<u8>, kind: Kind, time: SystemTime, payload: impl FnOnc
 /// One frame of a file.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// Where it begins in the bytes.
+    /// Offset of the frame in the bytes.
     pub start: usize,
     /// `None` for kinds that this program does not know.
     pub kind: Option<Kind>,
@@ -144,7 +144,7 @@ pub struct Frame<'a> {
 /// The frames in bytes, up to the first that is not whole.
 pub struct Frames<'a> {
     bytes: &'a [u8],
-    /// Where the next frame begins: after the last, the end of what is good.
+    /// Offset of the next frame: after the last, the end of what is good.
     pub end: usize,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Frames<'a> {
         Frames { bytes, end: start }
     }
 
-    /// Whether everything was read.
+    /// Returns true if everything was read.
     pub fn is_whole(&self) -> bool {
         self.end == self.bytes.len()
     }

@@ -1,7 +1,8 @@
-//! What waits for the writer, zone by zone, and the barrier behind which everything is written.
+//! Queue of the writer, zone by zone, and the barrier behind which everything is written.
 //!
-//! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead; a number
-//! is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came before it.
+//! Invariants: a zone waits with its steps in order or, when there are too many, with the version they lead to instead;
+//! a number is outstanding until what was handed over under it is on disk, so a barrier can wait for all that came
+//! before it.
 //!
 //! Cost: handing over is one lock and O(1). Memory: for each zone two versions and a bounded number of steps.
 
@@ -24,23 +25,23 @@ const MAX_WAITING_DELTAS: usize = 4096;
 
 //--- Work ---
 
-/// What a zone's files held at start.
+/// State of a zone's files at start.
 pub struct Found {
     pub ledger: Ledger,
     pub version: Weak<Zone>,
     pub refreshed: SystemTime,
 }
 
-/// What waits for one zone.
+/// Work that waits for one zone.
 #[derive(Default)]
 pub struct Backlog {
     /// The number under which the oldest of it was handed over; none for times alone.
     pub number: Option<u64>,
-    /// What was found at start.
+    /// State of the files that was found at start.
     pub found: Option<Found>,
     pub deltas: Vec<(Arc<Delta>, SystemTime)>,
     bytes: usize,
-    /// Counts them until they are written.
+    /// Account of the steps' octets, which counts them until they are written.
     buffered: Option<Buffered>,
     /// A version to which no step leads, and from which the steps go on.
     pub base: Option<(Arc<Zone>, SystemTime)>,
@@ -61,7 +62,7 @@ impl Backlog {
     }
 }
 
-/// What waits for one region.
+/// Work that waits for one region.
 #[derive(Default)]
 pub struct PastBacklog {
     /// The files as they were found at start.
@@ -72,9 +73,9 @@ pub struct PastBacklog {
 
 /// Work that the builder has done.
 pub enum Done {
-    /// With the bytes of snapshot and journal.
+    /// Snapshot that was built, with the octets of snapshot and journal.
     Built { zone: Name, generation: u64, result: io::Result<(u64, u64)> },
-    /// With what failed.
+    /// Files that were sent to the medium, with the errors of those that failed.
     Synced(Vec<(Option<Name>, io::Error)>),
 }
 
@@ -103,7 +104,7 @@ pub struct Inbox {
     buffers: Buffers,
 }
 
-/// What waits, and what is not yet written.
+/// Work that waits, and the numbers of what is not yet written.
 #[derive(Default)]
 struct Waiting {
     backlogs: HashMap<Name, Backlog>,
@@ -120,7 +121,7 @@ struct Waiting {
     is_stuck: bool,
 }
 
-/// How far something is that is not yet on disk.
+/// Stage of something that is not yet on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The writer has it, or will take it.
@@ -143,7 +144,7 @@ impl Waiting {
         self.next
     }
 
-    /// Whether a barrier has waited in vain for something that is still not written.
+    /// Returns true if a barrier has waited in vain for something that is still not written.
     fn has_overdue(&self) -> bool {
         self.outstanding.values().any(|stage| *stage == Stage::Overdue)
     }
@@ -257,8 +258,8 @@ impl Inbox {
         self.hand_over(|waiting| waiting.last = true);
     }
 
-    /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false when the
-    /// disk refuses any of it or is not that fast. Whatever was waited for in vain is not waited for again.
+    /// Waits until everything handed over before is written or refused, but for snapshots that take their time; false
+    /// when the disk refuses any of it or is not that fast. Whatever was waited for in vain is not waited for again.
     pub fn flush(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut waiting = self.lock();
@@ -286,7 +287,8 @@ impl Inbox {
         }
     }
 
-    /// Waits for all snapshots, too, but not for a disk that refuses or does not answer; false when anything is not written.
+    /// Waits for all snapshots, too, but not for a disk that refuses or does not answer; false when anything is not
+    /// written.
     pub fn flush_all(&self, patience: Duration) -> bool {
         let is_coming = |stage: &Stage| matches!(stage, Stage::Handed | Stage::Building | Stage::Deferred);
         let waiting = self.lock();
@@ -298,7 +300,7 @@ impl Inbox {
         waiting.ended == 0 && waiting.outstanding.range(..=last).next().is_none()
     }
 
-    /// Whether the disk does not answer.
+    /// Returns true if the disk does not answer.
     pub fn is_silent(&self) -> bool {
         let waiting = self.lock();
         waiting.is_stuck || waiting.has_overdue()
@@ -345,8 +347,8 @@ impl Inbox {
         self.settled.notify_all();
     }
 
-    /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was refused
-    /// before remains so until it is written.
+    /// Notes that what was handed over under a number waits for a snapshot, and whether that is made soon. What was
+    /// refused before remains so until it is written.
     pub fn build(&self, number: u64, is_quick: bool) {
         if let Some(stage @ (Stage::Handed | Stage::Overdue)) = self.lock().outstanding.get_mut(&number) {
             *stage = if is_quick { Stage::Building } else { Stage::Deferred };

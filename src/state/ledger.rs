@@ -1,4 +1,4 @@
-//! Where a zone's files stand: what the snapshot is, and how far the journal has come.
+//! State of a zone's files: what the snapshot is, and how far the journal has come.
 //!
 //! Invariants: frames are listed in order and without a gap up to `end`; those before `base` led to the snapshot.
 //!
@@ -12,21 +12,21 @@ use wire::rr::RRset;
 
 /// A journal below this is not worth a new snapshot, however small the zone. Tests want to see many.
 pub const MIN_COMPACTED_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
-/// Steps that are carried over to the journal of a new snapshot, so that secondaries that were away need no full transfer
-/// after a restart.
+/// Steps that are carried over to the journal of a new snapshot, so that secondaries that were away need no full
+/// transfer after a restart.
 const MAX_CARRIED_DELTAS: usize = 500;
 
-/// Where the files stand.
+/// State of a zone's files.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// The snapshot's number; 0 while there is none.
     pub generation: u64,
     pub snapshot_bytes: u64,
-    /// Where the frames begin that follow the snapshot.
+    /// Offset of the first frame that follows the snapshot.
     pub base: u64,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub end: u64,
-    /// Where each frame begins, and what it is.
+    /// Offsets of the frames, with their kinds.
     pub frames: VecDeque<(u64, Kind)>,
     /// The SOA of the version that the files give; none when nothing can be appended to them.
     pub tip: Option<Arc<RRset>>,
@@ -43,17 +43,17 @@ impl Ledger {
         self.snapshot_bytes + self.end
     }
 
-    /// How much a journal may hold before it is replaced, and how much it may carry over.
+    /// Octets that a journal may hold before it is replaced, and that it may carry over.
     fn allowance(&self) -> u64 {
         (self.snapshot_bytes / 2).max(MIN_COMPACTED_BYTES)
     }
 
-    /// Whether a new snapshot would make the files smaller and the next start faster.
+    /// Returns true if a new snapshot would make the files smaller and the next start faster.
     pub fn is_long(&self) -> bool {
         self.end - self.base > self.allowance()
     }
 
-    /// Where the frames begin that a new journal carries over.
+    /// Offset from which on a new journal carries frames over.
     pub fn carried_from(&self) -> u64 {
         let mut start = self.end;
         let mut deltas = 0;
@@ -67,7 +67,7 @@ impl Ledger {
         start
     }
 
-    /// Where the last frame begins if it is nothing but a time, and not before `from`: the next time takes its place, so
+    /// Offset of the last frame if that is nothing but a time, and not before `from`: the next time takes its place, so
     /// a zone that never changes does not fill the disk.
     pub fn replaceable(&self, from: u64) -> Option<u64> {
         self.frames.back().filter(|(at, kind)| *kind == Kind::Refreshed && *at >= from).map(|(at, _)| *at)

@@ -1,11 +1,11 @@
-//! How each region came to what it is: the steps of its history, with their times and causes.
+//! History of each region: the steps that led to its version, with their times and causes.
 //!
 //! Regions are not kept, their histories are: nobody can make those anew. They stand in files `past.N` of frames in the
-//! region's folder, after the time at which the first version came where that is known. The newest is appended to; once it holds a whole history by itself another one is begun, and only the
-//! one before it stays.
+//! region's folder, after the time at which the first version came where that is known. The newest is appended to; once
+//! it holds a whole history by itself another one is begun, and only the one before it stays.
 //!
-//! Invariant: steps that are read follow on each other without a gap; whether they lead to the region as it is now, its SOA
-//! tells. What the disk refuses is written with the next step, and nothing else depends on it.
+//! Invariant: steps that are read follow on each other without a gap; whether they lead to the region as it is now, its
+//! SOA tells. What the disk refuses is written with the next step, and nothing else depends on it.
 //!
 //! Cost: O(steps that have come).
 
@@ -29,13 +29,13 @@ const MAX_CAUSES: usize = 255;
 /// A region's files, as far as they are written.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// That of the newest file.
+    /// Number of the newest file.
     number: u64,
-    /// Where its next frame goes.
+    /// Offset of its next frame.
     end: u64,
     /// The step that was written last; none when nothing that is there counts.
     last: Option<Arc<Delta>>,
-    /// What should be written.
+    /// History that should be written.
     history: History,
 }
 

@@ -1,8 +1,9 @@
-//! What regions were last published as, so that their serials never fall, what is taken out of them, which of them are
-//! pinned, and which trees zones were made of.
+//! States with which regions were last published, so that their serials never fall; drains and pins in force; and the
+//! trees that zones were made of.
 //!
-//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them, or the trees
-//! likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the old one and put in its place.
+//! One file of frames: each holds the regions that have moved since the frame before, the first one all of them, or the
+//! trees likewise; other kinds of frames hold all drains and all pins. A file that has grown is written anew beside the
+//! old one and put in its place.
 //!
 //! Cost: O(regions + drains + pins) to compare, O(regions that moved) to write.
 
@@ -20,7 +21,7 @@ use wire::serial::Serial;
 /// A file beyond this is written anew.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What is to be kept; nothing for what stays as it was.
+/// Facts to be kept; none for those that stay as they were.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Regions {
     pub states: Option<HashMap<Name, RegionState>>,
@@ -30,7 +31,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// The same, and what is not told as it was told before.
+    /// Fills in what is not told here from what was told before.
     pub fn over(self, older: Regions) -> Regions {
         Regions {
             states: self.states.or(older.states),
@@ -48,32 +49,32 @@ pub struct RegionFile {
     drains: Vec<Drain>,
     pins: Vec<Pin>,
     trees: HashMap<Name, TreeState>,
-    /// Where the next frame goes; 0 when the file must be written anew.
+    /// Offset of the next frame; 0 when the file must be written anew.
     end: u64,
 }
 
 impl RegionFile {
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(disk: &Disk) -> PathBuf {
         disk.root().join("regions")
     }
 
-    /// What is written.
+    /// States that are written.
     pub fn states(&self) -> &HashMap<Name, RegionState> {
         &self.states
     }
 
-    /// What is written.
+    /// Drains that are written.
     pub fn drains(&self) -> &[Drain] {
         &self.drains
     }
 
-    /// What is written.
+    /// Pins that are written.
     pub fn pins(&self) -> &[Pin] {
         &self.pins
     }
 
-    /// What is written.
+    /// Trees that are written.
     pub fn trees(&self) -> &HashMap<Name, TreeState> {
         &self.trees
     }
@@ -85,7 +86,7 @@ impl RegionFile {
         Regions { states: Some(states), drains: Some(drains), pins: Some(pins), trees: Some(self.trees.clone()) }
     }
 
-    /// Writes what has changed; whether anything has. Where the disk refuses it, the next call writes everything.
+    /// Writes what has changed; returns true if anything has. Where the disk refuses it, the next call writes everything.
     pub fn save(&mut self, disk: &Disk, regions: Regions) -> io::Result<bool> {
         let states = regions.states.unwrap_or_else(|| self.states.clone());
         let drains = regions.drains.unwrap_or_else(|| self.drains.clone());

@@ -1,7 +1,7 @@
 //! The last version of a zone, out of the bytes of its snapshot and its journal. No files here.
 //!
-//! Invariant: what comes out was once current, and is the last such version that was written whole. A journal that does not
-//! belong to the snapshot, is cut, or does not fit gives less, never something else.
+//! Invariant: what comes out was once current, and is the last such version that was written whole. A journal that does
+//! not belong to the snapshot, is cut, or does not fit gives less, never something else.
 //!
 //! Cost: O(bytes of the snapshot) + O(records at the names that the journal changes).
 
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use wire::name::Name;
 use wire::rr::RRset;
 
-/// What is wrong with a journal.
+/// Fault of a journal.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("there is no journal to the snapshot")]
@@ -36,7 +36,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether a later start may read what this one cannot: the error has passed, or the newer program that wrote it is back.
+    /// Returns true if a later start may read what this one cannot: the error has passed, or the newer program that
+    /// wrote it is back.
     pub fn may_pass(&self) -> bool {
         matches!(self, Fault::Unreadable(_) | Fault::Header(HeaderError::Version(_)) | Fault::Unknown(_))
     }
@@ -51,7 +52,7 @@ impl Fault {
     }
 }
 
-/// What the files come to.
+/// Contents of a zone's files.
 #[derive(Debug)]
 pub struct Replayed {
     pub zone: Zone,
@@ -67,7 +68,7 @@ struct Step {
     at: u64,
     kind: Kind,
     time: SystemTime,
-    /// None where a primary has confirmed the version.
+    /// Difference; none where a primary has confirmed the version.
     delta: Option<Arc<Delta>>,
 }
 
@@ -188,7 +189,7 @@ impl Replayed {
     }
 }
 
-/// How many of the last steps lead to the version with an SOA without a gap.
+/// Number of the last steps that lead to the version with an SOA without a gap.
 pub fn connected(steps: &[HistoryStep], soa: &RRset) -> usize {
     let last = steps.last().filter(|last| *last.delta.to == *soa);
     let steps = steps.windows(2).rev().take_while(|pair| pair[0].delta.to == pair[1].delta.from);

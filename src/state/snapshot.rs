@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::SystemTime;
 use wire::name::{self, Name};
 
-/// How a snapshot begins.
+/// Octets with which a snapshot begins.
 const MAGIC: &[u8; 8] = b"AGGZONE\n";
 /// The format that this program writes: it is that of the image, nothing else has changed.
 const VERSION: u32 = IMAGE_FORMAT;
@@ -26,7 +26,7 @@ pub const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes of the checksum.
 const CRC_BYTES: usize = 4;
 
-/// Why a file is no usable snapshot.
+/// Error: a file is no usable snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     #[error("it is damaged (wrong checksum)")]

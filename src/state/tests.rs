@@ -1,4 +1,4 @@
-//! What was confirmed is there after any end, and no disk stops anything.
+//! Tests of the store: what was confirmed is there after any end, and no disk stops anything.
 
 mod disks;
 
@@ -208,7 +208,7 @@ fn a_long_journal_is_compacted_and_keeps_history() {
 
 //--- Ends at any moment ---
 
-/// What is done to a store.
+/// Act of a test on a store.
 #[derive(Clone, Debug)]
 enum Act {
     Append(String),
@@ -234,7 +234,7 @@ struct Moment {
     handed: usize,
 }
 
-/// What a folder's files give for zone z.
+/// Replays a folder's files of zone z.
 fn found(files: &BTreeMap<PathBuf, Vec<u8>>) -> Option<Replayed> {
     let snapshot = files.get(Path::new("zones/z/snapshot"))?;
     let journal = journal_path(Path::new("zones/z"), snapshot::generation(snapshot).unwrap());

@@ -2,11 +2,11 @@
 //!
 //! A journal that has grown is replaced beside ongoing work: the builder writes a snapshot of the present version and a
 //! journal of the next generation, the writer goes on appending to the old one, copies over what came meanwhile, and
-//! renames the snapshot, which is the moment from which the new generation counts. A process killed before finds the old
-//! pair, one killed after finds the new one; both hold everything.
+//! renames the snapshot, which is the moment from which the new generation counts. A process killed before finds the
+//! old pair, one killed after finds the new one; both hold everything.
 //!
-//! What the disk refuses is tried again as a snapshot of the newest version, one zone at a time, ever less often, until it
-//! works. Meanwhile a zone keeps its newest version in memory and nothing else.
+//! What the disk refuses is tried again as a snapshot of the newest version, one zone at a time, ever less often, until
+//! it works. Meanwhile a zone keeps its newest version in memory and nothing else.
 //!
 //! Cost: O(bytes appended); the budget of memory knows of what is held here ([`Buffers`](crate::budget::Buffers)).
 
@@ -29,28 +29,27 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::name::Name;
 use wire::rr::RRset;
 
-/// How often bytes are sent to the medium, at most: a power failure costs the last second, and the primaries still have
-/// that.
+/// Shortest time between two syncs: a power failure costs the last second, which the primaries still have.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the first wait lasts after the disk has refused something; each further one is twice as long.
+/// First wait after the disk has refused something; each further one is twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait.
 const LAST_RETRY: Duration = Duration::from_secs(60);
-/// How long the builder may be at one thing before the disk is held to hang.
+/// Longest time that the builder may be at one thing before the disk is held to hang.
 const MAX_SILENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
-/// How often the writer looks whether its folder is still there.
+/// Interval at which the writer looks whether its folder is still there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// Steps that wait in memory for the first snapshot of a zone, in bytes: beyond, another snapshot follows.
 const MAX_HELD_BYTES: usize = 4 << 20;
 
 /// Records that are in a snapshot soon: a barrier waits for no more than that.
 const QUICK_RECORDS: u64 = 10_000;
-/// What a snapshot takes beside its records, measured in records.
+/// Effort of a snapshot beside its records, measured in records.
 const BUILD_RECORDS: u64 = 500;
 
 //--- Entry ---
 
-/// What the writer knows of one zone.
+/// State of one zone's files, as the writer knows it.
 #[derive(Default)]
 struct Entry {
     folder: PathBuf,
@@ -58,7 +57,7 @@ struct Entry {
     /// The number that the last snapshot got, whatever became of it.
     generation: u64,
     building: Option<Building>,
-    /// What the building takes, measured in records.
+    /// Effort of the building, measured in records.
     effort: u64,
     wanted: Option<Wanted>,
     /// The version that came last, as long as anybody has it, and when it was last confirmed.
@@ -74,9 +73,9 @@ struct Entry {
 
 /// A snapshot in the making.
 enum Building {
-    /// Of what the journal gives at `at`; frames go on being appended to it.
+    /// Snapshot of what the journal gives at `at`; frames go on being appended to it.
     Compaction { start: u64, at: u64 },
-    /// Of a version to which the journal does not lead; frames wait for the journal to come.
+    /// Snapshot of a version to which the journal does not lead; frames wait for the journal to come.
     Whole(Held),
 }
 
@@ -97,14 +96,14 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What the snapshot takes, measured in records.
+    /// Effort of the snapshot, measured in records.
     fn effort(&self) -> u64 {
         self.version.records + BUILD_RECORDS
     }
 }
 
 impl Entry {
-    /// Whether everything handed over is on disk.
+    /// Returns true if everything handed over is on disk.
     fn is_written(&self) -> bool {
         !self.wanted.as_ref().is_some_and(|wanted| wanted.whole) && !matches!(self.building, Some(Building::Whole(_)))
     }
@@ -153,15 +152,15 @@ pub struct Writer {
     unsynced: HashMap<Option<Name>, PathBuf>,
     next_sync: Option<Instant>,
     syncing: bool,
-    /// When the builder got something to do, or had last done something.
+    /// Time at which the builder got something to do, or had last done something.
     heard: Instant,
-    /// It has not been heard for too long.
+    /// True once the builder has not been heard for too long.
     is_stuck: bool,
-    /// What the disk has refused, the next to be tried first; regions have no name.
+    /// Zones whose work the disk has refused, the next to be tried first; regions have no name.
     failing: VecDeque<Option<Name>>,
     next_retry: Option<Instant>,
     retry_delay: Duration,
-    /// When to look whether the folder is there, and whether it was gone and is not there again.
+    /// Time at which to look whether the folder is there; `is_lost` is true if it was gone and has not come back.
     next_look: Instant,
     is_lost: bool,
 }
@@ -236,7 +235,7 @@ impl Writer {
         }
     }
 
-    /// When the builder is held to hang, if it is to do something and was not held to hang yet.
+    /// Time at which the builder is held to hang, if it is to do something and was not held to hang yet.
     fn answer_due(&self) -> Option<Instant> {
         ((self.builds > 0 || self.syncing) && !self.is_stuck).then(|| self.heard + MAX_SILENCE)
     }
@@ -410,8 +409,8 @@ impl Writer {
         }
     }
 
-    /// Writes into a zone's journal. Where the disk refuses it, nothing is appended to that journal any more: part of it
-    /// may have been written.
+    /// Writes into a zone's journal. Where the disk refuses it, nothing is appended to that journal any more: part of
+    /// it may have been written.
     fn write(&mut self, name: &Name, at: u64, bytes: &[u8]) -> io::Result<()> {
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
         let path = journal_path(&entry.folder, entry.ledger.generation);
@@ -493,7 +492,7 @@ impl Writer {
         self.account(name);
     }
 
-    /// Completes the journal of a new generation and, where it continues the one in use, makes its snapshot the one that counts.
+    /// Completes the journal of a new generation; where it continues the one in use, makes its snapshot the valid one.
     fn switch(
         disk: &disk::Disk,
         entry: &mut Entry,

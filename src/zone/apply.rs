@@ -15,9 +15,9 @@ use wire::rr::{RRset, Set, rtype};
 
 /// A record that goes or comes.
 struct Step<'a> {
-    /// That of the labels.
+    /// Hash of the labels.
     hash: u64,
-    /// Those of the owner in front of the origin, lowercase.
+    /// Labels of the owner in front of the origin, lowercase.
     labels: Cow<'a, [u8]>,
     record: Record<'a>,
     /// The number of the difference, and whether the record comes.

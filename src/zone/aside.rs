@@ -1,17 +1,18 @@
-//! Records that are told beside a version: those of the primary that the zone cannot hold, and those that stay although they
-//! are removed, because nobody answered for them.
+//! Records that are told beside a version: those of the primary that the zone cannot hold, and those that stay although
+//! they are removed, because nobody answered for them.
 //!
-//! They belong to the version, as its other marks do: [`AsideChanges`] is how they come through journal and snapshot, so a
-//! restart tells the same as the process before it.
+//! They belong to the version, as its other marks do: [`AsideChanges`] is how they come through journal and snapshot,
+//! so a restart tells the same as the process before it.
 //!
-//! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from another version.
+//! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from
+//! another version.
 
 use imbl::HashMap;
 use std::sync::Arc;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN};
 
-/// What a name and a record take beside their octets.
+/// Octets that a name and a record take beside their own.
 const ENTRY_BYTES: usize = 64;
 
 /// A record that is told.
@@ -23,7 +24,7 @@ pub struct AsideRecord {
 }
 
 impl AsideRecord {
-    /// Whether this is the record, whatever its TTL.
+    /// Returns true if this is the record, whatever its TTL.
     pub fn is(&self, rtype: u16, rdata: &[u8]) -> bool {
         self.rtype == rtype && rr::compare(rtype, &self.rdata, rdata).is_eq()
     }
@@ -44,7 +45,7 @@ impl PartialEq for Aside {
 }
 
 impl Aside {
-    /// Whether there is none.
+    /// Returns true if there is no record.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -134,7 +135,7 @@ pub(super) fn add_each(records: &mut Vec<AsideRecord>, more: Vec<AsideRecord>) {
 /// Names with the records that they have now.
 type Changes = Box<[(Name, Arc<[AsideRecord]>)]>;
 
-/// What a step changes in that which is told beside a version: records that cannot be held, and those without an answer.
+/// Changes of a step to what is told beside a version: records that cannot be held, and those without an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AsideChanges([Changes; 2]);
 
@@ -144,7 +145,7 @@ impl AsideChanges {
         AsideChanges([new[0].changes_since(old[0]), new[1].changes_since(old[1])])
     }
 
-    /// Whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|changes| changes.is_empty())
     }
@@ -165,8 +166,8 @@ impl AsideChanges {
         self.0.iter().flat_map(|changes| changes.iter()).map(octets).sum()
     }
 
-    /// Appends the changes: for each of the two the number of names; for each name its owner, the number of its records, and
-    /// those without owner.
+    /// Appends the changes: for each of the two the number of names; for each name its owner, the number of its
+    /// records, and those without owner.
     pub fn write(&self, out: &mut Vec<u8>) {
         for changes in &self.0 {
             out.extend_from_slice(&(changes.len() as u32).to_be_bytes());

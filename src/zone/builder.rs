@@ -1,11 +1,11 @@
 //! A zone version that is made of all its names at once.
 //!
-//! Nodes are written one behind the other as they come, in any order; those that another zone has are only pointed to. At
-//! the end they are sorted by hash, names between them and the origin are added where nothing else is (RFC 4592
+//! Nodes are written one behind the other as they come, in any order; those that another zone has are only pointed to.
+//! At the end they are sorted by hash, names between them and the origin are added where nothing else is (RFC 4592
 //! section 2.2.2), and a table is made of all.
 //!
-//! Nodes are kept in parts, by the upper bits of their hashes, and so are the shards of a table: each part is let go as soon
-//! as its shards are made, so the nodes are not in memory twice.
+//! Nodes are kept in parts, by the upper bits of their hashes, and so are the shards of a table: each part is let go as
+//! soon as its shards are made, so the nodes are not in memory twice.
 //!
 //! Cost: O(octets), and O(names × log names) for the order; memory for the nodes once, and for one part of them.
 
@@ -21,7 +21,7 @@ use wire::rr::RRset;
 
 /// Number of parts, as a power of two.
 const PART_BITS: u32 = 5;
-/// With fewer names other threads are not worth their start.
+/// Number of names below which other threads are not worth their start.
 const MANY_NAMES: usize = 10_000;
 
 /// Names of a zone in the making.
@@ -46,7 +46,7 @@ struct Part {
     above: Vec<(u64, Place)>,
 }
 
-/// Where a node is.
+/// Place of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
     /// It begins at this octet.
@@ -96,8 +96,8 @@ impl<'a> Builder<'a> {
         self.parts[table::shard_index(hash, PART_BITS)].push(hash, Node { owner, below: 0, spelled, sets });
     }
 
-    /// Sorts the nodes. Those that share an owner are given to `unite`, in the order in which they came, which says what
-    /// stands for all of them: spelling and sets.
+    /// Sorts the nodes. Those that share an owner are given to `unite`, in the order in which they came, which says
+    /// what stands for all of them: spelling and sets.
     pub(super) fn sort<E>(
         &mut self,
         mut unite: impl FnMut(&[Node<'_>]) -> Result<(Option<Box<[u8]>>, Vec<u8>), E>,
@@ -114,8 +114,8 @@ impl<'a> Builder<'a> {
         part.find(&self.shared, hash, owner).map(|place| part.node(&self.shared, place))
     }
 
-    /// Begins the version that holds the nodes, sharing what it can with the base and these zones. Returns also the names
-    /// that differ from those of the base; none is listed where there is no base.
+    /// Begins the version that holds the nodes, sharing what it can with the base and these zones. Returns also the
+    /// names that differ from those of the base; none is listed where there is no base.
     pub fn into_editor(mut self, base: Option<&Zone>, beside: &[&Zone]) -> (Editor, Vec<Name>) {
         let threads = threads(&self.parts);
         parallel::each(&mut self.parts, threads, |part| part.index.sort_unstable());
@@ -269,7 +269,7 @@ impl Part {
         })
     }
 
-    /// Where the node of an owner is among those that are sorted.
+    /// Finds the node of an owner among those that are sorted.
     fn find(&self, shared: &[&[u8]], hash: u64, owner: &[u8]) -> Option<Place> {
         let first = self.index.partition_point(|entry| entry.0 < hash);
         let same = self.index[first..].iter().take_while(|entry| entry.0 == hash);

@@ -1,17 +1,18 @@
 //! Names of one zone in canonical order (RFC 4034 section 6.1).
 //!
 //! Comparing two names by labels from the right means finding their labels each time. So each name is written once as a
-//! key whose octets compare as the names do: its labels in front of the origin, the last one first, each closed by two zero
-//! octets, with a one behind every zero of its own. A label that another begins with comes first that way, as it must.
+//! key whose octets compare as the names do: its labels in front of the origin, the last one first, each closed by two
+//! zero octets, with a one behind every zero of its own. A label that another begins with comes first that way, as it
+//! must.
 //!
 //! Cost: O(octets + names × log names).
 
 use wire::name::{MAX_NAME_BYTES, Name};
 
-/// With fewer names keys are not worth their making.
+/// Number of names below which keys are not worth their making.
 const FEW_NAMES: usize = 8;
 
-/// Where names within an origin are in their list, in canonical order and each once.
+/// Positions of names within an origin in their list, in canonical order of the names and each once.
 pub(super) fn order(names: &[Name], origin: &Name) -> Vec<usize> {
     if names.len() < FEW_NAMES {
         let mut order: Vec<usize> = (0..names.len()).collect();

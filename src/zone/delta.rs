@@ -20,11 +20,11 @@ use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN, RRset, Set, rtype};
 use wire::serial::Serial;
 
-/// With fewer names to compare other threads are not worth their start.
+/// Number of names to compare below which other threads are not worth their start.
 const MANY_NAMES: usize = 2000;
 /// Records of a set that are gone through rather than looked up.
 const FEW_RECORDS: u32 = 8;
-/// How a difference begins that changes what is told; no marks begin so.
+/// First octet of a difference that changes what is told beside the versions; no marks begin so.
 const ASIDE: u8 = 16;
 
 //--- Block ---
@@ -142,13 +142,13 @@ pub struct Delta {
     pub to: Arc<RRset>,
     pub removed: Block,
     pub added: Block,
-    /// Which removals from the version that it leads to are in doubt.
+    /// Marks of the version that it leads to: the removals from it that are in doubt.
     pub(super) marks: Marks,
-    /// What changes in that which is told beside the versions.
+    /// Changes to what is told beside the versions.
     pub(super) aside: AsideChanges,
 }
 
-/// Why a difference cannot be read or applied.
+/// Error: a difference cannot be read or applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeltaError {
     #[error("the bytes are no difference of this zone")]
@@ -170,7 +170,8 @@ impl Delta {
     pub fn between(old: &Zone, new: &Zone, touched: impl IntoIterator<Item = Name>) -> Delta {
         let names: Vec<Name> = touched.into_iter().chain([new.origin.clone()]).collect();
         let parts = parallel::parts(names.len(), MANY_NAMES);
-        // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the blocks.
+        // Names come in the order that tables have, as a rule, and are found in it much faster than in that of the
+        // blocks.
         let find = |range: Range<usize>| -> Vec<[Node<'_>; 2]> {
             let labels = |name: &Name| name.as_wire().len() - new.origin.as_wire().len();
             let owners = names[range].iter().map(|name| Owner::new(&name.as_wire()[..labels(name)]));
@@ -209,7 +210,7 @@ impl Delta {
         }
     }
 
-    /// What a chain of differences comes to; none if one does not start where the one before it ends.
+    /// Concatenates a chain of differences; none if one does not start where the one before it ends.
     pub fn concatenate(deltas: &[Arc<Delta>]) -> Option<Delta> {
         let (first, last) = (deltas.first()?, deltas.last()?);
         if deltas.windows(2).any(|pair| pair[0].to != pair[1].from) {
@@ -255,7 +256,7 @@ impl Delta {
         owners.collect::<HashSet<_>>().into_iter()
     }
 
-    /// Whether the versions do not differ at all.
+    /// Returns true if the versions do not differ at all.
     pub fn is_empty(&self) -> bool {
         self.from == self.to && self.removed.records == 0 && self.added.records == 0
     }
@@ -273,8 +274,8 @@ impl Delta {
 
     //--- Bytes for the journal ---
 
-    /// Appends the difference: what changes in that which is told, if anything does; marks, both SOA, the removed records with
-    /// their length in front, the added ones.
+    /// Appends the difference: what changes in that which is told, if anything does; marks, both SOA, the removed
+    /// records with their length in front, the added ones.
     pub fn write(&self, out: &mut Vec<u8>) {
         if !self.aside.is_empty() {
             out.push(ASIDE);

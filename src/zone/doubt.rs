@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// For how long removals are in doubt whatever they remove.
+/// Serials up to which removals are in doubt whatever they remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mixed {
     /// The version is whole.
@@ -22,7 +22,7 @@ pub enum Mixed {
     No,
     /// The primary had this serial when the copy was complete: the commit to the next one may be in it.
     Until(Serial),
-    /// What serial the primary had then is not known.
+    /// The serial that the primary had then is not known.
     Open,
 }
 
@@ -37,7 +37,8 @@ impl Mixed {
         if self == Mixed::Open { Mixed::Until(serial) } else { self }
     }
 
-    /// Whether removals of a step that begins at a serial are in doubt: up to and including the step to the first newer one.
+    /// Returns true if removals of a step that begins at a serial are in doubt: up to and including the step to the
+    /// first newer one.
     pub fn doubts(self, from: Serial) -> bool {
         match self {
             Mixed::No => false,
@@ -71,7 +72,7 @@ impl Mixed {
 }
 
 impl Zone {
-    /// Whether all that is known beside the records is what is known of another version.
+    /// Returns true if all that is known beside the records is the same as for another version.
     pub fn has_marks_of(&self, other: &Zone) -> bool {
         self.mixed == other.mixed && self.repeated == other.repeated && self.aside() == other.aside()
     }
@@ -80,7 +81,7 @@ impl Zone {
 /// A record whose removal is in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Lowercase.
+    /// Owner name in lowercase.
     pub owner: Name,
     pub rtype: u16,
     pub rdata: Vec<u8>,
@@ -91,7 +92,7 @@ pub struct Removal {
 pub struct Vetoes(HashSet<u64>);
 
 impl Vetoes {
-    /// Whether nothing stays.
+    /// Returns true if no record stays.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -101,7 +102,7 @@ impl Vetoes {
         self.0.insert(hash_record(record.owner.as_wire(), record.rtype, &record.rdata));
     }
 
-    /// Whether a record of a name (lowercase wire form) stays.
+    /// Returns true if a record of a name (lowercase wire form) stays.
     pub(super) fn holds(&self, owner: &[u8], rtype: u16, rdata: &[u8]) -> bool {
         !self.0.is_empty() && self.0.contains(&hash_record(owner, rtype, rdata))
     }
@@ -115,20 +116,20 @@ pub(super) enum Marks {
     Unknown,
     /// No removal is in doubt.
     Clear,
-    /// What is other than before.
+    /// Differences from the marks before.
     Changed { mixed: Mixed, lost: Box<[u64]>, gained: Box<[u64]> },
     /// All of them.
     All { mixed: Mixed, hashes: Box<[u64]> },
 }
 
-/// How marks begin in bytes; the first two are all that the format before had.
+/// First octets of marks; the format before had the first two only.
 const UNKNOWN: u8 = 0;
 const CLEAR: u8 = 1;
 const CHANGED: u8 = 2;
 const ALL: u8 = 3;
 
 impl Marks {
-    /// What the step from one version's marks to another's tells.
+    /// Marks that the step from one version to another tells.
     pub fn between(old: &Repeated, new: &Repeated, mixed: Mixed) -> Marks {
         if new.unknown {
             return Marks::Unknown;
@@ -163,8 +164,8 @@ impl Marks {
         count * size_of::<u64>()
     }
 
-    /// Appends the marks: what kind, and for two of the kinds the hash of a well-known record, the mark of the copy, and
-    /// hashes with their number in front.
+    /// Appends the marks: what kind, and for two of the kinds the hash of a well-known record, the mark of the copy,
+    /// and hashes with their number in front.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (kind, mixed, lists) = match self {
             Marks::Unknown => return out.push(UNKNOWN),

@@ -1,8 +1,8 @@
 //! A zone version in the making.
 //!
 //! The editor keeps what it was told beside the version that it started from, name by name, and makes a new table of
-//! both at the end. Owners and sets stand in one piece of memory, however many names there are; names are found by the hash
-//! that the table has, too, so that each is hashed once.
+//! both at the end. Owners and sets stand in one piece of memory, however many names there are; names are found by the
+//! hash that the table has, too, so that each is hashed once.
 //!
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
@@ -25,7 +25,7 @@ pub struct Editor {
     pending: Pendings,
     counts: Counts,
     repeated: Repeated,
-    /// As [`Zone::left`] and [`Zone::unanswered`].
+    /// Records told beside the version, as [`Zone::left`] and [`Zone::unanswered`].
     aside: [Aside; 2],
     mixed: Mixed,
     scratch: Vec<u8>,
@@ -37,7 +37,7 @@ struct Pendings {
     /// Owners, spellings and sets.
     bytes: Vec<u8>,
     list: Vec<Pending>,
-    /// Where the newest of the nodes with a hash is in the list.
+    /// Positions in the list of the newest node with each hash.
     newest: HashMap<u64, usize, ByHash>,
 }
 
@@ -48,7 +48,7 @@ struct Pending {
     owner: Range<usize>,
     spelled: Option<Range<usize>>,
     sets: Range<usize>,
-    /// Whether the base has the owner.
+    /// True if the base has the owner.
     existed: bool,
     /// Another node with the hash.
     next: Option<usize>,
@@ -98,8 +98,8 @@ impl Editor {
         changed
     }
 
-    /// Gives an owner the RRsets of a node, which may be another zone's, where the version that the editor began with has the
-    /// old one. Returns whether anything changed.
+    /// Gives an owner the RRsets of a node, which may be another zone's, where the version that the editor began with
+    /// has the old one. Returns whether anything changed.
     pub fn copy(&mut self, owner: &Owner<'_>, old: Node<'_>, node: Node<'_>, spelled: Option<Arc<[u8]>>) -> bool {
         self.set_instead(owner.hash, owner.labels, old, node.sets, spelled.as_deref())
     }
@@ -109,13 +109,14 @@ impl Editor {
         self.set_hashed(table::hash(owner), owner, sets, spelled)
     }
 
-    /// As [`Editor::set_bytes`], for an owner whose hash is known.
+    /// Sets a node as [`Editor::set_bytes`] does, for an owner whose hash is known.
     pub(super) fn set_hashed(&mut self, hash: u64, owner: &[u8], sets: &[u8], spelled: Option<&[u8]>) -> bool {
         let base = self.base.clone();
         self.set_instead(hash, owner, base.get_hashed(hash, owner).unwrap_or_default(), sets, spelled)
     }
 
-    /// As [`Editor::set_hashed`], for an owner whose node in the version that the editor began with is known.
+    /// Sets a node as [`Editor::set_hashed`] does, for an owner whose node in the version that the editor began with is
+    /// known.
     pub(super) fn set_instead(
         &mut self,
         hash: u64,
@@ -186,7 +187,7 @@ impl Editor {
         }
     }
 
-    /// Where the node of an owner is, as one that may be changed.
+    /// Position in the list of the node of an owner, made ready to be changed.
     fn pending(&mut self, owner: &[u8]) -> usize {
         let hash = table::hash(owner);
         self.pending.find(hash, owner).unwrap_or_else(|| {
@@ -195,7 +196,8 @@ impl Editor {
         })
     }
 
-    /// The names below the origin at which what the editor began with differs from a version, if it has the same origin.
+    /// The names below the origin at which what the editor began with differs from a version, if it has the same
+    /// origin.
     pub fn differing(&self, zone: &Zone) -> Vec<Name> {
         let owners = self.base.differing(&zone.table).into_iter().filter(|owner| !owner.is_empty());
         owners.map(|owner| Name::join(owner, &self.origin)).collect()
@@ -251,7 +253,7 @@ impl Editor {
 }
 
 impl Pendings {
-    /// Where the node of an owner is.
+    /// Position in the list of the node of an owner.
     fn find(&self, hash: u64, owner: &[u8]) -> Option<usize> {
         let mut next = self.newest.get(&hash).copied();
         while let Some(index) = next.filter(|index| self.bytes[self.list[*index].owner.clone()] != *owner) {
@@ -291,7 +293,7 @@ impl Pendings {
 
 //--- Counts ---
 
-/// What a zone counts of its nodes.
+/// Counts of a zone's nodes and records.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
     pub records: u64,
@@ -366,7 +368,7 @@ impl Zone {
     }
 }
 
-/// Whether there is such a node.
+/// Returns true if the node has records, or names below it.
 pub(super) fn exists(node: Node<'_>) -> bool {
     node.below > 0 || !node.is_empty()
 }
@@ -382,14 +384,14 @@ pub(super) fn parent(owner: &[u8]) -> Option<&[u8]> {
     owner.first().map(|length| &owner[1 + usize::from(*length)..])
 }
 
-/// Whether names below must not be answered from this zone as they stand.
+/// Returns true if names below must not be answered from this zone as they stand.
 pub(super) fn is_cut(sets: &[u8], owner: &[u8]) -> bool {
     let cuts = |set: Set<'_>| set.rtype == rtype::DNAME || set.rtype == rtype::NS && !owner.is_empty();
     node::sets(sets).any(cuts)
 }
 
-/// Whether another zone may not be able to take a node with records as it stands: for its spelling, its length, that of a
-/// record, or a type that is bound to its zone.
+/// Returns true if another zone may not be able to take a node with records as it stands: for its spelling, its length,
+/// that of a record, or a type that is bound to its zone.
 pub(super) fn is_odd(node: Node<'_>) -> bool {
     let is_bound = |rtype| match rtype {
         rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
@@ -403,7 +405,7 @@ pub(super) fn is_odd(node: Node<'_>) -> bool {
     !node.owner.is_empty() && !node.is_empty() && is_odd()
 }
 
-/// Whether the first label is the asterisk (RFC 4592 section 2.1.1).
+/// Returns true if the first label is the asterisk (RFC 4592 section 2.1.1).
 pub(super) fn is_wildcard(owner: &[u8]) -> bool {
     owner.starts_with(b"\x01*")
 }

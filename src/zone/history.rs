@@ -1,4 +1,5 @@
-//! The way from older versions of a zone to the present one, as a chain of differences, each with its time and its causes.
+//! The way from older versions of a zone to the present one, as a chain of differences, each with its time and its
+//! causes.
 //!
 //! Invariants: each difference starts where the one before it ends, and the last ends at the present version; every
 //! step moves the serial forward (RFC 1982), because a secondary cannot follow any other; the oldest steps leave when
@@ -16,7 +17,7 @@ use wire::name::Name;
 use wire::rr::{self, rtype};
 use wire::serial::Serial;
 
-/// How much of the past is kept.
+/// Limits of the history that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     pub versions: usize,
@@ -31,8 +32,8 @@ impl Default for HistoryLimits {
     }
 }
 
-/// What each of several histories may occupy so that all together keep to a total: the small ones stay whole, the large ones
-/// are cut to the same size.
+/// Octets that each of several histories may occupy so that all together keep to a total: the small ones stay whole,
+/// the large ones are cut to the same size.
 pub fn share_of_total(mut sizes: Vec<usize>, total: usize) -> usize {
     if sizes.iter().sum::<usize>() <= total {
         return usize::MAX;
@@ -51,7 +52,7 @@ pub fn share_of_total(mut sizes: Vec<usize>, total: usize) -> usize {
 
 //--- Step ---
 
-/// Why there is a version.
+/// Cause of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Cause {
@@ -77,7 +78,7 @@ pub enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStep {
     pub delta: Arc<Delta>,
-    /// When the version came; none where nobody noted it.
+    /// Time at which the version came; none where nobody noted it.
     pub at: Option<SystemTime>,
     pub causes: Arc<[Cause]>,
 }
@@ -102,7 +103,7 @@ impl From<Arc<Delta>> for HistoryStep {
 pub struct History {
     steps: imbl::Vector<HistoryStep>,
     bytes: usize,
-    /// When the oldest version came that is reached; none where nobody noted it.
+    /// Time at which the oldest version came that the history reaches; none where nobody noted it.
     begun: Option<SystemTime>,
     /// The newest serial that may have stood for other contents than it does in the chain.
     barred: Option<Serial>,
@@ -162,8 +163,8 @@ impl History {
         *self = History::default();
     }
 
-    /// The steps from the version whose SOA has this RDATA, in every field, to the present one; none when the past does not
-    /// reach that far.
+    /// The steps from the version whose SOA has this RDATA, in every field, to the present one; none when the past does
+    /// not reach that far.
     ///
     /// A serial alone says too little: replicas can publish different contents under the same sum of serials.
     pub fn since(&self, soa: &[u8]) -> Option<Vec<Arc<Delta>>> {
@@ -186,12 +187,12 @@ impl History {
         Some(self.steps.iter().skip(start).map(|step| step.delta.clone()).collect())
     }
 
-    /// Whether a serial may have stood for other contents than it does in the chain.
+    /// Returns true if a serial may have stood for other contents than it does in the chain.
     fn is_barred(&self, serial: Serial) -> bool {
         self.barred.is_some_and(|barred| !serial.newer_than(barred))
     }
 
-    /// Where the newest version with a serial is in the chain: so many steps lead to it from the oldest.
+    /// Place in the chain of the newest version with a serial: so many steps lead to it from the oldest.
     pub fn position(&self, serial: Serial) -> Option<usize> {
         let first = self.steps.front()?.delta.from_serial();
         let arrives = |step: &HistoryStep| step.delta.to_serial() == serial;
@@ -216,7 +217,7 @@ impl History {
         self.steps.iter()
     }
 
-    /// When the oldest version came that is reached.
+    /// Time at which the oldest version came that the history reaches.
     pub fn begun(&self) -> Option<SystemTime> {
         self.begun
     }
@@ -226,7 +227,7 @@ impl History {
         self.steps.len()
     }
 
-    /// Whether there is no step.
+    /// Returns true if there is no step.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -1,8 +1,8 @@
 //! A whole version as bytes, for a file, and back again without a comparison or a sort.
 //!
-//! The bytes: the table; then what is known of repeated records; since format 3 whether the version may be mixed; since format 4
-//! the records that are told beside it. Whoever keeps the bytes guards them with a checksum; reading
-//! checks the form of everything all the same, so no bytes make a zone that breaks the invariants of [`Zone`].
+//! The bytes: the table; then what is known of repeated records; since format 3 whether the version may be mixed; since
+//! format 4 the records that are told beside it. Whoever keeps the bytes guards them with a checksum; reading checks
+//! the form of everything all the same, so no bytes make a zone that breaks the invariants of [`Zone`].
 //!
 //! Cost: O(bytes).
 
@@ -20,7 +20,7 @@ pub const IMAGE_FORMAT: u32 = 4;
 /// The oldest format that is read.
 pub const OLDEST_IMAGE_FORMAT: u32 = 2;
 
-/// Why bytes are no image of a zone.
+/// Error: bytes are no image of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     #[error("it ends too early")]
@@ -53,8 +53,8 @@ impl Zone {
         out.write_all(&aside)
     }
 
-    /// Reads an image of a zone in a format from [`OLDEST_IMAGE_FORMAT`] to [`IMAGE_FORMAT`]. What an older one does not say is
-    /// not known.
+    /// Reads an image of a zone in a format from [`OLDEST_IMAGE_FORMAT`] to [`IMAGE_FORMAT`]. What an older one does
+    /// not say is not known.
     pub fn read_image(origin: &Name, mut bytes: &[u8], format: u32) -> Result<Zone, ImageError> {
         let found = Table::read(origin, &mut bytes)?;
         let mut reader = Reader { rest: bytes };
@@ -83,7 +83,7 @@ impl Zone {
     }
 }
 
-/// What is left to read.
+/// Reader of the octets that are left.
 struct Reader<'a> {
     rest: &'a [u8],
 }

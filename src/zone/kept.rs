@@ -1,7 +1,7 @@
-//! What a full transfer brings of the version that is there already.
+//! Comparison of a full transfer with the version that is there already.
 //!
-//! Mostly it is nearly everything. So each name is compared as it comes, and what is the same is only ticked off: a
-//! transfer costs memory for what differs, and an octet for each name.
+//! A transfer mostly brings nearly all of that version again. So each name is compared as it comes, and a name that is
+//! the same is only ticked off: a transfer costs memory for the names that differ, and an octet for each name.
 //!
 //! Cost: O(octets) for a name.
 
@@ -16,11 +16,11 @@ pub(super) struct Kept {
     base: Arc<Zone>,
     /// Number of nodes in front of each shard.
     starts: Vec<u32>,
-    /// By number of node.
+    /// States by number of node.
     states: Vec<State>,
 }
 
-/// What came of a name of the base.
+/// State of a name of the base: the records of it that have come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Nothing,
@@ -31,7 +31,7 @@ enum State {
 }
 
 impl Kept {
-    /// Nothing has come yet.
+    /// Starts when nothing has come yet.
     pub fn new(base: Arc<Zone>) -> Kept {
         let (starts, states) = (base.table.starts(), vec![State::Nothing; base.table.names()]);
         Kept { base, starts, states }
@@ -53,7 +53,7 @@ impl Kept {
         builder.push_sets(owner, spelled, sets);
     }
 
-    /// Whether this is about a version.
+    /// Returns true if this is about a version.
     pub fn is_of(&self, base: &Zone) -> bool {
         std::ptr::eq(&*self.base, base)
     }

@@ -184,7 +184,7 @@ fn changes_that_do_not_fit_change_nothing_and_are_counted() {
     assert_eq!(format!("{:?}", patched.loaded.zone), format!("{:?}", zone("z.", &BASE.replace("SOA 1", "SOA 2"))));
 }
 
-/// Where many records would have to be copied, all is made at the end, with the same result.
+/// Changes that would have many records copied are all made at the end, with the same result.
 #[test]
 fn changes_at_names_with_many_records_wait_for_the_end() {
     let owner = |text: &str| NameBuf::parse(text).unwrap();
@@ -272,7 +272,7 @@ fn a_set_has_the_smallest_ttl_but_for_those_that_only_differences_have() {
     assert_eq!(ttl(&moved), (60, 1));
 }
 
-/// Whether the end of the changes has a removal in doubt.
+/// Returns true if the end of the changes has a removal in doubt.
 fn is_doubtful(base: &str, change: impl FnOnce(&mut Patcher)) -> bool {
     !patch(base, change).doubts.is_empty()
 }

@@ -3,8 +3,8 @@
 //! Invariants: what a zone cannot hold is left out and counted ([`Anomalies`]), never fatal; a version that equals its
 //! base shares every node with it.
 //!
-//! Records of one name come together as a rule, and are made into sets as soon as another name begins. Where they do not,
-//! those of the parts are put together at the end.
+//! Records of one name come together as a rule, and are made into sets as soon as another name begins. Where they do
+//! not, those of the parts are put together at the end.
 //!
 //! Cost: O(records) in time; the records in memory until they are compared.
 
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use wire::name::{self, Name, NameBuf};
 use wire::rr::{self, RRset, Set, rtype};
 
-/// What a response over TCP has room for beside its header and the longest question.
+/// Octets for an answer in a response over TCP, beside its header and the longest question.
 pub(super) const MAX_ANSWER_BYTES: usize = u16::MAX as usize - 12 - (name::MAX_NAME_BYTES + 4);
 
-/// What a primary sent that a zone cannot hold or that should not be there; all of it is counted, none of it is fatal.
+/// Counts of what a primary sent that a zone cannot hold or that should not be there; none of it is fatal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Anomalies {
     /// Equal records, which CNS sends as a matter of course.
@@ -53,7 +53,7 @@ impl Anomalies {
 pub struct Loader {
     origin: Name,
     builder: Builder<'static>,
-    /// What is the same in the version that it is compared with.
+    /// Names that are the same in the version that this one is compared with.
     kept: Option<Kept>,
     group: Box<Group>,
     anomalies: Anomalies,
@@ -68,16 +68,16 @@ pub(super) type Raw<R> = (u16, u32, R);
 
 /// Records that came one behind the other and have one owner.
 struct Group {
-    /// As the primary spells the first of them.
+    /// Owner as the primary spells the first of them.
     owner: NameBuf,
     records: Vec<Raw<Range<usize>>>,
     bytes: Vec<u8>,
-    /// What the sets are written to.
+    /// Buffer to which the sets are written.
     sets: Vec<u8>,
 }
 
 impl Group {
-    /// No records.
+    /// Starts with no records.
     fn new() -> Group {
         Group { owner: NameBuf::root(), records: Vec::new(), bytes: Vec::new(), sets: Vec::new() }
     }
@@ -254,10 +254,11 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
     rrsets.into()
 }
 
-/// Leaves a CNAME only where nothing else is, and one record in each CNAME and DNAME set. Returns the records that are left out.
+/// Leaves a CNAME only where nothing else is, and one record in each CNAME and DNAME set. Returns the records that are
+/// left out.
 ///
-/// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and others).
-/// Data wins over an alias: addresses that exist are more use than a pointer to others.
+/// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and
+/// others). Data wins over an alias: addresses that exist are more use than a pointer to others.
 pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
     let mut dropped = Vec::new();
     let mut drop = |rrset: &RRset, kept: usize| {

@@ -1,8 +1,9 @@
-//! What a zone in the making will take in memory, known while its names come.
+//! Estimate of the memory that a zone in the making will take, known while its names come.
 //!
-//! A name counts with its octets and [`NODE_BYTES`]. So do the names above it when they are first seen, twice, because empty
-//! non-terminals are in memory twice while they are made: one name can bring more than a hundred of them. What comes of it is
-//! nearly what the finished table takes, and more for names with others below and those that come again in another place.
+//! A name counts with its octets and [`NODE_BYTES`]. So do the names above it when they are first seen, twice, because
+//! empty non-terminals are in memory twice while they are made: one name can bring more than a hundred of them. What
+//! comes of it is nearly what the finished table takes, and more for names with others below and those that come again
+//! in another place.
 //!
 //! Cost: O(octets) for a name; eight octets of memory for each name that has others below.
 
@@ -10,8 +11,8 @@ use super::editor::parent;
 use super::table::{self, ByHash};
 use std::collections::HashSet;
 
-/// What a node takes beside its owner, spelling and sets: tag, place and lengths, and its part of the shard, of which there is
-/// one for eight names at least where a table is made as a whole.
+/// Octets that a node takes beside its owner, spelling and sets: tag, place and lengths, and its part of the shard, of
+/// which there is one for eight names at least where a table is made as a whole.
 const NODE_BYTES: u64 = 16;
 
 /// The octets of names.
@@ -33,7 +34,8 @@ impl Meter {
         self.octets += octets as u64;
     }
 
-    /// Counts a name with so many octets beside its owner, and those above it that are neither counted nor there already.
+    /// Counts a name with so many octets beside its owner, and those above it that are neither counted nor there
+    /// already.
     pub fn count(&mut self, owner: &[u8], octets: usize, is_there: impl Fn(u64, &[u8]) -> bool) {
         self.octets += NODE_BYTES + (owner.len() + octets) as u64;
         let mut owner = parent(owner);
@@ -56,7 +58,7 @@ mod tests {
     use wire::rr::rtype;
     use wire::serial::Serial;
 
-    /// What was estimated for a zone of names, each with an address, and the zone.
+    /// Loads a zone of names, each with an address; returns the estimate and the zone.
     fn load(base: Option<&Arc<Zone>>, names: impl Iterator<Item = String>) -> (u64, Arc<Zone>) {
         let origin = Name::parse("z.example").unwrap();
         let mut loader = base.map_or_else(|| Loader::new(origin.clone()), |base| Loader::against(base.clone()));

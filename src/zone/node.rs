@@ -1,8 +1,9 @@
 //! One owner name of a zone as bytes: what a [`Table`](super::table::Table) is made of.
 //!
-//! The bytes: number of names below and whether the owner is spelled with capitals, in one number; the labels of the owner
-//! in front of the origin, lowercase, with their length; where it has capitals, the whole name as spelled, with its length;
-//! the sets, sorted by type, with their length. So the bytes do not depend on the origin, and equal nodes have equal bytes.
+//! The bytes: number of names below and whether the owner is spelled with capitals, in one number; the labels of the
+//! owner in front of the origin, lowercase, with their length; where it has capitals, the whole name as spelled, with
+//! its length; the sets, sorted by type, with their length. So the bytes do not depend on the origin, and equal nodes
+//! have equal bytes.
 //!
 //! Cost: O(1) for a view, O(sets) for finding one.
 
@@ -10,7 +11,7 @@ use crate::zone::RRsets;
 use std::sync::Arc;
 use wire::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
 
-/// What a zone holds at one owner name; a view that costs nothing to copy.
+/// Contents of a zone at one owner name; a view that costs nothing to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Node<'a> {
     /// The labels of the owner name in front of the origin, lowercase.
@@ -39,7 +40,7 @@ impl<'a> Node<'a> {
         take_sized(&mut bytes)
     }
 
-    /// Whether the node at the beginning of bytes is the one of this owner.
+    /// Returns true if the node at the beginning of bytes is the one of this owner.
     #[inline]
     pub(super) fn is_at(bytes: &[u8], owner: &[u8]) -> bool {
         Node::owner_at(bytes) == owner
@@ -70,12 +71,12 @@ impl<'a> Node<'a> {
         sets(self.sets)
     }
 
-    /// Whether another has the same records under the same spelling.
+    /// Returns true if another node has the same records under the same spelling.
     pub fn has_same_records(self, other: Node<'_>) -> bool {
         self.sets == other.sets && self.spelled == other.spelled
     }
 
-    /// Whether it has no records, as an empty non-terminal.
+    /// Returns true if the node has no records, as an empty non-terminal.
     pub fn is_empty(self) -> bool {
         self.sets.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Work on large zones, divided among threads.
 //!
-//! The caller's thread does its part and waits for the others, which end before it goes on. A system that gives no thread
-//! costs time and nothing else.
+//! The caller's thread does its part and waits for the others, which end before it goes on. A system that gives no
+//! thread costs time and nothing else.
 //!
 //! Cost: a thread costs some tens of microseconds.
 

@@ -14,8 +14,8 @@
 //! the apex while any of its records stays: whoever changes the TTL of a set changes all of it. Else the smallest TTL
 //! of the records that stay and of those that come counts (RFC 2181 section 5.2), as in a full transfer.
 //!
-//! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to finish. A
-//! name may have any number of records, and whoever takes changes must not stop for long, so all are made by
+//! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to
+//! finish. A name may have any number of records, and whoever takes changes must not stop for long, so all are made by
 //! [`Patcher::finish`], name by name.
 
 use super::meter::Meter;
@@ -32,24 +32,24 @@ use wire::rr::{self, RRset, Set, rtype};
 
 /// Records of the base, at names that change, above which the end takes long.
 const MANY_COPIES: u64 = 2000;
-/// With fewer changes other threads are not worth their start.
+/// Number of changes below which other threads are not worth their start.
 const MANY_CHANGES: usize = 1000;
 
 /// A version in the making.
 pub struct Patcher {
     base: Arc<Zone>,
-    /// What changes are made of.
+    /// Octets of the changes.
     bytes: Vec<u8>,
     changes: Vec<Change>,
-    /// Whether the removals that come now are in doubt whatever they remove.
+    /// True if the removals that come now are in doubt whatever they remove.
     in_doubt: bool,
     /// Records of the base that will be looked at, up to where it is many.
     copies: u64,
     meter: Meter,
 }
 
-/// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase; the
-/// owner as it is spelled, where that is not lowercase; the RDATA.
+/// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase;
+/// the owner as it is spelled, where that is not lowercase; the RDATA.
 struct Change {
     hash: u64,
     start: usize,
@@ -59,11 +59,11 @@ struct Change {
     rtype: u16,
     ttl: u32,
     adds: bool,
-    /// Whether it is a removal that is in doubt whatever it removes.
+    /// True for a removal that is in doubt whatever it removes.
     in_doubt: bool,
 }
 
-/// What the changes came to.
+/// Result of the changes.
 pub struct Patched {
     pub loaded: Loaded,
     /// Removals of records that were not there.
@@ -95,7 +95,7 @@ impl Patcher {
         self.meter.octets()
     }
 
-    /// Whether the end takes long, because names with many records change.
+    /// Returns true if the end takes long, because names with many records change.
     pub fn is_long(&self) -> bool {
         self.copies > MANY_COPIES
     }
@@ -213,16 +213,16 @@ impl Patcher {
 /// Changes being made to some names.
 struct Patch<'a> {
     base: &'a Zone,
-    /// What changes are made of.
+    /// Octets of the changes.
     bytes: &'a [u8],
     vetoes: &'a Vetoes,
     edits: Vec<Edit<'a>>,
-    /// Those of all edits.
+    /// Sets of all edits.
     sets: Vec<u8>,
     repeated: Repeated,
     anomalies: Anomalies,
     touched: Vec<Name>,
-    /// What is left out at names where that changes.
+    /// Records that are left out, at names where they change.
     left: Vec<(Name, Vec<AsideRecord>)>,
     absent: u64,
     present: u64,
@@ -230,18 +230,18 @@ struct Patch<'a> {
     vetoed: u64,
 }
 
-/// What a name has after its changes.
+/// Contents of a name after its changes.
 struct Edit<'a> {
     hash: u64,
     owner: &'a [u8],
-    /// What it has in the base.
+    /// Contents of the name in the base.
     old: Node<'a>,
     sets: Range<usize>,
     spelled: Option<&'a [u8]>,
 }
 
 impl<'a> Patch<'a> {
-    /// No changes yet.
+    /// Starts with no changes.
     fn new(base: &'a Zone, bytes: &'a [u8], vetoes: &'a Vetoes) -> Patch<'a> {
         Patch {
             base,
@@ -372,7 +372,7 @@ impl<'a> Patch<'a> {
         self.sets = sets;
     }
 
-    /// Whether a removal from a name may be meant for a copy of the record only.
+    /// Returns true if a removal from a name may be meant for a copy of the record only.
     fn is_in_doubt(&self, owner: &[u8], change: &Change, rdata: &[u8]) -> bool {
         let is_repeated = || {
             !self.repeated.is_none()
@@ -381,7 +381,8 @@ impl<'a> Patch<'a> {
         !owner.is_empty() && (change.in_doubt || is_repeated())
     }
 
-    /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that counts.
+    /// Writes the records of one type, which are no aliases and differ, as a set with the TTL of the base's, if that
+    /// counts.
     fn write_set(&mut self, records: &[Raw<&[u8]>], base_ttl: Option<u32>, out: &mut Vec<u8>) {
         let (rtype, first_ttl, rdata) = records[0];
         let ttl = base_ttl.unwrap_or_else(|| records.iter().map(|record| record.1).min().unwrap_or(first_ttl));

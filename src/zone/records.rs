@@ -10,17 +10,17 @@ use super::node::Node;
 use std::collections::HashMap;
 use wire::rr::{self, rtype};
 
-/// With more records and changes than these there is a table.
+/// Number of records and changes above which there is a table.
 const FEW: u64 = 32;
 
 /// The records of a name, without the SOA.
 pub(super) struct Records<'a> {
-    /// Those that were removed are not here any more.
+    /// Records of the name; those that were removed are marked as not here.
     list: Vec<Record<'a>>,
-    /// How many of the list were there before any change.
+    /// Number of records in the list before any change.
     first: usize,
     here: usize,
-    /// Where each record that is here is in the list, by type and canonical RDATA.
+    /// Positions in the list of the records that are here, by type and canonical RDATA.
     places: Option<HashMap<(u16, Vec<u8>), usize>>,
 }
 
@@ -45,12 +45,12 @@ impl<'a> Records<'a> {
         Records { first: list.len(), here: list.len(), list, places }
     }
 
-    /// Whether there is none.
+    /// Returns true if no record is here.
     pub fn is_empty(&self) -> bool {
         self.here == 0
     }
 
-    /// Where a record is.
+    /// Position in the list of a record that is here.
     pub fn find(&self, rtype: u16, rdata: &[u8]) -> Option<usize> {
         if let Some(places) = &self.places {
             return places.get(&(rtype, rr::fold(rtype, rdata))).copied();
@@ -87,7 +87,7 @@ impl<'a> Records<'a> {
         self.here += 1;
     }
 
-    /// Whether a record of a type was here all the time.
+    /// Returns true if a record of a type was here all the time.
     pub fn keeps(&self, rtype: u16) -> bool {
         self.list[..self.first].iter().any(|record| record.is_here && record.rtype == rtype)
     }

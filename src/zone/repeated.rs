@@ -1,4 +1,4 @@
-//! What is known of records that a primary holds more than once.
+//! Records that a primary holds more than once, as far as that is known.
 //!
 //! Cost: O(octets) for a question, O(log records) for a note.
 
@@ -6,7 +6,7 @@ use imbl::HashSet;
 use std::hash::Hasher;
 use wire::rr::{self, rtype};
 
-/// What a hash takes in its set.
+/// Octets that a hash takes in its set.
 const HASH_BYTES: u64 = 40;
 
 /// Records of which a primary may hold more copies than the one that counts here.
@@ -21,10 +21,10 @@ pub struct Repeated {
     pub(super) growth: Option<Box<Growth>>,
 }
 
-/// What was noted since a version.
+/// Hashes that were noted since a version.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
-    /// What was known of that version.
+    /// Hashes that were known of that version.
     base: HashSet<u64>,
     fresh: Vec<u64>,
 }
@@ -41,13 +41,13 @@ impl Repeated {
         Repeated { unknown: true, ..Repeated::default() }
     }
 
-    /// The same, which remembers what is noted from here on.
+    /// Copy that remembers what is noted from here on.
     pub fn growing(&self) -> Repeated {
         let growth = Growth { base: self.hashes.clone(), fresh: Vec::new() };
         Repeated { growth: Some(Box::new(growth)), ..self.clone() }
     }
 
-    /// Whether it is known that no record is repeated.
+    /// Returns true if it is known that no record is repeated.
     pub fn is_none(&self) -> bool {
         !self.unknown && self.hashes.is_empty()
     }
@@ -57,7 +57,7 @@ impl Repeated {
         HASH_BYTES * self.hashes.len() as u64
     }
 
-    /// Whether a record of a name (lowercase wire form) may be repeated, or all of the name's may.
+    /// Returns true if a record of a name (lowercase wire form) may be repeated, or all of the name's may.
     pub fn holds(&self, owner: &[u8], rtype: u16, rdata: &[u8]) -> bool {
         self.unknown
             || !self.hashes.is_empty()
@@ -105,7 +105,7 @@ impl Repeated {
         }
     }
 
-    /// Without some hashes and with others.
+    /// Copy without some hashes and with others.
     pub(super) fn changed(&self, lost: &[u64], gained: &[u64]) -> Repeated {
         let mut hashes = self.hashes.clone();
         lost.iter().for_each(|hash| _ = hashes.remove(hash));

@@ -1,10 +1,10 @@
 //! The nodes of a zone, found by their owners: a persistent hash table of small immutable pieces.
 //!
-//! The upper bits of an owner's hash choose one of the shards, whose number is a power of two and grows with the zone. A
-//! shard is one piece of memory: tags (the lower bits of the hashes), places, nodes. It has so few names that going
-//! through the tags takes no longer than hashing the owner. Shards are never changed: a version with other names
-//! builds those that are touched and shares the rest. They stand in groups, so that a version of a large zone does not
-//! have to copy a pointer to each of its shards.
+//! The upper bits of an owner's hash choose one of the shards, whose number is a power of two and grows with the zone.
+//! A shard is one piece of memory: tags (the lower bits of the hashes), places, nodes. It has so few names that going
+//! through the tags takes no longer than hashing the owner. Shards are never changed: a version with other names builds
+//! those that are touched and shares the rest. They stand in groups, so that a version of a large zone does not have to
+//! copy a pointer to each of its shards.
 //!
 //! **Sources.** A region consists mostly of nodes that a member zone has, byte by byte the same. Where a table is made
 //! beside others, its shards point into theirs for such nodes. Places count through the shard's own bytes, then through
@@ -12,7 +12,8 @@
 //!
 //! The hash has keys that nobody else knows: names in zones come from strangers. They are kept with what is on disk.
 //!
-//! Cost: lookup O(octets of the owner); a new version O(names in touched shards); with another number of shards O(names).
+//! Cost: lookup O(octets of the owner); a new version O(names in touched shards); with another number of shards
+//! O(names).
 
 mod change;
 mod image;
@@ -36,9 +37,10 @@ const GROUP_BITS: u32 = 6;
 const MOST_NAMES: usize = 16;
 /// Names of a shard, on average, below which there are fewer: well apart, so that a zone does not go back and forth.
 const LEAST_NAMES: usize = 4;
-/// What a piece of memory takes beside its octets, nearly: two counters, what the allocator knows of it, and what it rounds up.
+/// Octets that a piece of memory takes beside its own, nearly: two counters, what the allocator knows of it, and what
+/// it rounds up.
 const ALLOCATION_BYTES: usize = 32;
-/// What processors read from memory at once.
+/// Octets that processors read from memory at once.
 const LINE_BYTES: usize = 64;
 
 /// Nodes by owner.
@@ -61,8 +63,8 @@ pub struct Stored<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// The labels of an owner in front of an origin, which may be that of any zone, with their hash; in the order that tables
-/// have.
+/// The labels of an owner in front of an origin, which may be that of any zone, with their hash; in the order that
+/// tables have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner<'a> {
     pub(super) hash: u64,
@@ -152,8 +154,8 @@ impl Table {
         Some(Node::take(&mut &bytes[at..]))
     }
 
-    /// Asks the processor for the memory that a lookup needs first. Each of the three steps reads what the one before it
-    /// has asked for, so many lookups together wait for memory once a step instead of once each.
+    /// Asks the processor for the memory that a lookup needs first. Each of the three steps reads what the one before
+    /// it has asked for, so many lookups together wait for memory once a step instead of once each.
     #[inline]
     pub fn fetch_shard(&self, hash: u64) {
         prefetch(self.shard(hash));
@@ -280,8 +282,8 @@ fn keys() -> [u64; 3] {
     *KEYS.get_or_init(|| [0, 1, 2].map(|number: u64| RandomState::new().hash_one(number)))
 }
 
-/// The hash of an owner: products of keyed halves of 16 octets, folded. Of owners shorter than eight octets two of different
-/// length can have the same, which costs a comparison; it is on disk, so it stays.
+/// The hash of an owner: products of keyed halves of 16 octets, folded. Of owners shorter than eight octets two of
+/// different length can have the same, which costs a comparison; it is on disk, so it stays.
 #[inline]
 pub fn hash(owner: &[u8]) -> u64 {
     let [first, second, third] = keys();
@@ -306,7 +308,7 @@ pub fn hash(owner: &[u8]) -> u64 {
     fold(state ^ second, first | 1)
 }
 
-/// Both halves of a product.
+/// Multiplies two numbers and joins both halves of the product.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

@@ -1,8 +1,8 @@
 //! Records from zone-file text, as people write them into a configuration.
 //!
-//! Read are names relative to the origin, `@`, comments, parentheses, quoted strings, lines that begin with a space and so
-//! belong to the name before, `$ORIGIN` and `$TTL`. Other files are not included. Every fault is told with its place, and
-//! reading goes on behind it.
+//! The reader accepts names relative to the origin, `@`, comments, parentheses, quoted strings, lines that begin with a
+//! space and so belong to the name before, `$ORIGIN` and `$TTL`. It includes no other files. It tells every fault with
+//! its place and goes on reading behind it.
 //!
 //! Cost: O(text). RFC 1035 section 5, RFC 2308 section 4 (`$TTL`).
 
@@ -13,7 +13,7 @@ use wire::rr::{TypeName, Word, is_data_type, parse_rdata};
 /// A record and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextRecord {
-    /// As it is spelled.
+    /// Owner name as it is spelled.
     pub owner: NameBuf,
     pub rtype: u16,
     /// Seconds.
@@ -49,10 +49,10 @@ pub fn read_text(text: &str, origin: &Name, ttl: u32) -> (Vec<TextRecord>, Vec<T
 
 //--- Words ---
 
-/// What stands in one line, or in several with parentheses.
+/// Entry of the file: one line, or several with parentheses.
 struct Entry<'t> {
     words: Vec<Word<'t>>,
-    /// Whether the line begins with a space.
+    /// True if the line begins with a space.
     indented: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'t> Splitter<'t> {
         None
     }
 
-    /// Where the line ends that a place is in.
+    /// End of the line that a place is in.
     fn end_of_line(&self, from: usize) -> usize {
         self.text[from..].find('\n').map_or(self.text.len(), |length| from + length)
     }
@@ -121,7 +121,7 @@ impl<'t> Splitter<'t> {
         }
     }
 
-    /// Where a word ends: at the first of some octets that no backslash stands before.
+    /// End of a word: the first of some octets that no backslash stands before.
     fn end_of_word(&self, from: usize, ends: impl Fn(u8) -> bool) -> usize {
         let mut escaped = false;
         let end = self.text.as_bytes()[from..].iter().position(|byte| {
@@ -140,9 +140,9 @@ fn fault(at: usize, message: impl Into<String>) -> TextFault {
 
 //--- Records ---
 
-/// What earlier lines mean for later ones.
+/// State that earlier lines leave to later ones.
 struct TextReader {
-    /// What relative names end with.
+    /// Origin, with which relative names end.
     origin: NameBuf,
     /// The zone, which has all records.
     zone: NameBuf,

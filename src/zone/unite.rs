@@ -1,7 +1,7 @@
 //! A zone of what several zones hold together, in front of an origin of its own.
 //!
-//! Where nothing that the zones have needs a look, most of it is taken as it stands: shards, or nodes that are pointed to.
-//! What the caller has to say is only what stands for the names that several of them have.
+//! Where nothing that the zones have needs a look, most of it is taken as it stands: shards, or nodes that are pointed
+//! to. What the caller has to say is only what stands for the names that several of them have.
 //!
 //! Cost: O(names); O(octets) for names that several have.
 
@@ -11,13 +11,13 @@ use super::{Editor, Node, RRsets, Zone};
 use wire::name::Name;
 
 impl Zone {
-    /// Whether every node below the origin can be taken as it stands by a zone with another origin.
+    /// Returns true if a zone with another origin can take every node below the origin as it stands.
     pub fn is_even(&self, origin: &Name) -> bool {
         self.odd == 0 && origin.as_wire().len() <= LONG_OWNER
     }
 
-    /// Begins a version with what zones hold, each of them [even](Zone::is_even): `unite` says what stands for an owner that
-    /// several have, the apex among them. Returns also what it says beside that.
+    /// Begins a version with what zones hold, each of them [even](Zone::is_even): `unite` says what stands for an owner
+    /// that several have, the apex among them. Returns also what it says beside that.
     pub fn unite<T: Send + Sync>(
         origin: Name,
         zones: &[&Zone],

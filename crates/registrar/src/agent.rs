@@ -22,10 +22,10 @@ use tracing::{error, info, warn};
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::registrar::agent";
 
-/// How long the removal of the nodes may hold up the end.
+/// Longest time that the removal of the nodes may delay the end of the agent.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// What tasks report.
+/// Message from a task to the agent.
 enum Message {
     Connected(Session),
     Heard(Heard),
@@ -37,7 +37,7 @@ enum Message {
     Overdue,
 }
 
-/// How long an agent works.
+/// Duration of an agent's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// Until it is told to stop.
@@ -58,7 +58,7 @@ pub struct Agent {
     sessions: Vec<i64>,
     /// Names that other sessions have, as was last said.
     taken: Vec<String>,
-    /// Whether something was ever written, or tried.
+    /// True once something has been written to ZooKeeper, or tried.
     tried: bool,
     checking: bool,
     waking: Option<AbortHandle>,
@@ -236,7 +236,7 @@ impl Agent {
         });
     }
 
-    /// Tells what came of work; whether all is as it should be.
+    /// Logs the result of work; returns true if all is as it should be.
     fn judge_work(&mut self, work: Work, report: Report) -> bool {
         self.tried = true;
         for fault in &report.errors {
@@ -296,7 +296,7 @@ async fn check_forever(plan: HealthPlan, sender: UnboundedSender<Message>, once:
     }
 }
 
-/// Removes the nodes of a registration, whichever session made them; whether that was possible in time.
+/// Removes the nodes of a registration, whichever session made them; an error if that was not possible in time.
 pub async fn unregister(config: &Config, nodes: &Nodes) -> Result<Report, ()> {
     let limit = config.zookeeper.session_timeout;
     let Ok(session) = timeout(limit, session::connect(&config.zookeeper, false)).await else { return Err(()) };

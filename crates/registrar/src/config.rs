@@ -1,9 +1,9 @@
 //! Registrar's configuration file, as it is, in both spellings of its ZooKeeper block.
 //!
-//! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; all errors are found in
-//! one run, each with its position and what to write instead. A key that is not known has no effect, as ever, and is
-//! warned of; one that looks like a known key misspelt is an error, because a file that was meant otherwise would register
-//! the wrong thing.
+//! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; all errors are found
+//! in one run, each with its position and what to write instead. A key that is not known has no effect, as ever, and is
+//! warned of; one that looks like a known key misspelt is an error, because a file that was meant otherwise would
+//! register the wrong thing.
 //!
 //! Cost: O(file).
 
@@ -32,47 +32,47 @@ pub struct Config {
     pub registration: Registration,
     pub zookeeper: ZooKeeperPlan,
     pub health: Option<HealthPlan>,
-    /// How much is logged, as a filter of log lines; none if the file does not say.
+    /// Filter of log lines, which says how much is logged; none if the file does not have it.
     pub log_level: Option<String>,
-    /// What is allowed but probably not meant, each with `file:line:column`.
+    /// Warnings about settings that are allowed but probably not meant, each with `file:line:column`.
     pub warnings: Vec<String>,
 }
 
-/// How to reach ZooKeeper.
+/// Settings for the connection to ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperPlan {
     /// Host and port of each server.
     pub servers: Vec<String>,
-    /// After so long without a sign of life the session and its nodes are gone.
+    /// Time without a sign of life after which the session and its nodes are gone.
     pub session_timeout: Duration,
-    /// How long one attempt to connect may take; none leaves it to the client.
+    /// Longest time of one attempt to connect; none leaves it to the client.
     pub connect_timeout: Option<Duration>,
-    /// Between two attempts at a new session.
+    /// Pause between two attempts at a new session.
     pub retry_delay: Duration,
 }
 
-/// How to find out whether the instance can serve.
+/// Settings of the health check, which finds out whether the instance can serve.
 #[derive(Clone, Debug)]
 pub struct HealthPlan {
-    /// For the shell.
+    /// Command for the shell.
     pub command: String,
-    /// From the end of a check to the next.
+    /// Time from the end of a check to the next.
     pub interval: Duration,
-    /// How long a check may take.
+    /// Longest time of a check.
     pub timeout: Duration,
     pub tolerance: Tolerance,
-    /// Whether an exit status other than 0 is no failure.
+    /// True if an exit status other than 0 is no failure.
     pub ignore_exit_status: bool,
     pub output: Option<OutputRule>,
-    /// Whether a check has to pass before anything is registered.
+    /// True if a check has to pass before anything is registered.
     pub check_first: bool,
 }
 
-/// What a check has to print.
+/// Rule for the output of a check.
 #[derive(Clone, Debug)]
 pub struct OutputRule {
     pub pattern: Regex,
-    /// Whether the pattern must not match.
+    /// True if the pattern must not match.
     pub invert: bool,
 }
 
@@ -332,12 +332,12 @@ impl<'n> Block<'n> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Whether an unknown key stands for a known one, which is not there itself.
+    /// Returns true if an unknown key is taken for a misspelling of `key`, which itself is absent.
     fn is_meant(&self, entry: &Entry, key: &str) -> bool {
         self.entry(key).is_none() && suggest(&entry.key, self.known.iter().copied()) == Some(key)
     }
 
-    /// Whether an unknown key was reported as this one misspelt.
+    /// Returns true if an unknown key was reported as a misspelling of this one.
     fn misspells(&self, key: &str) -> bool {
         let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
         unknown.into_iter().any(|entry| self.is_meant(entry, key))

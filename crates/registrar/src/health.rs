@@ -1,11 +1,12 @@
 //! One run of the check: whether a command says that the instance can serve.
 //!
-//! The command is run by the shell in a process group of its own. A check fails when it cannot be started, takes too long,
-//! ends with another status than 0 (unless that is to be ignored), or prints what it must not or not what it must. A
-//! check that takes too long fails even where the status is ignored: it has said nothing.
+//! The command is run by the shell in a process group of its own. A check fails when it cannot be started, takes too
+//! long, ends with another status than 0 (unless that is to be ignored), or prints what it must not or not what it
+//! must. A check that takes too long fails even where the status is ignored: it has said nothing.
 //!
-//! Invariants: no check outlives its time, with all processes of its group: they get SIGTERM, and SIGKILL a moment later,
-//! also when the agent gives the check up; what it prints never takes more memory than [`MOST_OUTPUT`] for each stream.
+//! Invariants: no check outlives its time, with all processes of its group: they get SIGTERM, and SIGKILL a moment
+//! later, also when the agent gives the check up; what it prints never takes more memory than [`MOST_OUTPUT`] for each
+//! stream.
 //!
 //! Cost: a process for each check, O(output).
 
@@ -17,14 +18,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What a check may print on each stream, in octets; a check that prints more fails.
+/// Most octets that a check may print on each stream; a check that prints more fails.
 const MOST_OUTPUT: usize = 1 << 20;
 /// Between the polite signal and the other one.
 const GRACE: Duration = Duration::from_millis(500);
-/// What a message quotes of the output, in characters.
+/// Most characters of the output that a message quotes.
 const QUOTED: usize = 200;
 
-/// Why a check failed.
+/// Reason for which a check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unhealthy {
     #[error("cannot be run: {0}")]

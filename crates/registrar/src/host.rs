@@ -1,7 +1,7 @@
-//! What the machine says of itself: its name, and an address where none is configured.
+//! Facts about the machine: its name, and an address where none is configured.
 //!
-//! Registrar takes the first address of the first interface that is not internal, whatever family it has; the first IPv4
-//! address is preferred here, because Binder serves no other.
+//! Registrar takes the first address of the first interface that is not internal, whatever family it has; the first
+//! IPv4 address is preferred here, because Binder serves no other.
 //!
 //! Cost: O(interfaces).
 

@@ -7,10 +7,11 @@
 //!  session, watches ──┘   (state)
 //! ```
 //!
-//! It reads Registrar's configuration file as it is and writes the same nodes with the same data. What is different, and why:
-//! the service's record comes before the hosts, so that nobody finds hosts of a service that is not there; nodes are
-//! watched and put back; failures are counted in a window that slides; all nodes of the instance go when it fails, and
-//! the agent removes them when it ends; an expired session is followed by another one within the same process.
+//! It reads Registrar's configuration file as it is and writes the same nodes with the same data. What is different,
+//! and why: the service's record comes before the hosts, so that nobody finds hosts of a service that is not there;
+//! nodes are watched and put back; failures are counted in a window that slides; all nodes of the instance go when it
+//! fails, and the agent removes them when it ends; an expired session is followed by another one within the same
+//! process.
 //!
 //! Invariants: everything in the file is checked before anything is connected to; no trouble with ZooKeeper ends the
 //! agent; registrations never overlap (`state`); the service's node is never removed (`writes`).
@@ -43,7 +44,7 @@ use tracing::warn;
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::registrar";
 
-/// Why an instance cannot be registered or removed.
+/// Error: an instance cannot be registered or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     #[error("{0}")]
@@ -66,7 +67,7 @@ pub enum RegisterError {
     NotRemoved(String),
 }
 
-/// What a configuration file and the machine come to.
+/// Configuration of an agent, with the nodes that follow from it and from the machine.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub config: Config,

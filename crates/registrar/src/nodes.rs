@@ -1,14 +1,14 @@
 //! The nodes that belong to a registration: their paths and their data, byte for byte as Registrar writes them.
 //!
-//! Invariants: no path occurs twice; none of the owned ones lies below another of them, because a node that ends with its
-//! session can have none below it.
+//! Invariants: no path occurs twice; none of the owned ones lies below another of them, because a node that ends with
+//! its session can have none below it.
 //!
 //! Cost: O(nodes).
 
 use crate::config::Registration;
 use crate::payload::HostPayload;
 
-/// Where a node is and what it holds.
+/// Path and data of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Znode {
     pub path: String,
@@ -26,7 +26,7 @@ pub struct Nodes {
     pub address: String,
 }
 
-/// Why no nodes can be made of a registration.
+/// Error: no nodes can be made of a registration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodesError {
     #[error("the host name {0:?} cannot be part of a path; write another with --hostname")]

@@ -1,4 +1,4 @@
-//! What a node's data says: JSON as Registrar and its like write it, read leniently and written exactly.
+//! Data of a node: JSON as Registrar and its like write it, read leniently and written exactly.
 //!
 //! Reading never fails as a whole: it says what the node is from now on, and what was wrong. Data that is no JSON, or a
 //! JSON scalar, leaves the value before it in place, so that a half-written payload takes no service away
@@ -17,7 +17,7 @@ use wire::rr;
 /// The TTL of a record that names none, in seconds.
 pub const DEFAULT_TTL: u32 = 30;
 
-/// What is wrong with a node's data.
+/// Fault in a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PayloadError {
     #[error("the data is no JSON")]
@@ -117,13 +117,13 @@ impl HostKind {
         }
     }
 
-    /// Whether such a host below a service's node is a member of the service.
+    /// Returns true if such a host below a service's node is a member of the service.
     pub fn is_member(self) -> bool {
         use HostKind::*;
         matches!(self, LoadBalancer | MorayHost | OpsHost | RedisHost | RrHost)
     }
 
-    /// Whether such a host's address gets a PTR record.
+    /// Returns true if such a host's address gets a PTR record.
     pub fn has_reverse(self) -> bool {
         self != HostKind::Database
     }
@@ -134,9 +134,9 @@ impl HostKind {
 pub struct Host {
     pub kind: HostKind,
     pub address: IpAddr,
-    /// Its own TTL in seconds, the inner one before the outer one.
+    /// TTL of its own in seconds, the inner one before the outer one.
     pub ttl: Option<u32>,
-    /// Its own ports; none where the service's counts. Empty when all that it names make no sense.
+    /// Ports of its own; none where the service's ports count. Empty when all that it names make no sense.
     pub ports: Option<Box<[u16]>>,
 }
 
@@ -150,7 +150,7 @@ pub struct Service {
     pub ttl: u32,
 }
 
-/// What a node is.
+/// Kind of a node, with its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
     /// A path component, or a node of which nothing is known yet.
@@ -162,10 +162,10 @@ pub enum Payload {
     Service(Box<Service>),
 }
 
-/// What a node's data comes to.
+/// Result of reading a node's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What the node is from now on; none if it stays what it was.
+    /// New payload of the node; none if it stays as it was.
     pub payload: Option<Payload>,
     pub fault: Option<PayloadError>,
 }
@@ -236,7 +236,8 @@ fn read_service(record: &Map<String, Value>, outer: &Map<String, Value>, flaw: &
     Service { labels: label("srvce").zip(label("proto")), port, ttl: ttl.unwrap_or(DEFAULT_TTL) }
 }
 
-/// Whether a label can be asked for: an underscore, and no other behind it (`docs/binder.md` 7).
+/// Returns true if clients can ask for a label: one underscore at its beginning and none behind it (`docs/binder.md`
+/// 7).
 fn is_service_label(label: &str) -> bool {
     label.strip_prefix('_').is_some_and(|rest| {
         (1..wire::name::MAX_LABEL_BYTES).contains(&rest.len())
@@ -291,8 +292,8 @@ fn host_of_url(url: &str) -> &str {
     }
 }
 
-/// Reads an address as loosely as Binder: IPv4 counts its first four parts, and of each the digits that it begins with, so
-/// `172.27.49.1/24` and `172.027.049.003` are addresses.
+/// Reads an address as loosely as Binder: IPv4 counts its first four parts, and of each the digits that it begins with,
+/// so `172.27.49.1/24` and `172.027.049.003` are addresses.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     if text.contains(':') {
@@ -347,7 +348,7 @@ impl Serialize for HostPayload {
 /// A service record as Registrar writes it: the configured block as it stands, its TTL filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServicePayload {
-    /// What stands beside `service` in the configured block, `type` included, in its order.
+    /// Fields beside `service` in the configured block, `type` included, in their order.
     pub block: Fields,
     /// The inner object in its order: `srvce`, `proto`, `port`, `ttl` and whatever else.
     pub service: Fields,

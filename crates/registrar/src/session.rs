@@ -1,8 +1,8 @@
 //! Sessions with ZooKeeper: how one begins, what is heard from it, and how it is closed.
 //!
-//! The client keeps a session alive, moves it to another server when one is lost, and sets watches again; it gives it up when
-//! no server was reached for 7/5 of the session timeout. Then another session begins here, without end and without the
-//! process ending. Each server is reached by a relay, which limits what it may send.
+//! The client keeps a session alive, moves it to another server when one is lost, and sets watches again; it gives it
+//! up when no server was reached for 7/5 of the session timeout. Then another session begins here, without end and
+//! without the process ending. Each server is reached by a relay, which limits what it may send.
 //!
 //! Cost: one task for each watched node, one relay for each server.
 
@@ -20,12 +20,12 @@ use zookeeper_client::{Client, Error, SessionState};
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::registrar::session";
 
-/// Between two attempts to set a watch that was refused.
+/// Pause between two attempts to set a watch that was refused.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
-/// How long the closing of a session may take.
+/// Longest time that the closing of a session may take.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What is heard of a session.
+/// Event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A watched node may have changed, or it is time to look.
@@ -56,7 +56,7 @@ impl Ways {
         Ok(Ways(relays.into()))
     }
 
-    /// Where the client connects.
+    /// Addresses to which the client connects, joined by commas.
     fn addresses(&self) -> String {
         let addresses: Vec<String> = self.0.iter().map(|relay| relay.address().to_string()).collect();
         addresses.join(",")

@@ -1,4 +1,4 @@
-//! What the agent does next: a pure function of what it knows and of what has just happened.
+//! Next action of the agent: a pure function of its state and of the latest event.
 //!
 //! ```text
 //!            check passed              written
@@ -9,33 +9,33 @@
 //!     └──── check passed ────┘         any of them ──► Stopping ──► end
 //! ```
 //!
-//! `Waiting` is there only when a check has to pass before the first registration. Reading, writing and waiting are done
-//! by others, who are told by [`Effect`]s and answer by [`Event`]s.
+//! `Waiting` is there only when a check has to pass before the first registration. Reading, writing and waiting are
+//! done by others, who are told by [`Effect`]s and answer by [`Event`]s.
 //!
-//! Invariants: no work is started while other work is under way, so that registrations cannot overlap; work whose session
-//! ended while it ran counts for nothing; failures are counted only while the instance is to be registered, a success
-//! forgets them, and so does going down; once told to stop, nothing is ever written again but the removal.
+//! Invariants: no work is started while other work is under way, so that registrations cannot overlap; work whose
+//! session ended while it ran counts for nothing; failures are counted only while the instance is to be registered, a
+//! success forgets them, and so does going down; once told to stop, nothing is ever written again but the removal.
 //!
 //! Cost: O(threshold) for each event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Between the first two attempts at work that failed; doubled from each to the next.
+/// Pause between the first two attempts at work that failed; doubled from each to the next.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Between two attempts at most.
+/// Longest pause between two attempts.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// When failures are too many.
+/// Number of failures within a period that is too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
-    /// So many failures ...
+    /// Number of failures ...
     pub threshold: usize,
-    /// ... no further apart than this.
+    /// ... within this time.
     pub period: Duration,
 }
 
-/// What the agent is at.
+/// State of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing is written before the first check has ended.
@@ -50,7 +50,7 @@ pub enum State {
     Stopping,
 }
 
-/// What can be under way in ZooKeeper.
+/// Work that can be under way in ZooKeeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Write the service record and all nodes, whoever had them.
@@ -61,7 +61,7 @@ pub enum Work {
     Remove,
 }
 
-/// What happened.
+/// Event that the agent is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A new session began.
@@ -82,7 +82,7 @@ pub enum Event {
     Stop,
 }
 
-/// What is to be done now.
+/// Action that the agent has to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Begin a new session, however long it takes.
@@ -100,19 +100,19 @@ pub enum Effect {
 pub struct Machine {
     tolerance: Tolerance,
     state: State,
-    /// Whether there is a session.
+    /// True while there is a session.
     session: bool,
-    /// What is under way, and whether its session still is.
+    /// Work that is under way; true beside it while its session lasts.
     busy: Option<(Work, bool)>,
-    /// Whether the nodes were made as the state wants them.
+    /// True if the nodes were made as the state wants them.
     settled: bool,
-    /// Whether they may have changed since they were last looked at.
+    /// True if the nodes may have changed since they were last looked at.
     disturbed: bool,
     /// Failed attempts in a row.
     attempts: u32,
-    /// Whether the next attempt has to wait.
+    /// True if the next attempt has to wait.
     paused: bool,
-    /// When the latest checks failed, oldest first.
+    /// Times of the latest checks that failed, oldest first.
     failures: VecDeque<Duration>,
 }
 
@@ -133,12 +133,12 @@ impl Machine {
         }
     }
 
-    /// What the agent is at.
+    /// State of the agent.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether the nodes are as the state wants them, and nothing is under way.
+    /// Returns true if the nodes are as the state wants them, and nothing is under way.
     pub fn is_at_rest(&self) -> bool {
         self.busy.is_none() && self.settled && !(self.state == State::Up && self.disturbed)
     }
@@ -239,7 +239,7 @@ impl Machine {
         None
     }
 
-    /// What can be begun now.
+    /// Returns the action that can begin now, if any.
     fn decide(&mut self) -> Option<Effect> {
         if self.busy.is_some() {
             return None;

@@ -1,20 +1,20 @@
-//! What is written to ZooKeeper, and what is removed from it.
+//! Writes to ZooKeeper: the nodes that are made there, and those that are removed.
 //!
-//! A service record is written before the hosts, and only where it says something else; parents are made without touching
-//! what is there. A node that an earlier session of this instance left, or another instance with the same name, is
-//! replaced by deleting and creating it in one transaction, so that it is never seen missing. Registrar deletes first, and waits
-//! a second so that those who watch notice that the node is another one; there is nothing to notice: a watch on the node
-//! fires for the deletion all the same, and whoever reads then finds the new data (a mirror that reads late never sees the
-//! gap of a second either).
+//! A service record is written before the hosts, and only where it says something else; parents are made without
+//! touching what is there. A node that an earlier session of this instance left, or another instance with the same
+//! name, is replaced by deleting and creating it in one transaction, so that it is never seen missing. Registrar
+//! deletes first, and waits a second so that those who watch notice that the node is another one; there is nothing to
+//! notice: a watch on the node fires for the deletion all the same, and whoever reads then finds the new data (a mirror
+//! that reads late never sees the gap of a second either).
 //!
-//! Who may have a name: at a registration the last one wins, as ever. A repair takes nothing from a session that lives, or two
-//! instances with one name would take it from each other for ever; the node is made again when the other one goes. A
-//! removal takes only what is ours: made by one of our sessions, at the host's own path, or with our address in it; but never
-//! what another session was seen to take from us, which is the next process of the same instance more often than not. A node
-//! that has others below it, or is a service's, is nobody's to replace.
+//! Who may have a name: at a registration the last one wins, as ever. A repair takes nothing from a session that lives,
+//! or two instances with one name would take it from each other for ever; the node is made again when the other one
+//! goes. A removal takes only what is ours: made by one of our sessions, at the host's own path, or with our address in
+//! it; but never what another session was seen to take from us, which is the next process of the same instance more
+//! often than not. A node that has others below it, or is a service's, is nobody's to replace.
 //!
-//! Invariants: the service's node is never removed; a failure at one node does not keep the others from being written or
-//! removed; every operation may be repeated.
+//! Invariants: the service's node is never removed; a failure at one node does not keep the others from being written
+//! or removed; every operation may be repeated.
 //!
 //! Cost: one read for each node, and up to three requests more for each that differs; O(depth) for missing parents.
 
@@ -29,7 +29,7 @@ const TARGET: &str = "aggregator::registrar::writes";
 /// Attempts at a node that others change at the same time.
 const MOST_RACES: usize = 10;
 
-/// Why a node is not as it should be.
+/// Reason for which a node is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     #[error("{0}: {1}")]
@@ -43,16 +43,16 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the connection is to blame, so that it comes right by itself.
+    /// Returns true if the error lies with the connection, so that it passes by itself.
     pub fn is_outage(&self) -> bool {
         matches!(self, WriteError::Refused(_, Error::ConnectionLoss | Error::SessionExpired | Error::ClientClosed))
     }
 }
 
-/// What came of work at all nodes.
+/// Result of work at all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is not as it should be.
+    /// Errors of the nodes that are not as they should be.
     pub errors: Vec<WriteError>,
     /// Owned paths where another session has a node that was left alone.
     pub taken: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Writer<'a> {
     pub taken: &'a [String],
 }
 
-/// What there is at a path.
+/// Node found at a path.
 enum Found {
     Nothing,
     /// A node with the right data of the present session.
@@ -158,7 +158,7 @@ impl Writer<'_> {
         Err(WriteError::Race(node.path.clone()))
     }
 
-    /// What there is at the path of an owned node.
+    /// Reads the path of an owned node and compares it with that node.
     async fn look(&self, node: &Znode) -> Result<Found, WriteError> {
         let (data, stat) = match self.client.get_data(&node.path).await {
             Ok(found) => found,
@@ -239,18 +239,18 @@ impl Writer<'_> {
     }
 }
 
-/// Who may do what with a node: everybody everything, as Registrar has it.
+/// Options that permit everybody everything with a node, as Registrar has it.
 fn open_to_all(mode: CreateMode) -> CreateOptions<'static> {
     mode.with_acls(Acls::anyone_all())
 }
 
-/// Whether two data are the same octets or the same JSON.
+/// Returns true if two data are the same octets or the same JSON.
 fn says_the_same(data: &[u8], other: &[u8]) -> bool {
     let parse = |data| serde_json::from_slice::<Value>(data).ok();
     data == other || parse(data).is_some_and(|value| Some(value) == parse(other))
 }
 
-/// Whether data are a service's record.
+/// Returns true if data are a service's record.
 fn is_service(data: &[u8]) -> bool {
     serde_json::from_slice::<Value>(data).is_ok_and(|value| value.get("type") == Some(&Value::from("service")))
 }

@@ -1,16 +1,17 @@
-//! The relay between the client library and a server of ZooKeeper's, which sees to it that no reply is longer than allowed.
+//! The relay between the client library and a server of ZooKeeper's, which sees to it that no reply is longer than
+//! allowed.
 //!
-//! The library reads a reply into memory however long it says it is, and makes room for as many children as a list says it
-//! has. It takes no stream of ours, only addresses, so it is sent to an address of this machine where this task listens; from
-//! there on, TLS included, the connection is ours. What comes from the server is passed on frame by frame as it arrives, once
-//! its beginning has been looked at.
+//! The library reads a reply into memory however long it says it is, and makes room for as many children as a list says
+//! it has. It takes no stream of ours, only addresses, so it is sent to an address of this machine where this task
+//! listens; from there on, TLS included, the connection is ours. What comes from the server is passed on frame by frame
+//! as it arrives, once its beginning has been looked at.
 //!
-//! Invariants: a frame that is longer than the limit is not passed on, nor a list that says it has more children than its frame
-//! holds; only sockets of this process are served, whoever else finds the port is turned away; a server that has sent such
-//! a frame is asked again only after a pause, which grows.
+//! Invariants: a frame that is longer than the limit is not passed on, nor a list that says it has more children than
+//! its frame holds; only sockets of this process are served, whoever else finds the port is turned away; a server that
+//! has sent such a frame is asked again only after a pause, which grows.
 //!
-//! Cost: O(1) memory for a connection; each octet is copied once more, through a socket of this machine; two descriptors, and one to
-//! listen.
+//! Cost: O(1) memory for a connection; each octet is copied once more, through a socket of this machine; two
+//! descriptors, and one to listen.
 
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
@@ -31,7 +32,8 @@ use tracing::{debug, warn};
 /// The target of log lines, which filters name.
 const TARGET: &str = "aggregator::source::zookeeper::relay";
 
-/// The longest reply that is taken unless the configuration says otherwise: the names of several hundred thousand children.
+/// The longest reply that is taken unless the configuration says otherwise: the names of several hundred thousand
+/// children.
 pub const DEFAULT_LIMIT: u32 = 32 << 20;
 /// A list may have one child for so many octets that a reply may have: in memory a child takes several times that.
 const LIMIT_PER_CHILD: u32 = 32;
@@ -50,7 +52,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What is wrong with a server, as far as the library cannot tell.
+/// Fault of a server that the library cannot recognize.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("announced a reply of {announced} octets, and {limit} are allowed")]
@@ -65,7 +67,7 @@ pub enum Fault {
     Tls(String),
 }
 
-/// Where a relay leads.
+/// Server to which a relay leads.
 #[derive(Clone)]
 pub struct Target {
     /// Address or host name, and port.
@@ -100,12 +102,12 @@ impl Relay {
         &self.server
     }
 
-    /// Where the library is to connect.
+    /// Address to which the library has to connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What was wrong with the server when it was last asked.
+    /// Fault of the server when it was last asked, if any.
     pub fn fault(&self) -> Option<Fault> {
         lock(&self.fault).clone()
     }
@@ -162,22 +164,22 @@ async fn serve(listener: TcpListener, target: Target, fault: Arc<Mutex<Option<Fa
     }
 }
 
-/// How long a server waits that was at fault so often.
+/// Time for which a server is left alone after so many faults in a row.
 fn pause_after(refusals: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << refusals.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
 }
 
 //--- Whose connection it is ---
 
-/// Whether a socket of this process is at the other end of a connection. Anybody on this machine can find the port, and would
-/// speak to the ensemble in our name.
+/// Returns true if a socket of this process is at the other end of a connection. Anybody on this machine can find the
+/// port, and would speak to the ensemble in our name.
 fn is_ours(stream: &TcpStream, peer: SocketAddr) -> bool {
     let Ok(local) = stream.local_addr() else { return false };
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return false };
     let mut descriptors = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok());
     descriptors.any(|descriptor| {
-        // SAFETY: it is asked for its addresses only; one that is closed meanwhile, or is no socket, has none, and one that
-        // is opened in its place is ours as well.
+        // SAFETY: it is asked for its addresses only; one that is closed meanwhile, or is no socket, has none, and one
+        // that is opened in its place is ours as well.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let socket = SockRef::from(&descriptor);
         let is =
@@ -239,7 +241,7 @@ async fn pass<S: AsyncRead + AsyncWrite>(stream: &mut TcpStream, upstream: S, li
     }
 }
 
-/// Why nothing more is passed on.
+/// Reason for which nothing more is passed on.
 enum End {
     /// One side has closed the connection, or lost it.
     Closed,
@@ -300,8 +302,8 @@ async fn pass_replies(
         {
             let number = i32::from_be_bytes(*number);
             let is_list = asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-            // Negative numbers are those of events and of what is never a list. One that nobody has asked with yet could
-            // otherwise be the reply to a list before that is known to be one.
+            // Negative numbers are those of events and of what is never a list. One that nobody has asked with yet
+            // could otherwise be the reply to a list before that is known to be one.
             let is_list = is_list.or((number < 0).then_some(false)).ok_or(End::Refused(Fault::Unasked))?;
             // An error has no list.
             if let Some(count) = head.get(REPLY_HEADER..).and_then(<[u8]>::first_chunk)

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A relay with this limit to a server that sends these octets to whoever has sent it so many, and waits until it is left.
+/// A relay with this limit to a server that sends these octets to whoever has sent it so many, and waits until it is
+/// left.
 async fn relay(limit: u32, hears: usize, says: Vec<u8>) -> Relay {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -31,7 +32,8 @@ fn frame(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// What the library gets that asks with these octets, up to the end of its connection or so many octets.
+/// Sends these octets as the library would, and returns all that comes back, up to the end of the connection or `most`
+/// octets.
 async fn ask(relay: &Relay, requests: &[u8], most: usize) -> Vec<u8> {
     let mut stream = TcpStream::connect(relay.address()).await.unwrap();
     stream.write_all(requests).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where.
+//! Errors of a configuration file, with their places.
 //!
 //! Invariant: every error names a line and a column, both counted from 1, the column in characters. A file is read
 //! to its end before anything is reported, so one run shows all that has to be corrected.
@@ -16,7 +16,7 @@ pub struct ConfigError {
     pub path: PathBuf,
     pub line: usize,
     pub column: usize,
-    /// What is wrong; what to write instead.
+    /// Description of the mistake, and advice on what to write instead.
     pub message: String,
 }
 
@@ -87,7 +87,8 @@ impl<'t> Source<'t> {
     }
 }
 
-/// What a value holds may come from an escape such as `\n`; a message is one line all the same.
+/// Writes control characters of a message as escapes: a value may hold them by an escape such as `\n`, but a message is
+/// one line.
 pub fn on_one_line(message: String) -> String {
     if !message.contains(char::is_control) {
         return message;

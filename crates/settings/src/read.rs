@@ -374,7 +374,7 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Whether a key that must be there is not; a misspelt one counts as there, it was reported as such.
+    /// Returns true if a required key is missing; a misspelt one counts as present, because it was reported as such.
     pub fn lacks(&self, key: &str) -> bool {
         let keys = || self.table.keys.iter().map(|key| key.name);
         let stands_for = |entry: &Entry| match self.table.has(&entry.key) {

@@ -10,9 +10,9 @@ use strsim::damerau_levenshtein;
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub name: &'static str,
-    /// What it takes, for people.
+    /// Values that the key takes, described for people.
     pub takes: &'static str,
-    /// As TOML; empty when the key has no fixed default.
+    /// Default as TOML; empty when the key has no fixed default.
     pub default: &'static str,
     pub help: &'static str,
 }
@@ -20,14 +20,14 @@ pub struct Key {
 /// One table of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// How the table is written.
+    /// Path of the table, as it is written in the file.
     pub path: &'static str,
     pub help: &'static str,
     pub keys: &'static [Key],
 }
 
 impl Table {
-    /// Whether the table has this key.
+    /// Returns true if the table has this key.
     pub fn has(&self, name: &str) -> bool {
         self.keys.iter().any(|key| key.name == name)
     }

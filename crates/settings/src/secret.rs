@@ -7,13 +7,13 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// More octets than any secret needs.
+/// Most octets of a secret file; more than any secret needs.
 const MAX_SECRET_FILE_BYTES: u64 = 4096;
 
 /// Others may neither read nor write, the group may not write.
 const FORBIDDEN_MODE: u32 = 0o026;
 
-/// Why a file gives no secret.
+/// Error: a file gives no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("cannot be read: {0}; write the path of a file that holds the secret")]
@@ -54,7 +54,7 @@ pub fn read_private_file(path: &Path, most: u64) -> Result<Vec<u8>, SecretError>
 mod tests {
     use super::*;
 
-    /// What a file with these contents and mode gives.
+    /// Reads the secret of a file with these contents and this mode.
     fn read(contents: &str, mode: u32) -> Result<Vec<u8>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");

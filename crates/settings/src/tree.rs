@@ -23,7 +23,7 @@ pub struct Node {
     pub value: Value,
 }
 
-/// What a file can say.
+/// Value that a file can hold.
 #[derive(Clone, Debug)]
 pub enum Value {
     Text(String),
@@ -74,7 +74,7 @@ pub fn parse(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
     if source.text.trim_start().starts_with('{') { parse_json(source) } else { parse_toml(source) }
 }
 
-/// What can still be read of a file with errors, and whether that is all there is.
+/// Returns what can still be read of a file with errors, and true if nothing of it is missing.
 pub fn salvage(source: &Source<'_>) -> (Option<Node>, bool) {
     match parse(source) {
         (Some(tree), _) => (Some(tree), true),
@@ -212,7 +212,7 @@ fn convert_json(value: &ast::Value<'_>, source: &Source<'_>, errors: &mut Vec<Co
     Node { at, value }
 }
 
-/// What to say of a key that occurs twice in one table.
+/// Message for a key that occurs twice in one table.
 fn duplicate_message(key: &str) -> String {
     format!("duplicate key \"{key}\"; keep one of them")
 }

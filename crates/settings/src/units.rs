@@ -23,8 +23,8 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Reads a number and a unit, such as `10s`, or several from the largest unit to the smallest, such as `1h30m`, which is how
-/// times that have passed are shown.
+/// Reads a number and a unit, such as `10s`, or several from the largest unit to the smallest, such as `1h30m`, which
+/// is how times that have passed are shown.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (mut rest, mut units, mut millis) = (text, &TIME_UNITS[..], 0u64);
     loop {

@@ -1,10 +1,10 @@
-//! What CNS answers, from the zones and the question alone.
+//! Answers of CNS, made from the zones and the question alone.
 //!
-//! Kept on purpose, because a secondary has to live with them: transfers and NS answers without AA, NXDOMAIN at
-//! the apex and at empty non-terminals, SERVFAIL outside all zones, repeated records, differences step by step and with
-//! one TTL for all records, IXFR at the served serial answered with the whole zone, silence where CNS would stop
-//! altogether, also for an answer over TCP that is too long for it. Left out: interleaved transfers on one connection, its `_cns_meta` names, and its suffix match that ignores
-//! label boundaries.
+//! Kept on purpose, because a secondary has to live with them: transfers and NS answers without AA, NXDOMAIN at the
+//! apex and at empty non-terminals, SERVFAIL outside all zones, repeated records, differences step by step and with one
+//! TTL for all records, IXFR at the served serial answered with the whole zone, silence where CNS would stop
+//! altogether, also for an answer over TCP that is too long for it. Left out: interleaved transfers on one connection,
+//! its `_cns_meta` names, and its suffix match that ignores label boundaries.
 //!
 //! Cost: O(records of the zone) for a whole transfer, otherwise O(records of the answer).
 
@@ -19,7 +19,7 @@ use wire::rr::rtype;
 /// The zones of one primary, by origin.
 pub type Zones = HashMap<Name, Arc<Stored>>;
 
-/// What an answer over TCP is.
+/// Kind of an answer over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Lookup,
@@ -170,8 +170,8 @@ impl<'q> Scan<'q> {
         Scan { messages, opening, names, next: 0 }
     }
 
-    /// Reads the next names from the version that is there now. Returns whether there are more; of the names that were not there
-    /// at the beginning, a scan of hashes finds some.
+    /// Reads the next names from the version that is there now. Returns whether there are more; of the names that were
+    /// not there at the beginning, a scan of hashes finds some.
     pub fn read(&mut self, now: &Zone) -> bool {
         if self.next >= self.names.len() {
             let is_new = |name: &&Name| self.opening.find(name.as_wire()).is_none() && !self.names.contains(name);

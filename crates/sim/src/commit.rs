@@ -4,8 +4,8 @@
 //! the list of serials; last the serial that is served (`docs/cns.md` 27). So a transfer that runs meanwhile
 //! finds new names under the old serial, and differences that reach one serial too far.
 //!
-//! Lists are kept by serial. A commit under the serial that is served already adds to the lists of the step that led there,
-//! and the list of serials then has that serial twice.
+//! Lists are kept by serial. A commit under the serial that is served already adds to the lists of the step that led
+//! there, and the list of serials then has that serial twice.
 //!
 //! Cost: O(records) to begin and for each write, since zones are replaced whole.
 
@@ -17,7 +17,7 @@ use wire::name::Name;
 /// Names that CNS writes at a time.
 const NAMES_AT_A_TIME: usize = 8;
 
-/// What one commit writes.
+/// Data that one commit writes.
 pub struct Commit {
     new: Zone,
     step: Arc<Step>,
@@ -26,7 +26,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// From the version that is served to another.
+    /// Commit from the version that is served to another.
     pub fn new(old: &Zone, new: Zone) -> Commit {
         let step = Arc::new(Step::between(old, &new));
         let records = |zone: &Zone, name: &Name| zone.find(name.as_wire()).map(<[_]>::to_vec);

@@ -39,7 +39,7 @@ struct Service {
     name: &'static str,
     port: Option<u16>,
     account: Account,
-    /// Whether its first instance carries a certificate challenge.
+    /// True if the service's first instance carries a certificate challenge.
     challenge: bool,
     /// Instances at the beginning.
     size: usize,
@@ -50,7 +50,7 @@ const ACME: Account = Account { login: "acme", uuid: "3c1f64d8-52f7-4b0e-9a0f-6d
 /// Its services also appear directly below the apex.
 const ADMIN: Account = Account { login: "admin", uuid: "930896af-bf8c-48d4-885c-6573a94b1853" };
 
-/// What runs in every datacenter.
+/// Services that run in every datacenter.
 static SERVICES: [Service; 4] = [
     Service { name: "web", port: Some(8080), account: ACME, challenge: true, size: 3 },
     Service { name: "api", port: None, account: ACME, challenge: false, size: 2 },
@@ -80,17 +80,17 @@ impl Instance {
         self.service.name
     }
 
-    /// Whether it is in service.
+    /// Returns true if the instance is in service.
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    /// Its addresses, IPv4 first.
+    /// Addresses of the instance, IPv4 first.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// Whether its service names carry its addresses; those of `admin` always do.
+    /// Returns true if the service's names carry the instance's addresses; those of `admin` always do.
     fn is_in_service(&self) -> bool {
         self.up || self.service.account == ADMIN
     }
@@ -108,7 +108,7 @@ pub struct Datacenter {
     compute_nodes: Vec<String>,
     /// The last host number that was given out.
     last_host: u8,
-    /// How many instances each service has had.
+    /// Number of instances that each service has had.
     started: HashMap<&'static str, usize>,
 }
 
@@ -192,8 +192,8 @@ impl Datacenter {
         changed
     }
 
-    /// Gives an instance an IPv6 address or takes it away, and with it one of two equal SRV records; tells whether that was a
-    /// change.
+    /// Gives an instance an IPv6 address or takes it away, and with it one of two equal SRV records; tells whether that
+    /// was a change.
     pub fn set_dual_stack(&mut self, alias: &str, dual: bool, now: SystemTime) -> bool {
         let site = self.site;
         let found = self.instances.iter_mut().find(|instance| instance.alias == alias);
@@ -214,7 +214,7 @@ impl Datacenter {
         self.serial = next_serial(self.serial, now);
     }
 
-    /// What CNS publishes, in an order that looks as random as that of its database.
+    /// Zone that CNS publishes, in an order that looks as random as that of its database.
     pub fn zone(&self) -> Zone {
         let mut records = Vec::new();
         for instance in &self.instances {

@@ -1,11 +1,11 @@
 //! Datacenters that exist only in a process: a model of instances, and primaries that serve it as CNS does.
 //!
-//! A [`Datacenter`](instances::Datacenter) is a model of instances that yields the zone CNS would publish for
-//! them; a [`Primary`](primary::Primary) serves such zones, and what changed in them, on the loopback address the way CNS
-//! does, quirks included. The demonstration and the tests use both as the upstream they would otherwise lack.
+//! A [`Datacenter`](instances::Datacenter) is a model of instances that yields the zone CNS would publish for them; a
+//! [`Primary`](primary::Primary) serves such zones, and what changed in them, on the loopback address the way CNS does,
+//! quirks included. The demonstration and the tests use both as the upstream they would otherwise lack.
 //!
-//! Messages are written and read by code of this crate, because CNS compresses where RFC 3597 forbids it, and because what
-//! tests compare with must not share our mistakes.
+//! Messages are written and read by code of this crate, because CNS compresses where RFC 3597 forbids it, and because
+//! what tests compare with must not share our mistakes.
 //!
 //! Cost: O(records) for every change of a model, since zones are replaced whole.
 

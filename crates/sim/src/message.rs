@@ -42,7 +42,7 @@ const READABLE: [u16; 11] = [
     rtype::TSIG,
 ];
 
-/// Why a message gets no answer.
+/// Reason for which a message gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     #[error("not a question that CNS can read")]
@@ -67,7 +67,7 @@ pub enum Rcode {
 pub struct Query {
     id: u16,
     flags: u16,
-    /// In the case in which it arrived.
+    /// Name in the case in which it arrived.
     pub name: NameBuf,
     /// QTYPE.
     pub kind: u16,
@@ -122,7 +122,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Whether the question is for a zone transfer.
+    /// Returns true if the question is for a zone transfer.
     pub fn wants_transfer(&self) -> bool {
         matches!(self.kind, rtype::AXFR | rtype::IXFR)
     }

@@ -1,4 +1,4 @@
-//! What tests of this layer share: zones read from text or messages, by code other than ours.
+//! Helpers that the tests of this layer share: zones read from text or messages, by code other than ours.
 
 use super::zone::{Apex, Data, Zone};
 use hickory_proto::op::Message;

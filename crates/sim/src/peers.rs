@@ -1,9 +1,9 @@
 //! The secondaries that CNS knows, and when it tells them of changes (`docs/cns.md` 20 and 26).
 //!
-//! A secondary is known once it answers for the zone that it was sent: CNS asks it for the SOA a moment after every transfer, and
-//! writes down the serial. Whoever is behind gets NOTIFY again and again; whoever fails to reply five times in a row, whatever the
-//! zone, gets none until some time after a transfer that was seen to arrive. CNS asks on port 53; here each secondary has the port
-//! that it is given.
+//! A secondary is known once it answers for the zone that it was sent: CNS asks it for the SOA a moment after every
+//! transfer, and writes down the serial. Whoever is behind gets NOTIFY again and again; whoever fails to reply five
+//! times in a row, whatever the zone, gets none until some time after a transfer that was seen to arrive. CNS asks on
+//! port 53; here each secondary has the port that it is given.
 //!
 //! Invariants: a failure stops the time that would end the silence; only what is asked for is followed, by address.
 //!
@@ -22,17 +22,17 @@ use wire::serial::Serial;
 /// Failures in a row after which a secondary is told nothing more.
 const MOST_FAILURES: u32 = 5;
 
-/// How long a secondary may take to show its serial.
+/// Longest time that a secondary may take to show its serial.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How soon CNS does what.
+/// Intervals at which CNS deals with its secondaries.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From a transfer to the question whether it arrived.
+    /// Time from a transfer to the question whether it arrived.
     pub check: Duration,
-    /// Between two rounds of NOTIFY, and for a reply to one.
+    /// Time between two rounds of NOTIFY, and for a reply to one.
     pub interval: Duration,
-    /// From a transfer that arrived to the end of the silence.
+    /// Time from a transfer that arrived to the end of the silence.
     pub clear: Duration,
 }
 
@@ -54,7 +54,7 @@ struct Peer {
     /// The serials that it has shown.
     serials: HashMap<Name, Serial>,
     failures: u32,
-    /// When the failures are forgotten.
+    /// Time at which the failures are forgotten.
     clear: Option<Instant>,
     /// The announcements that wait for replies, by their ids.
     waiting: HashMap<u16, Instant>,
@@ -64,7 +64,7 @@ struct Peer {
     checks: Vec<(Instant, Name, Serial)>,
 }
 
-/// What is to be done now.
+/// Action that is due now.
 pub enum Errand {
     /// Send this NOTIFY.
     Announce(SocketAddr, Vec<u8>),
@@ -94,7 +94,7 @@ impl Peers {
         self.lock().insert(server.ip(), peer);
     }
 
-    /// Whether a secondary is told nothing.
+    /// Returns true if the secondary is told nothing.
     pub fn is_silent(&self, peer: IpAddr) -> bool {
         self.lock().get(&peer).is_some_and(|peer| peer.failures >= MOST_FAILURES)
     }
@@ -128,7 +128,7 @@ impl Peers {
         }
     }
 
-    /// What is to be done now, given the serials of the zones.
+    /// Returns the actions that are due now, given the serials of the zones.
     pub fn errands(&self, zones: &HashMap<Name, Serial>) -> Vec<Errand> {
         let now = Instant::now();
         let mut errands = Vec::new();

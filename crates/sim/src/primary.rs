@@ -1,13 +1,13 @@
 //! A primary on one address that behaves like CNS over UDP and TCP.
 //!
-//! A commit takes as long as it is told to, and so does the scan of a whole transfer; then what is sent is what CNS sends when
-//! both happen at once.
+//! A commit takes as long as it is told to, and so does the scan of a whole transfer; then what is sent is what CNS
+//! sends when both happen at once.
 //!
-//! Invariants: every answer but such a scan comes from one version of a zone; nothing a client sends stops the primary; while it
-//! is away it answers nothing and keeps no connection. It ends when it is dropped.
+//! Invariants: every answer but such a scan comes from one version of a zone; nothing a client sends stops the primary;
+//! while it is away it answers nothing and keeps no connection. It ends when it is dropped.
 //!
-//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone); a new version is compared with
-//! the one before, O(records).
+//! Cost: one task for each connection; a transfer is built in memory, O(octets of the zone); a new version is compared
+//! with the one before, O(records).
 
 use super::answer::{Kind, Scan, Zones, answer_datagram, answer_stream, find_zone};
 use super::commit::Commit;
@@ -35,7 +35,7 @@ const TARGET: &str = "aggregator::demo::primary";
 const IDLE: Duration = Duration::from_secs(5);
 /// Pause after an error of a socket, so that a lasting one does not take the processor.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often a port that is free for TCP may turn out to be taken for UDP.
+/// Most attempts at finding a port that is free for both TCP and UDP.
 const ATTEMPTS: usize = 20;
 
 /// A running primary.
@@ -47,7 +47,7 @@ pub struct Primary {
     _tasks: JoinSet<()>,
 }
 
-/// What the tasks of a primary share.
+/// State that the tasks of a primary share.
 struct Shared {
     zones: ArcSwap<Zones>,
     away: watch::Sender<bool>,
@@ -56,21 +56,21 @@ struct Shared {
     manner: Mutex<Manner>,
 }
 
-/// How a primary behaves when all is well with its zones.
+/// Behaviour of a primary when all is well with its zones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Manner {
     /// Pause between two parts of a scan.
     scan_pause: Duration,
-    /// Whether it answers questions for anything but zones and their apexes.
+    /// True if the primary refuses questions for anything but zones and their apexes.
     refuses: bool,
 }
 
-/// What a primary was asked so far.
+/// Counts of what a primary was asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Whole zones sent.
     pub whole: u64,
-    /// Those of them that were sent for a question for differences at the present serial.
+    /// Whole zones sent for a question for differences at the present serial; they count in `whole`, too.
     pub again: u64,
     /// Differences sent.
     pub steps: u64,
@@ -99,7 +99,7 @@ impl Shared {
         });
     }
 
-    /// How the primary behaves at the moment.
+    /// Behaviour of the primary at the moment.
     fn manner(&self) -> MutexGuard<'_, Manner> {
         self.manner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,7 +166,7 @@ impl Shared {
     }
 }
 
-/// What goes out over TCP.
+/// Reply that goes out over TCP.
 enum Reply {
     Messages(Vec<Vec<u8>>),
     /// A whole zone, read while it is sent.
@@ -189,13 +189,13 @@ impl Primary {
         Ok(Primary { address, shared, socket, _tasks: tasks })
     }
 
-    /// Where it listens.
+    /// Address at which the primary listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Puts a version of a zone in place of the one before, with what changed as a further step of its history; transfers
-    /// under way keep theirs.
+    /// Puts a version of a zone in place of the one before, with what changed as a further step of its history;
+    /// transfers under way keep theirs.
     pub fn publish(&self, zone: Zone) {
         let before = self.shared.zones.load().get(zone.origin()).cloned();
         self.put(before.map_or_else(|| Stored::new(zone.clone()), |stored| stored.advance(zone.clone())));
@@ -206,8 +206,8 @@ impl Primary {
         self.put(Stored::new(zone));
     }
 
-    /// Writes a version of a zone as CNS does, one thing after the other, in this time. Whatever is asked meanwhile is answered
-    /// from what is written by then. Two commits of one zone must not overlap, as they do not in CNS.
+    /// Writes a version of a zone as CNS does, one thing after the other, in this time. Whatever is asked meanwhile is
+    /// answered from what is written by then. Two commits of one zone must not overlap, as they do not in CNS.
     pub async fn commit(&self, zone: Zone, duration: Duration) {
         let origin = zone.origin().clone();
         let Some(before) = self.shared.zones.load().get(&origin).map(|stored| stored.zone().clone()) else {
@@ -256,12 +256,12 @@ impl Primary {
         self.shared.peers.follow(secondary, times);
     }
 
-    /// Whether it has given up on a secondary.
+    /// Returns true if the primary has given up on a secondary.
     pub fn is_silent(&self, secondary: SocketAddr) -> bool {
         self.shared.peers.is_silent(secondary.ip())
     }
 
-    /// What it was asked so far.
+    /// Counts of what the primary was asked so far.
     pub fn tally(&self) -> Tally {
         *self.shared.tally()
     }
@@ -271,7 +271,7 @@ impl Primary {
         self.shared.away.send_replace(away);
     }
 
-    /// Whether it is unreachable.
+    /// Returns true if the primary is unreachable.
     pub fn is_away(&self) -> bool {
         *self.shared.away.borrow()
     }

@@ -1,10 +1,10 @@
-//! What CNS keeps of one zone: the version that it serves, the steps that led there, and what may go wrong with both.
+//! State that CNS keeps of one zone: the version that it serves, the steps that led there, and the faults of both.
 //!
 //! A step is a difference of multisets: of two equal records one can go, and the removal is recorded although the other
 //! stays. NS records take part, TTLs do not.
 //!
-//! Invariants: the steps follow on each other and the last ends at the served serial; a version with the serial of the one
-//! before leaves no step, and one with a lower serial leaves no history.
+//! Invariants: the steps follow on each other and the last ends at the served serial; a version with the serial of the
+//! one before leaves no step, and one with a lower serial leaves no history.
 //!
 //! Cost: O(records) for a step, O(steps) to find one.
 
@@ -17,7 +17,7 @@ use wire::serial::Serial;
 /// Steps that are kept for secondaries that lag behind.
 const MOST_STEPS: usize = 100;
 
-/// What changed from one serial to the next.
+/// Difference between one serial and the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub from: Serial,
@@ -27,7 +27,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// What changed between two versions.
+    /// Computes the difference between two versions.
     pub fn between(old: &Zone, new: &Zone) -> Step {
         Step { from: old.serial(), to: new.serial(), removed: surplus(old, new), added: surplus(new, old) }
     }
@@ -54,11 +54,11 @@ fn surplus(one: &Zone, other: &Zone) -> Vec<(Name, Data)> {
     surplus
 }
 
-/// What goes wrong with transfers, each thing but the clock once, and no longer than until the next version.
+/// Faults of transfers: each but the clock occurs once, and no later than the next version.
 #[derive(Clone, Debug, Default)]
 pub struct Lapses {
-    /// What the scan of a whole transfer finds: data is written before its serial is published, a name can come twice, and an
-    /// error of the database looks like the end.
+    /// Nodes that the scan of a whole transfer finds: data is written before its serial is published, a name can come
+    /// twice, and an error of the database looks like the end.
     pub scan: Option<Arc<Vec<Node>>>,
     /// A step that is recorded already while its serial is not yet published.
     pub ahead: Option<Arc<Step>>,
@@ -118,8 +118,8 @@ impl Stored {
         self.zone = Arc::new(zone);
     }
 
-    /// Writes a step's serial into the list of serials. Lists are kept by serial: a second step to one serial adds to those of
-    /// the first.
+    /// Writes a step's serial into the list of serials. Lists are kept by serial: a second step to one serial adds to
+    /// those of the first.
     pub fn record(&mut self, step: &Arc<Step>) {
         if step.from != step.to {
             self.recorded = Some(step.clone());
@@ -166,8 +166,8 @@ impl Stored {
         self.steps.drain(..self.steps.len().saturating_sub(keep));
     }
 
-    /// The steps for a client with a serial; from one between two known serials they begin at the lower. `None` where CNS
-    /// sends the whole zone: outside the history, and for the served serial, unless two commits had that.
+    /// The steps for a client with a serial; from one between two known serials they begin at the lower. `None` where
+    /// CNS sends the whole zone: outside the history, and for the served serial, unless two commits had that.
     pub fn steps_from(&self, serial: Serial) -> Option<impl Iterator<Item = &Step>> {
         let last = self.steps.iter().rfind(|step| step.from.0 <= serial.0)?;
         let begin = self.steps.iter().position(|step| step.from == last.from)?;

@@ -57,7 +57,7 @@ impl Data {
     }
 }
 
-/// What the apex says besides the serial; comes from the configuration of CNS and not from its data.
+/// Data of the apex besides the serial; comes from the configuration of CNS and not from its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apex {
     pub mname: Name,
@@ -149,7 +149,7 @@ impl Zone {
         Data::Soa { mname: self.apex.mname.clone(), rname: self.apex.rname.clone(), serial }
     }
 
-    /// What the apex says besides the serial.
+    /// Data of the apex besides the serial.
     pub fn apex(&self) -> &Apex {
         &self.apex
     }

@@ -1,9 +1,10 @@
 //! DNS-based service discovery: how services are named and described, for those who publish them and those who look
 //! for them.
 //!
-//! An instance is a name `INSTANCE._SERVICE._tcp.DOMAIN` with SRV and TXT records; `_SERVICE._tcp.DOMAIN` has PTR records to
-//! all instances, `_services._dns-sd._udp.DOMAIN` to all kinds of services. OpenStack's guideline fills that in: the service
-//! is `_openstack`, the instance a service type such as `identity`, and TXT has what an URL needs beside host and port.
+//! An instance is a name `INSTANCE._SERVICE._tcp.DOMAIN` with SRV and TXT records; `_SERVICE._tcp.DOMAIN` has PTR
+//! records to all instances, `_services._dns-sd._udp.DOMAIN` to all kinds of services. OpenStack's guideline fills that
+//! in: the service is `_openstack`, the instance a service type such as `identity`, and TXT has what an URL needs
+//! beside host and port.
 //!
 //! Invariants: what is published here is read back as the same endpoint; nothing that others publish can make a reader
 //! panic.
@@ -24,11 +25,11 @@ use crate::name::{self, Name, NameError};
 /// The labels of OpenStack's service, with which instance names go on.
 pub const OPENSTACK: [&[u8]; 2] = [b"_openstack", b"_tcp"];
 
-/// Where the kinds of services of a domain are listed (RFC 6763 section 9).
+/// Labels of the name that lists the kinds of services of a domain (RFC 6763 section 9).
 pub const SERVICES: [&[u8]; 3] = [b"_services", b"_dns-sd", b"_udp"];
 
-/// Where browsing domains are listed: those that are recommended, the default one, and the one for browsers that do not ask
-/// (RFC 6763 section 11).
+/// First labels of the names that list browsing domains: those that are recommended, the default one, and the one for
+/// browsers that do not ask (RFC 6763 section 11).
 pub const DOMAINS: [&[u8]; 3] = [b"b", b"db", b"lb"];
 
 /// A name with labels put in front.
@@ -36,8 +37,8 @@ pub fn below(domain: &Name, labels: &[&[u8]]) -> Result<Name, NameError> {
     labels.iter().rev().try_fold(domain.clone(), |name, label| name.prepend(label))
 }
 
-/// Whether PTR records at a name (lowercase wire form) list the instances of a service, or of a part of them (RFC 6763
-/// sections 4.1 and 7.1).
+/// Returns true if PTR records at a name (lowercase wire form) list the instances of a service, or of a part of them
+/// (RFC 6763 sections 4.1 and 7.1).
 pub fn lists_instances(owner: &[u8]) -> bool {
     let mut labels = name::labels(owner);
     let [first, second, third, fourth] = [labels.next(), labels.next(), labels.next(), labels.next()];
@@ -47,8 +48,8 @@ pub fn lists_instances(owner: &[u8]) -> bool {
     is_service(first) && is_protocol(second) || second == Some(b"_sub") && is_service(third) && is_protocol(fourth)
 }
 
-/// Whether PTR records at a name (lowercase wire form) belong to browsing: they list instances, services, or domains
-/// (RFC 6763 sections 4.1, 7.1, 9 and 11).
+/// Returns true if PTR records at a name (lowercase wire form) belong to browsing: they list instances, services, or
+/// domains (RFC 6763 sections 4.1, 7.1, 9 and 11).
 pub fn is_browsing(owner: &[u8]) -> bool {
     let mut labels = name::labels(owner);
     let is_list = |label: &[u8]| label == SERVICES[0] || DOMAINS.contains(&label);

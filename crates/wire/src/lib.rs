@@ -1,8 +1,8 @@
 //! The DNS as it is on the wire: names, records, messages, signatures. No sockets.
 //!
-//! [`name`] holds domain names in wire form, the key of every table. [`rr`] knows where names sit in RDATA, and keeps RRsets.
-//! [`serial`] compares serials (RFC 1982). [`message`] reads requests and writes responses. [`tsig`] signs messages and checks
-//! signatures (RFC 8945). [`dnssd`] knows how services are named and described (RFC 6763).
+//! [`name`] holds domain names in wire form, the key of every table. [`rr`] knows where names sit in RDATA, and keeps
+//! RRsets. [`serial`] compares serials (RFC 1982). [`message`] reads requests and writes responses. [`tsig`] signs
+//! messages and checks signatures (RFC 8945). [`dnssd`] knows how services are named and described (RFC 6763).
 
 pub mod dnssd;
 pub mod message;

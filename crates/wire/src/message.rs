@@ -1,12 +1,13 @@
 //! Messages: reading a request, writing a response.
 //!
-//! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server needs it.
-//! [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as pointers to
-//! names that stand uncompressed in the message already, or ending with a pointer into the question. Names in RDATA are not
-//! compressed, but for the targets of SRV records where a zone answers as Binder does ([`Writer::add_services`]).
+//! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server
+//! needs it. [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as
+//! pointers to names that stand uncompressed in the message already, or ending with a pointer into the question. Names
+//! in RDATA are not compressed, but for the targets of SRV records where a zone answers as Binder does
+//! ([`Writer::add_services`]).
 //!
-//! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always fits.
-//! Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
+//! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always
+//! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
 
 mod services;
 
@@ -70,9 +71,9 @@ const EDE_BYTES: usize = 6;
 /// The one question.
 #[derive(Clone, Copy)]
 pub struct Question {
-    /// As received; it stands uncompressed at the end of the header.
+    /// Name as received; it stands uncompressed at the end of the header.
     pub name: NameBuf,
-    /// The same in lowercase, for lookups.
+    /// Name in lowercase, for lookups.
     pub lower: NameBuf,
     pub rtype: u16,
     pub class: u16,
@@ -84,7 +85,7 @@ impl Default for Question {
     }
 }
 
-/// What the client's OPT record says.
+/// Contents of the client's OPT record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edns {
     pub version: u8,
@@ -101,9 +102,9 @@ pub struct Request {
     recursion_desired: bool,
     pub question: Option<Question>,
     pub edns: Option<Edns>,
-    /// Whether there is a TSIG record (RFC 8945) in any section; this module knows nothing more of it.
+    /// True if any section has a TSIG record (RFC 8945); this module knows nothing more of it.
     pub signed: bool,
-    /// What to answer at once, if not `NOERROR`.
+    /// Response code with which to answer at once, if not `NOERROR`.
     pub rcode: u16,
 }
 
@@ -116,8 +117,8 @@ impl Request {
         request.read(message).then_some(request)
     }
 
-    /// As [`Request::parse`], in place of this one, whatever it was: returning one copies its name. False when no response
-    /// may be sent; then it is of no use.
+    /// Reads a message as [`Request::parse`] does, in place of this one, whatever it was: returning one copies its
+    /// name. False when no response may be sent; then it is of no use.
     pub fn read(&mut self, message: &[u8]) -> bool {
         let Some(header) = message.first_chunk::<HEADER_BYTES>() else { return false };
         let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -209,8 +210,8 @@ impl Request {
 }
 
 impl Edns {
-    /// The OPT record of a response up to its options, which come to a number of bytes: owner root, type OPT, our payload
-    /// size; extended response code, version 0, DO as asked (RFC 3225).
+    /// The OPT record of a response up to its options, which come to a number of bytes: owner root, type OPT, our
+    /// payload size; extended response code, version 0, DO as asked (RFC 3225).
     pub fn response_opt(&self, rcode: u16, options: usize) -> [u8; OPT_BYTES] {
         let [kind, payload, options] =
             [rtype::OPT, MAX_UDP_BYTES as u16, options as u16].map(|number| number.to_be_bytes());
@@ -220,7 +221,7 @@ impl Edns {
     }
 }
 
-/// What the header of a response says beside its code.
+/// Flags in the header of a response, beside its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseFlags {
     pub authoritative: bool,
@@ -336,12 +337,12 @@ impl<'a> Writer<'a> {
         self.position += N;
     }
 
-    /// Where the next record begins.
+    /// Position at which the next record begins, in octets.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What has been written so far.
+    /// Octets written so far.
     pub fn written(&self) -> &[u8] {
         &self.out[..self.position]
     }
@@ -351,7 +352,7 @@ impl<'a> Writer<'a> {
         self.extended = Some(error);
     }
 
-    /// Whether a section has no records.
+    /// Returns true if a section has no records.
     pub fn is_empty(&self, section: Section) -> bool {
         self.counts[section as usize] == 0
     }
@@ -395,7 +396,7 @@ impl<'a> Writer<'a> {
         self.limit.saturating_sub(self.position)
     }
 
-    /// As [`Writer::add_rrset`] under an owner that no pointer reaches.
+    /// Adds an RRset as [`Writer::add_rrset`] does, under an owner that no pointer reaches.
     #[cold]
     fn add_far(
         &mut self,
@@ -427,7 +428,8 @@ impl<'a> Writer<'a> {
         self.put(rdata);
     }
 
-    /// The labels of an owner name that have to be written, and what the pointer behind them leads to; none if it ends with the root.
+    /// The labels of an owner name that have to be written, and what the pointer behind them leads to; none if it ends
+    /// with the root.
     fn owner_parts<'n>(&self, owner: Owner<'n>) -> (&'n [u8], Option<usize>) {
         if owner.offset < POINTER_LIMIT {
             return (&[], Some(owner.offset));
@@ -486,7 +488,7 @@ impl<'a> Writer<'a> {
         Ok(Placed { offset, lower })
     }
 
-    /// Whether the name that stands uncompressed at a position is this one.
+    /// Returns true if the name that stands uncompressed at a position is this one.
     pub fn has_name(&self, offset: usize, name: &Placed) -> bool {
         let wire = name.lower.as_wire();
         self.written().get(offset..offset + wire.len()).is_some_and(|found| found.eq_ignore_ascii_case(wire))

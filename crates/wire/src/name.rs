@@ -25,10 +25,10 @@ const MAX_POINTERS: usize = 128;
 
 /// Octets of a [`NameBuf`]: those of the longest name, up to whole [`STEP`]s.
 const ROOM: usize = 256;
-/// As many octets are made lowercase at once, with the instructions that every processor has.
+/// Octets that are made lowercase at once, with the instructions that every processor has.
 const STEP: usize = 16;
 
-/// Why bytes or text are not a domain name.
+/// Error: bytes or text are not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("name is longer than 255 octets")]
@@ -79,7 +79,7 @@ impl Name {
         parent(&self.0).map(|wire| Name(Arc::from(wire)))
     }
 
-    /// Whether the name equals `origin` or lies below it, by whole labels.
+    /// Returns true if the name equals `origin` or lies below it, by whole labels.
     pub fn is_within(&self, origin: &Name) -> bool {
         suffix_offset(&self.0, &origin.0).is_some()
     }
@@ -185,7 +185,7 @@ impl serde::Serialize for Name {
 /// A domain name on the stack, in the case in which it was received.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
-    /// What follows the name has no meaning.
+    /// Wire form of the name; octets behind its end have no meaning.
     bytes: [u8; ROOM],
     length: u8,
 }
@@ -204,9 +204,9 @@ impl NameBuf {
 
     /// Reads a name from a message, following compression pointers (RFC 1035 section 4.1.4).
     ///
-    /// Returns the name and the position after it. Every pointer must point before the place where the name part
-    /// that holds it began, so a loop is impossible; and there may be only as many as a name can have labels, since only
-    /// a message made to cost time strings more together. So the cost is below 255 octets and 128 pointers.
+    /// Returns the name and the position after it. Every pointer must point before the place where the name part that
+    /// holds it began, so a loop is impossible; and there may be only as many as a name can have labels, since only a
+    /// message made to cost time strings more together. So the cost is below 255 octets and 128 pointers.
     pub fn read(message: &[u8], start: usize) -> Result<(NameBuf, usize), NameError> {
         let mut name = NameBuf::root();
         let mut length = 0;
@@ -257,7 +257,7 @@ impl NameBuf {
         Ok((name, end))
     }
 
-    /// As [`NameBuf::read_plain`], in place; returns the position after the name.
+    /// Reads a name as [`NameBuf::read_plain`] does, in place; returns the position after the name.
     pub fn fill_plain(&mut self, bytes: &[u8], start: usize) -> Result<usize, NameError> {
         let name = bytes.get(start..).ok_or(NameError::Truncated)?;
         let mut position = 0;
@@ -373,7 +373,7 @@ impl NameBuf {
 }
 
 impl PartialEq for NameBuf {
-    /// Whether both are spelled alike.
+    /// Returns true if both names are spelled alike.
     fn eq(&self, other: &NameBuf) -> bool {
         self.as_wire() == other.as_wire()
     }
@@ -440,7 +440,7 @@ pub fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     (&name[cut..] == suffix && is_label_start(name, cut)).then_some(cut)
 }
 
-/// Whether a label begins at an octet of a name, or the root does.
+/// Returns true if a label, or the root, begins at an octet of a name.
 pub fn is_label_start(name: &[u8], start: usize) -> bool {
     let mut position = 0;
     while position < start {
@@ -468,7 +468,7 @@ pub fn parent(wire: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Where each label begins, first label first, without the root.
+/// Positions at which the labels begin, first label first, without the root.
 pub fn label_starts(wire: &[u8]) -> LabelStarts {
     let mut starts = LabelStarts { offsets: [0; 128], count: 0 };
     let mut position = 0;
@@ -513,7 +513,7 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether a name reads `instance._service._tcp…` or `…_udp…` (RFC 6763 section 4.1).
+/// Returns true if a name reads `instance._service._tcp…` or `…_udp…` (RFC 6763 section 4.1).
 pub fn is_instance_name(wire: &[u8]) -> bool {
     let mut labels = labels(wire);
     let shape = [labels.next(), labels.next(), labels.next()];

@@ -47,12 +47,13 @@ pub mod rtype {
     pub const MAILB: u16 = 253;
     pub const MAILA: u16 = 254;
     pub const ANY: u16 = 255;
-    /// Of the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is empty or
-    /// [`super::MEMBERLESS`]; or what it should have cannot be known, for the reason in the RDATA.
+    /// Type from the range for private use (RFC 6895 section 3.1): the name exists without records, if the RDATA is
+    /// empty or [`super::MEMBERLESS`]; or nobody can know which records it should have, for the reason in the RDATA.
     pub const PLACEHOLDER: u16 = 65_440;
 }
 
-/// The placeholder's RDATA at the name of a service's SRV records that has none; unlike an empty one it stands for no host.
+/// The placeholder's RDATA at the name of a service's SRV records that has none; unlike an empty one it stands for no
+/// host.
 pub const MEMBERLESS: &[u8] = b"\0";
 
 /// Class IN.
@@ -64,7 +65,7 @@ pub const FIXED_BYTES: usize = 12;
 /// The owner name as a pointer to the question behind the header (RFC 1035 section 4.1.4).
 pub const OWNER_AT_QUESTION: [u8; 2] = [0xc0, 0x0c];
 
-/// Why RDATA cannot be taken.
+/// Error: RDATA cannot be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RdataError {
     #[error("RDATA of type {0} is too short")]
@@ -181,7 +182,7 @@ fn walk<'a>(
     if position < end { Err(RdataError::Long(rtype)) } else { Ok(()) }
 }
 
-/// Whether RDATA of the type holds names.
+/// Returns true if RDATA of the type holds names.
 fn has_names(rtype: u16) -> bool {
     layout(rtype).fields.contains(&Field::Name)
 }
@@ -208,7 +209,7 @@ pub fn decompress(
     fits(rtype, out.len() - before)
 }
 
-/// Whether stored RDATA of a type is sound: its fields fill it, and its names are uncompressed.
+/// Returns true if stored RDATA of a type is sound: its fields fill it, and its names are uncompressed.
 pub fn check_plain(rtype: u16, rdata: &[u8]) -> bool {
     let mut plain = true;
     let whole = walk(rtype, rdata, 0, rdata.len(), |_, bytes, name| {
@@ -267,11 +268,11 @@ pub fn map_names(
     failure.map_or(Ok(out), |error| Err(RdataError::Name(rtype, error)))
 }
 
-/// Where the host name begins in RDATA of SRV: behind priority, weight and port.
+/// Offset of the host name in RDATA of SRV: behind priority, weight and port.
 pub const SRV_TARGET: usize = 6;
 
-/// Where the name begins in RDATA of types whose answers carry more of it: addresses of hosts (RFC 1035, RFC 2782), or what
-/// describes an instance of a service (RFC 6763 section 12.1).
+/// Offset of the name in RDATA of types whose answers carry more of it: addresses of hosts (RFC 1035, RFC 2782), or the
+/// description of a service's instance (RFC 6763 section 12.1).
 pub fn target_offset(rtype: u16) -> Option<usize> {
     match rtype {
         rtype::NS | rtype::PTR => Some(0),
@@ -281,12 +282,12 @@ pub fn target_offset(rtype: u16) -> Option<usize> {
     }
 }
 
-/// Whether a type may stand in a zone; the rest are questions or message parts (RFC 6895 section 3.1).
+/// Returns true if a type may stand in a zone; the rest are questions or message parts (RFC 6895 section 3.1).
 pub fn is_data_type(rtype: u16) -> bool {
     !matches!(rtype, 0 | rtype::OPT | 128..=255)
 }
 
-/// Whether a type belongs to DNSSEC and cannot survive renaming or merging.
+/// Returns true if a type belongs to DNSSEC and cannot survive renaming or merging.
 pub fn is_dnssec(rtype: u16) -> bool {
     use rtype::*;
     // KEY-like and SIG-like ancestors of RFC 2535 sign names, too.

@@ -11,13 +11,13 @@ use std::fmt;
 pub struct Serial(pub u32);
 
 impl Serial {
-    /// Whether `self` is newer than `other` in serial arithmetic (RFC 1982 section 3.2).
+    /// Returns true if `self` is newer than `other` in serial arithmetic (RFC 1982 section 3.2).
     pub fn newer_than(self, other: Serial) -> bool {
         let distance = self.0.wrapping_sub(other.0);
         distance != 0 && distance < 1 << 31
     }
 
-    /// Whether neither serial is newer although they differ.
+    /// Returns true if neither serial is newer although they differ.
     pub fn undefined_against(self, other: Serial) -> bool {
         self.0.wrapping_sub(other.0) == 1 << 31
     }

@@ -26,7 +26,7 @@ pub use rejection::Rejection;
 pub use server::{Opened, open_request};
 pub use signer::Signer;
 
-/// How far clocks may be apart, in seconds (recommended by RFC 8945 section 10).
+/// Largest difference allowed between two clocks, in seconds (recommended by RFC 8945 section 10).
 const FUDGE_SECONDS: u16 = 300;
 /// Bytes of a message header (RFC 1035 section 4.1.1).
 const HEADER_BYTES: usize = 12;
@@ -49,7 +49,7 @@ mod code {
     pub const BADTRUNC: u16 = 22;
 }
 
-/// Why a message was not accepted.
+/// Reason for which a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TsigError {
     #[error("TSIG record is malformed or not the one last record of the message")]

@@ -219,7 +219,7 @@ fn an_alias_takes_the_place_of_what_is_held() {
 #[derive(Default)]
 struct Model {
     given: BTreeSet<u8>,
-    /// Those that stand, with when they were withdrawn.
+    /// Addresses that stand, with the second in which they were withdrawn, if they were.
     standing: BTreeMap<u8, Option<u64>>,
     removals: Vec<(u64, u8)>,
     alone: Option<u64>,
@@ -315,7 +315,7 @@ proptest! {
 
 //--- What may and may not be in the answer ---
 
-/// What happens to one of two members that have some addresses in common.
+/// Event at one of two members that have some addresses in common.
 #[derive(Clone, Debug)]
 enum Event {
     /// Another version: instances that are there, those of them in service, and whether the service is drained.
@@ -337,7 +337,7 @@ fn arbitrary_event() -> impl Strategy<Value = Event> {
     prop_oneof![4 => give, 1 => (0..2usize).prop_map(Event::Expire), 2 => (1..400u64).prop_map(Event::Wait)]
 }
 
-/// What a test knows of a member.
+/// Addresses of a member, as the test knows them.
 #[derive(Clone, Default)]
 struct Known {
     /// In service, as far as the region takes it.
@@ -347,12 +347,12 @@ struct Known {
     is_taken: bool,
 }
 
-/// How fast addresses leave a region, as one sees from outside.
+/// Record of the addresses that left a region, as seen from outside.
 #[derive(Default)]
 struct Pace {
-    /// When damping removed how many, within the window.
+    /// Times of removals by damping, with their numbers, within the window.
     removals: Vec<(u64, u64)>,
-    /// What has left for any reason within the window.
+    /// Addresses that have left for any reason within the window.
     left: Vec<(u64, u8)>,
 }
 
@@ -392,10 +392,10 @@ impl Pace {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
-    /// An answer has all that is in service; beside that only what a member that is valid and not drained has withdrawn while
-    /// the instance lives; it is not empty while something was withdrawn within the time of the last one, unless something
-    /// has gone for good since; it loses no more within a window than the rule says; and when nothing happens any more, what
-    /// is held goes in the time that the rule takes.
+    /// An answer has all that is in service; beside that only what a member that is valid and not drained has withdrawn
+    /// while the instance lives; it is not empty while something was withdrawn within the time of the last one, unless
+    /// something has gone for good since; it loses no more within a window than the rule says; and when nothing happens
+    /// any more, what is held goes in the time that the rule takes.
     #[test]
     fn answers_have_what_they_must_and_may(events in prop::collection::vec(arbitrary_event(), 1..20)) {
         let mut world = World::new();

@@ -1,5 +1,5 @@
-//! The laws of intakes: what is taken depends on version, scope and what is held alone, and a region that follows what an
-//! intake names is the one that is merged anew.
+//! The laws of intakes: what is taken depends on version, scope and what is held alone, and a region that follows what
+//! an intake names is the one that is merged anew.
 
 use super::super::tests::plan;
 use super::super::{NamePattern, Region};
@@ -100,13 +100,13 @@ fn what_is_held_stands_beside_what_is_there() {
 
 //--- Laws ---
 
-/// What happens to one of three members.
+/// Change of one of three members.
 #[derive(Clone, Debug)]
 struct Step {
     member: usize,
     /// The next version; none for one that is withdrawn.
     text: Option<String>,
-    /// Whether it is known what the next version changes.
+    /// True if it is known what the next version changes.
     known: bool,
     scope: Scope,
     held: Held,
@@ -134,7 +134,7 @@ fn arbitrary_step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// What is taken, written down record by record.
+/// Lists the records that should be taken, one by one.
 fn expected(raw: &Zone, scope: &Scope, held: &Held) -> Vec<String> {
     let line = |name: &Name, set: wire::rr::Set<'_>, ttl: u32, rdata: &[u8]| {
         format!("{name} {ttl} {} {}", wire::rr::TypeName(set.rtype), wire::rr::RdataText(set.rtype, rdata))
@@ -178,8 +178,8 @@ fn lines(zone: &Zone) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the way: the zone that is taken is what scope and held say, the names that are told are those that differ,
-    /// and the region that follows them is the one that is merged of everything.
+    /// Whatever the way: the zone that is taken is what scope and held say, the names that are told are those that
+    /// differ, and the region that follows them is the one that is merged of everything.
     #[test]
     fn intakes_keep_the_laws_of_the_merge(steps in prop::collection::vec(arbitrary_step(), 1..8)) {
         let mut intakes = vec![Intake::default(); 3];

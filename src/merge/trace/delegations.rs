@@ -1,7 +1,8 @@
-//! Which members are not heard at a name because somebody delegates it, or a name above it.
+//! Members that are not heard at a name because some member delegates it, or a name above it.
 //!
-//! The rule of the merge once more, out of the zones alone: from the origin down to the name, each cut either stands for the
-//! members with the first one's NS set, and then for nobody else, or falls because some member has authoritative data there.
+//! The rule of the merge once more, out of the zones alone: from the origin down to the name, each cut either stands
+//! for the members with the first one's NS set, and then for nobody else, or falls because some member has
+//! authoritative data there.
 //!
 //! Cost: O(labels × members), and O(names of the members) for each cut at or above the name.
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::name::Name;
 use wire::rr::{self, rtype};
 
-/// Why a member is not heard, and whose records did it.
+/// Members that are not heard, each with the reason and the member whose records did it.
 pub(super) type Losses = BTreeMap<usize, (ConflictKind, usize)>;
 
 impl Walk<'_> {
@@ -56,7 +57,7 @@ impl Walk<'_> {
         node.filter(|_| !self.plan.excludes(name))
     }
 
-    /// Whether a member delegates a name.
+    /// Returns true if a member delegates a name.
     fn delegates(&self, member: usize, zone: &Zone, name: &Name) -> bool {
         self.node(member, zone, name).is_some_and(|node| node.get(rtype::NS).is_some())
     }
@@ -67,7 +68,7 @@ impl Walk<'_> {
         set.into_iter().flat_map(|set| set.rdatas()).map(|rdata| rr::fold(rtype::NS, rdata)).collect()
     }
 
-    /// Whether a member has data at or below a cut that is neither at nor below a cut of its own.
+    /// Returns true if a member has data at or below a cut that is neither at nor below a cut of its own.
     fn has_authority(&self, member: usize, zone: &Zone, cut: &Name) -> bool {
         if zone.cuts > 0 && self.below_origin(cut).iter().any(|above| self.delegates(member, zone, above)) {
             return false;

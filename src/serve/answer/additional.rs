@@ -1,10 +1,10 @@
-//! What is added beside an answer: addresses for the targets of NS, MX and SRV records, and for a list of instances what
-//! describes them (RFC 6763 section 12).
+//! Additional records: addresses for the targets of NS, MX and SRV records, and for a list of instances the records
+//! that describe them (RFC 6763 section 12).
 //!
 //! It is a courtesy: what does not fit is left out and never sets TC (RFC 2181 section 9).
 //!
-//! Cost: one lookup for each record of the answer that fits into the message beside what is added, and one comparison or two to
-//! find out whether its target has been seen; no allocation.
+//! Cost: one lookup for each record of the answer that fits into the message beside what is added, and one comparison
+//! or two to find out whether its target has been seen; no allocation.
 
 use crate::publish::Served;
 use crate::serve::answer::{Found, Reply, find};
@@ -24,14 +24,14 @@ const LEAST_NAMING: usize = 2 + 10 + 1;
 /// Records of the response that name hosts or instances, to be gone through one by one.
 #[derive(Clone, Copy)]
 pub(super) struct Targets {
-    /// Where the next record stands in the message.
+    /// Position of the next record in the message.
     pub(super) position: usize,
     pub(super) end: usize,
-    /// Where the name begins in the RDATA.
+    /// Offset of the name in the RDATA.
     pub(super) offset: usize,
-    /// Whether the names are instances of a service, not hosts.
+    /// True if the names are instances of a service, not hosts.
     pub(super) is_list: bool,
-    /// Whether the names end with pointers.
+    /// True if the names end with pointers.
     pub(super) compressed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Targets {
         if self.compressed { writer.placed_with_pointers(at) } else { writer.placed(at) }.ok()
     }
 
-    /// Whether the name of an earlier record is this one.
+    /// Returns true if the name of an earlier record is this one.
     fn has_name(&self, writer: &Writer<'_>, before: usize, target: &Placed) -> bool {
         match self.compressed {
             false => writer.has_name(before, target),
@@ -66,7 +66,7 @@ struct Seen<const N: usize> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// None yet.
+    /// Starts with no names.
     fn new() -> Seen<N> {
         Seen { places: [0; N], count: 0 }
     }
@@ -132,7 +132,8 @@ impl Reply<'_, '_> {
         }
     }
 
-    /// Adds SRV and then TXT records of listed instances, as far as they fit; returns the SRV records (RFC 6763 section 12.1).
+    /// Adds SRV and then TXT records of listed instances, as far as they fit; returns the SRV records (RFC 6763 section
+    /// 12.1).
     fn add_instances(&mut self, instances: Targets) -> Targets {
         let start = self.writer.position();
         let mut end = start;

@@ -1,4 +1,4 @@
-//! What is known of one connection: since when it is without a complete request, and how many octets its client has taken.
+//! State of one connection: since when it is without a complete request, and how many octets its client has taken.
 //!
 //! Octets are those that the kernel took, below TLS and HTTP, so that one measure holds for all transports.
 //!
@@ -30,7 +30,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// How long octets count.
+    /// Time for which octets count.
     pub const SPAN: Duration = Duration::from_secs(SECONDS as u64);
 
     /// A connection that begins now.
@@ -47,17 +47,17 @@ impl Connection {
         connection
     }
 
-    /// What its address counts as.
+    /// Address under which the client is counted.
     pub fn client(&self) -> IpAddr {
         self.client
     }
 
-    /// Its number, in the order of coming.
+    /// Number of the connection, in the order of coming.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// When the last complete request came.
+    /// Time of the last complete request.
     pub(super) fn since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Who has to go.
+//! Tests of the choice of the connection that has to go.
 
 use super::*;
 use std::time::Duration;
@@ -12,12 +12,12 @@ fn room(total: usize, per_client: usize, reserved: usize) -> Room {
     Room { total, per_client, reserved }
 }
 
-/// Whether a connection has lost its place.
+/// Returns true if a connection has lost its place.
 fn is_displaced(place: &Place) -> bool {
     !place.places.table().seats.contains_key(&place.connection.id())
 }
 
-/// Which of some connections have lost their places.
+/// Lists the connections that have lost their places, by position.
 fn displaced(places: &[Place]) -> Vec<usize> {
     (0..places.len()).filter(|index| is_displaced(&places[*index])).collect()
 }

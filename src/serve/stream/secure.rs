@@ -1,7 +1,7 @@
 //! TLS below a stream (RFC 7858): the handshake before the first request, and the farewell behind the last response.
 //!
-//! Invariants: a client that does not complete its handshake within `HANDSHAKE` loses its connection; a connection counts
-//! from the moment at which it is accepted, before any of the handshake.
+//! Invariants: a client that does not complete its handshake within `HANDSHAKE` loses its connection; a connection
+//! counts from the moment at which it is accepted, before any of the handshake.
 //!
 //! Cost: a signature with the certificate's key for each handshake.
 
@@ -17,12 +17,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// What clients and servers agree on for DNS over TLS (RFC 7858, as registered with IANA).
+/// ALPN identifier of DNS over TLS (RFC 7858, as registered with IANA).
 pub const PROTOCOL: &[u8] = b"dot";
-/// The longest that a handshake may take: two round trips, and the client's computation. Less where connections may be silent
-/// for less.
+/// The longest that a handshake may take: two round trips, and the client's computation. Less where connections may be
+/// silent for less.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long the farewell may take, which matters to nobody but the client.
+/// Longest time of the farewell, which matters to nobody but the client.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The settings of TLS that a listener shares with its connections.

@@ -1,13 +1,14 @@
 //! Sending a zone transfer over a connection, message by message, each when the client has taken the one before.
 //!
-//! A client is measured by the octets that it takes: at least [`LEAST_RATE`] over each span of its [`Pace`]. So one that
-//! reads slowly is served to the end, and one that takes nothing, or an octet now and then, holds neither a turn nor an
-//! old version of the zone for longer than a span. The kernel must tell of progress soon for that, and it would not
-//! with megabytes in its buffer: writing goes on only when a third of them is free. Therefore it is given no more than
-//! [`UNSENT_BYTES`] that it cannot send yet; what is on its way is not bounded by that, so distance costs no speed.
+//! A client is measured by the octets that it takes: at least [`LEAST_RATE`] over each span of its [`Pace`]. So one
+//! that reads slowly is served to the end, and one that takes nothing, or an octet now and then, holds neither a turn
+//! nor an old version of the zone for longer than a span. The kernel must tell of progress soon for that, and it would
+//! not with megabytes in its buffer: writing goes on only when a third of them is free. Therefore it is given no more
+//! than [`UNSENT_BYTES`] that it cannot send yet; what is on its way is not bounded by that, so distance costs no
+//! speed.
 //!
-//! A transfer whose place or turn is given to another is cut at once, and its client begins again. Over TLS none is sent but
-//! with version 1.3 and the protocol "dot" agreed on (RFC 9103 sections 7.1 and 7.2), as by BIND.
+//! A transfer whose place or turn is given to another is cut at once, and its client begins again. Over TLS none is
+//! sent but with version 1.3 and the protocol "dot" agreed on (RFC 9103 sections 7.1 and 7.2), as by BIND.
 //!
 //! Cost: some messages of memory while it runs, nothing while it waits; O(octets).
 
@@ -29,20 +30,20 @@ pub(super) const LEAST_RATE: u64 = 1024;
 const SPAN_TIMEOUTS: u32 = 6;
 /// but never over more than this.
 const LONGEST_SPAN: Duration = Duration::from_secs(60);
-/// What the kernel holds of a transfer beside that which is on its way.
+/// Octets of a transfer that the kernel holds beside those that are on their way.
 pub(super) const UNSENT_BYTES: u32 = 128 << 10;
 
-/// How a client is doing that octets are written to.
+/// Pace at which a client has to take octets.
 struct Pace<'a> {
     connection: &'a Connection,
     span: Duration,
-    /// When a span's worth of octets must have been taken.
+    /// Time by which a span's worth of octets must have been taken.
     due: Instant,
-    /// How many of them are still to be taken until then.
+    /// Number of those octets that are still to be taken until then.
     missing: u64,
 }
 
-/// Why octets were not written.
+/// Reason for which octets were not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// The client takes less than the least rate.
@@ -76,8 +77,8 @@ impl Pace<'_> {
         (span.as_millis() as u64 * LEAST_RATE / 1000).max(1)
     }
 
-    /// Counts octets that were taken. The next span begins when one is complete, whatever was taken beyond: the buffers that
-    /// fill at the beginning must not pay for a client that takes nothing later.
+    /// Counts octets that were taken. The next span begins when one is complete, whatever was taken beyond: the buffers
+    /// that fill at the beginning must not pay for a client that takes nothing later.
     fn take(&mut self, octets: usize) {
         self.missing = self.missing.saturating_sub(octets as u64);
         if self.missing == 0 {
@@ -205,7 +206,8 @@ mod tests {
         places.enter([192, 0, 2, 1].into(), Class::General).0
     }
 
-    /// How writing ends, and when, while a client takes so many octets each so many seconds.
+    /// Writes while a client takes so many octets each so many seconds; returns how that ends, and after how many
+    /// seconds.
     async fn against(octets: usize, every: u64, buffer: usize) -> (Result<(), Cut>, u64) {
         let (mut ours, theirs) = tokio::io::duplex(buffer);
         let read = |mut theirs: DuplexStream| async move {

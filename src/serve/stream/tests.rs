@@ -165,8 +165,8 @@ async fn requests_around_a_transfer_are_answered_in_order() {
     fixture.wait_served("axfr", "ok", "small.", 2).await;
 }
 
-/// A client that takes little at a time is served to the end: what counts is that it goes on, not how long a message takes
-/// to fit into a buffer that the kernel reports only once a third of it is free.
+/// A client that takes little at a time is served to the end: what counts is that it goes on, not how long a message
+/// takes to fit into a buffer that the kernel reports only once a third of it is free.
 #[tokio::test]
 async fn a_client_that_reads_slowly_gets_everything() {
     let fixture = Fixture::start(Duration::from_millis(500), vec![huge()]);

@@ -3,13 +3,14 @@
 //! A transfer waits for its client's turn first and only then among all, so that a client with many connections never
 //! stands in the way of others. Whoever waits for longer than [`WAIT`] is told to come again.
 //!
-//! Clients that take nothing do not hold their turns against others: after half of that time one transfer is cut for the one
-//! that waits, by the rule of [`places`](crate::serve::places): of the client with the most, the one that has taken the
-//! fewest octets within the last ten seconds. That is done for a client that will even then have no more than the other has
-//! left; for others only where a transfer has stalled: one that was begun ten seconds ago and has since taken less than the
-//! least rate.
+//! Clients that take nothing do not hold their turns against others: after half of that time one transfer is cut for
+//! the one that waits, by the rule of [`places`](crate::serve::places): of the client with the most, the one that has
+//! taken the fewest octets within the last ten seconds. That is done for a client that will even then have no more than
+//! the other has left; for others only where a transfer has stalled: one that was begun ten seconds ago and has since
+//! taken less than the least rate.
 //!
-//! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1), and O(turns) where all are taken.
+//! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1), and O(turns) where all are
+//! taken.
 
 use super::send::{FRAME_BYTES, LEAST_RATE};
 use crate::serve::places::Connection;
@@ -25,10 +26,10 @@ use tokio::time::{Instant, timeout};
 pub(super) const MAX_TRANSFERS: usize = 32;
 /// Transfers under way at once to one client: close to what secondaries ask for by themselves (BIND: 2, Knot: 10).
 pub(super) const MAX_PER_CLIENT: usize = 8;
-/// How long a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
+/// Longest time that a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Who may begin a transfer.
+/// Turns of transfers: decides which transfer may begin.
 pub(super) struct Turns {
     all: Semaphore,
     by_client: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
@@ -42,7 +43,7 @@ struct Running {
 }
 
 impl Running {
-    /// Whether its client has taken next to nothing for long enough to tell.
+    /// Returns true if the transfer's client has taken next to nothing for long enough to tell.
     fn is_stalled(&self) -> bool {
         let least = LEAST_RATE * Connection::SPAN.as_secs();
         self.begun.elapsed() >= Connection::SPAN && self.connection.taken_lately() < least
@@ -55,7 +56,8 @@ pub(super) struct Turn<'a> {
     _entry: Entry<'a>,
     _permits: (OwnedSemaphorePermit, SemaphorePermit<'a>),
     _place: Place<'a>,
-    /// Room for the longest message with its length, behind others that are as long together. It comes with the turn, so that those who wait for one have none.
+    /// Room for the longest message with its length, behind others that are as long together. It comes with the turn,
+    /// so that those who wait for one have none.
     pub frame: Vec<u8>,
 }
 

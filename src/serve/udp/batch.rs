@@ -1,10 +1,10 @@
 //! Requests and replies as the kernel sees them: many with one system call, where the system can do that.
 //!
-//! Linux takes and gives a batch with `recvmmsg` and `sendmmsg`; others, illumos among them, a message at a time, in the
-//! same buffers and with the same loop around them.
+//! Linux takes and gives a batch with `recvmmsg` and `sendmmsg`; others, illumos among them, a message at a time, in
+//! the same buffers and with the same loop around them.
 //!
-//! Invariants: what the kernel is given points into a batch, which does not move; only what a call has changed is set up
-//! again for the next. Cost: O(messages), no allocation after [`Batch::new`].
+//! Invariants: what the kernel is given points into a batch, which does not move; only what a call has changed is set
+//! up again for the next. Cost: O(messages), no allocation after [`Batch::new`].
 
 use crate::serve::ahead;
 use crate::serve::answer::Response;
@@ -49,7 +49,7 @@ pub struct Batch {
     messages: Box<[Message; BATCH]>,
     /// Messages in front that are not set up for receiving.
     changed: usize,
-    /// Whether requests come with their destination address.
+    /// True if requests come with their destination address.
     addressed: bool,
 }
 
@@ -78,7 +78,8 @@ impl Batch {
             }
             header.msg_flags = 0;
         }
-        // SAFETY: every header points into `self`, whose buffers stay where they are and are not touched during the call.
+        // SAFETY: every header points into `self`, whose buffers stay where they are and are not touched during the
+        // call.
         let received = unsafe { receive_batch(socket.as_raw_fd(), &mut self.messages[..], wait) };
         // What a call that failed has left is not known.
         self.changed = *received.as_ref().unwrap_or(&BATCH);
@@ -161,7 +162,7 @@ unsafe fn send_batch(file: RawFd, messages: &mut [Message]) -> io::Result<usize>
 #[cfg(not(target_os = "linux"))]
 use single::{receive_batch, send_batch};
 
-/// The same with a system call for each message.
+/// Requests and replies with a system call for each message.
 #[cfg(any(test, not(target_os = "linux")))]
 mod single {
     use super::Message;

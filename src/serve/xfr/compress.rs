@@ -1,7 +1,7 @@
 //! Name compression within one message (RFC 1035 section 4.1.4).
 //!
-//! A [`Compressor`] remembers where the names of a message stand, label by label: a small hash table finds the position of
-//! a label in front of a suffix whose position is known, beginning at the root. Equal means equal in every octet,
+//! A [`Compressor`] remembers where the names of a message stand, label by label: a small hash table finds the position
+//! of a label in front of a suffix whose position is known, beginning at the root. Equal means equal in every octet,
 //! capitals included: a pointer never changes the spelling of a name.
 //!
 //! Invariants: a pointer leads backwards, to a place below 0x4000; a suffix is known by one position, that of its first
@@ -17,7 +17,7 @@ use wire::name;
 const SLOTS: usize = 4096;
 /// Places that one label may stand in.
 const PROBES: usize = 4;
-/// As many labels as fit into 255 octets, and one that is not there.
+/// Most labels of a name: as many as fit into 255 octets, and one that is not there.
 const MAX_LABELS: usize = 128;
 /// The position of the root: nowhere, for it is an octet and shorter than any pointer.
 const ROOT: u16 = 0;
@@ -49,7 +49,7 @@ impl<'o> Cursor<'o> {
     }
 }
 
-/// Where the names of one message stand.
+/// Positions of the names of one message.
 pub struct Compressor {
     /// Positions of labels; 0, within the header, for a free place.
     slots: Box<[u16; SLOTS]>,
@@ -66,8 +66,8 @@ impl Compressor {
         self.slots.fill(0);
     }
 
-    /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already. Returns where
-    /// the message holds the name.
+    /// Appends an uncompressed name, with a pointer for the longest suffix that the message holds already. Returns
+    /// where the message holds the name.
     pub fn write(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<usize> {
         let labels = name.strip_suffix(&[0])?;
         self.write_labels(cursor, labels, ROOT)
@@ -113,7 +113,7 @@ impl Compressor {
         Some(base)
     }
 
-    /// Where the message holds a name, if it does.
+    /// Position at which the message holds a name, if it does.
     pub fn position_of(&self, cursor: &Cursor<'_>, name: &[u8]) -> Option<u16> {
         let starts = name::label_starts(name);
         let mut end = name.len() - 1;
@@ -125,7 +125,7 @@ impl Compressor {
         Some(suffix).filter(|suffix| *suffix != ROOT)
     }
 
-    /// Where a label in front of a suffix stands, if it does.
+    /// Position of a label in front of a suffix, if the message holds it.
     fn find(&self, message: &[u8], key: u32, label: &[u8], suffix: u16) -> Option<u16> {
         let positions = (0..PROBES).map(|probe| self.slots[place(key, probe)]).take_while(|position| *position != 0);
         positions.into_iter().find(|position| {

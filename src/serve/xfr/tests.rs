@@ -148,7 +148,7 @@ fn read_all(messages: &[Vec<u8>], reserve: usize) -> Vec<Plain> {
     all
 }
 
-/// What our own reader makes of the answer to its own query.
+/// Reads the answer to a query by our own reader, which wrote the query.
 fn receive(published: &Published, mut reader: Reader) -> Zone {
     for message in messages(judge(published, &reader.write_query(), false), 0) {
         reader.feed(&message).unwrap();
@@ -432,7 +432,7 @@ fn follow_ixfr(base: &Zone, answer: &[Plain]) -> Vec<Plain> {
 }
 
 proptest! {
-    /// What goes out by AXFR is what came in, TTLs and spelling included.
+    /// A full transfer sends out what came in, TTLs and spelling included.
     #[test]
     fn a_full_transfer_is_the_zone(text in arbitrary_records(), copies in 1..400usize, reserve in 0..500usize) {
         let many: String = (0..copies).map(|n| format!("Host-{n}.Inst.b 30 PTR Host-{}.inst.B\n", n / 2)).collect();

@@ -239,7 +239,7 @@ fn a_large_snapshot_keeps_no_other_zone_waiting() {
     assert_eq!(store.load(&name("y")).unwrap().zone, small);
 }
 
-/// Whether the disk is said not to answer.
+/// Returns true if the store says that the disk does not answer.
 fn is_silent(store: &Store) -> bool {
     store.status().error.is_some_and(|error| error.contains("does not answer"))
 }

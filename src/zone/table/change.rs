@@ -1,7 +1,7 @@
 //! A table with other nodes at some owners.
 //!
-//! As long as the number of shards stays, each shard that is touched is made anew by itself, in the order that its nodes
-//! have, and groups without such a shard are shared. Many shards are made by several threads.
+//! As long as the number of shards stays, each shard that is touched is made anew by itself, in the order that its
+//! nodes have, and groups without such a shard are shared. Many shards are made by several threads.
 //!
 //! Cost: O(octets of the shards that are touched); with another number of shards O(octets).
 
@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 /// Shards of a group.
 const GROUP: usize = 1 << GROUP_BITS;
-/// With fewer shards to be made other threads are not worth their start.
+/// Number of shards to be made below which other threads are not worth their start.
 const MANY_SHARDS: usize = 512;
 
 /// Another node at an owner, or none.
 pub struct Change<'a> {
-    /// What [`hash`] gives for the owner.
+    /// Hash of the owner, as [`hash`] gives it.
     pub hash: u64,
     pub owner: &'a [u8],
-    /// Whether the table has no node there.
+    /// True if the table has no node there.
     pub is_new: bool,
-    /// As [`Node::write`](super::Node) wrote it.
+    /// Node as [`Node::write`](super::Node) wrote it.
     pub node: Option<&'a [u8]>,
 }
 
@@ -111,7 +111,7 @@ impl Table {
         owners
     }
 
-    /// Which shards may point into shards of sources that are no more.
+    /// Marks the shards that may point into shards of sources that are no more.
     fn outdated(&self, sources: &Arc<[Table]>) -> Vec<bool> {
         let mut outdated = vec![false; 1 << self.bits];
         if Arc::ptr_eq(&self.sources, sources) {
@@ -217,7 +217,8 @@ impl Shard {
         freezer.freeze(&entries, beside)
     }
 
-    /// As [`Shard::change`], where all nodes are the shard's own, and remain so: most are not looked at.
+    /// Changes a shard as [`Shard::change`] does, where all nodes are the shard's own, and remain so: most are not
+    /// looked at.
     fn splice(&self, changes: &[Change<'_>], freezer: &mut Freezer) -> Option<Shard> {
         let mut parts: Vec<(u16, &[u8])> = Vec::with_capacity(self.names() + changes.len());
         parts.extend(self.own_nodes()?);
@@ -234,7 +235,7 @@ impl Shard {
         freezer.join(&parts)
     }
 
-    /// Whether a shard of a source holds what this one does after some changes, in the same order.
+    /// Returns true if a shard of a source holds what this one does after some changes, in the same order.
     fn becomes(&self, source: &Shard, changes: &[Change<'_>]) -> bool {
         let (Some(ours), Some(theirs)) = (self.own_nodes(), source.own_nodes()) else { return false };
         if source.names() == 0 || source.names() > self.names() + changes.len() {

@@ -1,11 +1,11 @@
 //! A table as bytes, its shards as they are, and back.
 //!
-//! The bytes: keys of the hash, number of shards as a power of two, the shards with their lengths. The first table that a
-//! process reads gives it its keys, so that shards need not be made anew; tables with others are told, for the caller to
-//! make theirs of the nodes.
+//! The bytes: keys of the hash, number of shards as a power of two, the shards with their lengths. The first table that
+//! a process reads gives it its keys, so that shards need not be made anew; tables with others are told, for the caller
+//! to make theirs of the nodes.
 //!
-//! Invariant: whatever the bytes are, a table that is read holds what tables hold. That names above others are there, and
-//! know how many are below, is told by two sums of hashes, which are equal by chance once in 2^64 times.
+//! Invariant: whatever the bytes are, a table that is read holds what tables hold. That names above others are there,
+//! and know how many are below, is told by two sums of hashes, which are equal by chance once in 2^64 times.
 //!
 //! Cost: O(octets); many shards are read by several threads.
 
@@ -22,19 +22,19 @@ use std::sync::Arc;
 use wire::name::{MAX_LABEL_BYTES, MAX_NAME_BYTES, Name};
 use wire::rr::{Set, read_number, read_sized, rtype};
 
-/// With fewer octets other threads are not worth their start.
+/// Number of octets below which other threads are not worth their start.
 const MANY_BYTES: usize = 1 << 20;
-/// More shards, as a power of two, than memory has room for.
+/// Number of shards, as a power of two, that is more than memory has room for.
 const MOST_BITS: u32 = 32;
 
-/// What was read.
+/// Result of reading.
 pub enum Found<'a> {
     Table(Table, Counts),
     /// The nodes with records of a table whose hash had other keys.
     Nodes(Vec<Node<'a>>),
 }
 
-/// What the nodes of some shards come to.
+/// Sums over the nodes of some shards.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     counts: Counts,
@@ -141,8 +141,8 @@ fn nodes_of(mut bytes: &[u8]) -> impl Iterator<Item = Node<'_>> {
     (0..names).map(move |_| Node::take(&mut bytes))
 }
 
-/// Checks a shard of a zone, which is to be the one of a number, of so many as a power of two; without these, where its nodes
-/// are has no meaning.
+/// Checks a shard of a zone, which is to be the one of a number, of so many as a power of two; without these, where its
+/// nodes are has no meaning.
 fn check(origin: &Name, bytes: &[u8], index: Option<(usize, u32)>) -> Result<Sums, ImageError> {
     let head = u32::from_le_bytes(*bytes.first_chunk().ok_or(ImageError::Short)?);
     let (names, place_bytes) = ((head & !WIDE) as usize, if head & WIDE != 0 { 4 } else { 2 });
@@ -188,7 +188,7 @@ fn read_node<'a>(origin: &Name, bytes: &mut &'a [u8]) -> Result<Node<'a>, ImageE
     Ok(node)
 }
 
-/// Whether octets are lowercase labels that fit in front of an origin.
+/// Returns true if octets are lowercase labels that fit in front of an origin.
 fn is_owner(owner: &[u8], origin: &Name) -> bool {
     let mut at = 0;
     while at < owner.len() {
@@ -201,14 +201,14 @@ fn is_owner(owner: &[u8], origin: &Name) -> bool {
     at == owner.len() && at + origin.as_wire().len() <= MAX_NAME_BYTES && !owner.iter().any(u8::is_ascii_uppercase)
 }
 
-/// Whether a node with records has its name spelled with capitals.
+/// Returns true if octets spell the name of a node with records, with capitals.
 fn is_spelling(spelled: &[u8], node: Node<'_>, origin: &Name) -> bool {
     let (labels, suffix) = spelled.split_at(node.owner.len().min(spelled.len()));
     let is_same = labels.eq_ignore_ascii_case(node.owner) && suffix.eq_ignore_ascii_case(origin.as_wire());
     is_same && spelled.iter().any(u8::is_ascii_uppercase) && !node.is_empty()
 }
 
-/// Whether octets are sets that a name of a zone may have.
+/// Returns true if octets are sets that a name of a zone may have.
 fn are_sets(mut bytes: &[u8], at_origin: bool) -> bool {
     let whole = bytes;
     let (mut last, mut aliases, mut count) = (None, false, 0);

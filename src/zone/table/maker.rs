@@ -28,8 +28,8 @@ impl Maker {
         self.bits
     }
 
-    /// Makes the shards of a part, of so many parts as a power of two, which divide the shards evenly: of all its nodes, each
-    /// with its hash, and in the order of these.
+    /// Makes the shards of a part, of so many parts as a power of two, which divide the shards evenly: of all its
+    /// nodes, each with its hash, and in the order of these.
     pub fn make<'a>(&self, part: usize, parts: u32, nodes: impl Iterator<Item = (u64, &'a [u8])>) -> Made {
         let (mut nodes, mut entries) = (nodes.peekable(), Vec::new());
         let (mut freezer, mut beside) = (Freezer::default(), Vec::new());

@@ -1,7 +1,8 @@
 //! The pieces that tables are made of: nodes whose hashes begin alike.
 //!
-//! The bytes: number of nodes, and whether places are wide; the tags, the lower bits of the hashes; the places; the nodes
-//! that are the shard's own, in the order of their places. Places beyond count through the bytes that it points into.
+//! The bytes: number of nodes, and whether places are wide; the tags, the lower bits of the hashes; the places; the
+//! nodes that are the shard's own, in the order of their places. Places beyond count through the bytes that it points
+//! into.
 //!
 //! Invariant: a shard never changes.
 //!
@@ -36,7 +37,7 @@ impl Shard {
         ((head & !WIDE) as usize, head & WIDE != 0)
     }
 
-    /// Whether both are the same bytes in memory, and all of their nodes.
+    /// Returns true if both are the same bytes in memory, and all of their nodes.
     pub fn is(&self, other: &Shard) -> bool {
         self.others.is_none() && other.others.is_none() && Arc::ptr_eq(&self.bytes, &other.bytes)
     }
@@ -56,7 +57,7 @@ impl Shard {
         })
     }
 
-    /// What is made of the first node that has a tag and of which something is made.
+    /// Calls `make` for the nodes with a tag, in order, and returns its first result.
     #[inline]
     pub fn find_tag<T>(&self, names: usize, tag: u16, make: impl Fn(usize) -> Option<T>) -> Option<T> {
         let tags = &self.bytes[HEAD_BYTES..];
@@ -84,7 +85,7 @@ impl Shard {
         None
     }
 
-    /// Where the node of an owner is, which is more likely the one of a number than any other. Returns also its number.
+    /// Finds the node of an owner, which is more likely the one of a number than any other. Returns also its number.
     fn find_from(&self, guess: usize, tag: u16, owner: &[u8]) -> Option<(usize, &Arc<[u8]>, usize)> {
         let (names, wide) = self.head();
         if guess < names && self.tag(guess) == tag {
@@ -96,7 +97,7 @@ impl Shard {
         self.find(tag.into(), owner)
     }
 
-    /// Where a node is as a number of octets.
+    /// Offset of a node, in octets.
     #[inline]
     fn offset(&self, names: usize, wide: bool, index: usize) -> usize {
         let places = &self.bytes[HEAD_BYTES + TAG_BYTES * names..];
@@ -115,7 +116,7 @@ impl Shard {
         self.others.is_none().then(|| (0..names).map(node))
     }
 
-    /// Where a node is: the bytes that hold it, and the octet at which it begins.
+    /// Place of a node: the bytes that hold it, and the octet at which it begins.
     #[inline]
     pub fn place(&self, names: usize, wide: bool, index: usize) -> (&Arc<[u8]>, usize) {
         let mut at = self.offset(names, wide, index);
@@ -155,7 +156,7 @@ impl Shard {
     }
 }
 
-/// Which of these tags equal one, a bit for each: a few instructions of any processor with vectors.
+/// Compares tags with one, and returns a bit for each that is equal: a few instructions of any processor with vectors.
 #[inline]
 fn compare_tags(group: &[u8; TAG_BYTES * TAGS_AT_ONCE], tag: [u8; TAG_BYTES]) -> u32 {
     let (group, _) = group.as_chunks::<TAG_BYTES>();
@@ -186,7 +187,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Where a source has the nodes that a shard may point to.
+/// Place in a source of the nodes that a shard may point to.
 #[derive(Clone, Copy)]
 pub(super) enum Beside<'a> {
     /// All of them are in one shard.
@@ -196,7 +197,7 @@ pub(super) enum Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    /// Where sources have the nodes of a shard, by its number in a table with so many bits.
+    /// Lists the places in the sources of a shard's nodes, by its number in a table with so many bits.
     pub fn list(sources: &'a [Table], index: usize, bits: u32, out: &mut Vec<Beside<'a>>) {
         out.clear();
         out.extend(sources.iter().map(|source| match bits.checked_sub(source.bits) {
@@ -206,11 +207,11 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// What shards are made with, to be used again.
+/// Buffers in which shards are made, to be used again.
 #[derive(Default)]
 pub(super) struct Freezer {
     bytes: Vec<u8>,
-    /// For each entry where a source has it: which of the others, and where.
+    /// Place of each entry in the sources, if one has it: which of the others, and where.
     shared: Vec<Option<(usize, usize)>>,
 }
 
@@ -277,7 +278,8 @@ impl Freezer {
         Some(Shard { bytes: Arc::from(&out[..]), others: None })
     }
 
-    /// Looks for each entry in the sources. Returns a shard of theirs that holds these nodes and no others, if there is one.
+    /// Looks for each entry in the sources. Returns a shard of theirs that holds these nodes and no others, if there is
+    /// one.
     fn share<'a>(
         &mut self,
         entries: &[Entry<'_>],

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What a table should hold: text by owner.
+/// Contents that a table should have: text by owner.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The bytes of a node whose sets are not looked into.
@@ -25,7 +25,7 @@ fn changed(table: &Table, before: &Model, after: &Model, sources: &[Table]) -> T
     table.change(gone.chain(come).map(change).collect(), sources.into())
 }
 
-/// What a table holds.
+/// Contents of a table.
 fn contents(table: &Table) -> Model {
     table.iter().map(|node| (node.owner.to_vec(), node.sets.to_vec())).collect()
 }

@@ -1,9 +1,9 @@
 //! A table of what several tables hold together.
 //!
-//! Shard by shard, because all tables divide hashes alike. Where one table alone has nodes in a shard of its own size, that
-//! shard is taken as it is; elsewhere nodes that one table alone has are pointed to. What stands for an owner that several
-//! have is for the caller to say; since that has names below which the tables have in part together, it is asked for all of
-//! them before any shard is made. Many shards are made by several threads.
+//! Shard by shard, because all tables divide hashes alike. Where one table alone has nodes in a shard of its own size,
+//! that shard is taken as it is; elsewhere nodes that one table alone has are pointed to. What stands for an owner that
+//! several have is for the caller to say; since that has names below which the tables have in part together, it is
+//! asked for all of them before any shard is made. Many shards are made by several threads.
 //!
 //! Cost: O(names) to find what several have, less where shards are taken as they are; O(octets) for what is made.
 
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// With fewer names other threads are not worth their start.
+/// Number of names below which other threads are not worth their start.
 const MANY_NAMES: usize = 10_000;
 /// Nodes of a table with so many times fewer shards, as a power of two, are sorted first.
 const FAR_BITS: u32 = 2;
@@ -37,7 +37,7 @@ enum View<'a> {
     Far(Vec<Item<'a>>),
 }
 
-/// Where a node is, with the number of its table. Small, because it is sorted, and most nodes are not looked at but for
+/// Place of a node, with the number of its table. Small, because it is sorted, and most nodes are not looked at but for
 /// their owners.
 #[derive(Clone, Copy)]
 struct Item<'a> {
@@ -47,12 +47,12 @@ struct Item<'a> {
     table: u32,
 }
 
-/// What stands for the owners that several tables have.
+/// Owners that several tables have, with the nodes that stand for them.
 pub struct United<T> {
     several: Vec<Several>,
-    /// What the caller wants to know of each.
+    /// Notes of the caller, one for each of them.
     pub notes: Vec<T>,
-    /// What is counted of all nodes of these owners, and of those that stand for them.
+    /// Counts of all nodes of these owners, and of those that stand for them.
     pub before: Counts,
     pub after: Counts,
 }
@@ -60,13 +60,13 @@ pub struct United<T> {
 /// An owner that several tables have.
 struct Several {
     hash: u64,
-    /// In front of the origin.
+    /// Labels of the owner in front of the origin.
     owner: Box<[u8]>,
     /// Tables that have it, but for one.
     others: u32,
     /// Names directly below it, those of each table counted.
     below: u32,
-    /// What stands for all.
+    /// Sets of the node that stands for all.
     sets: Box<[u8]>,
 }
 
@@ -246,7 +246,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// Its owner.
+    /// Owner of the node.
     fn owner(&self) -> &'a [u8] {
         Node::owner_at(&self.bytes[self.at as usize..])
     }
@@ -264,13 +264,13 @@ impl<'a> Item<'a> {
         items
     }
 
-    /// Those of sorted nodes that are in a shard.
+    /// Nodes of a sorted list that are in a shard.
     fn of_shard<'s>(sorted: &'s [Item<'a>], index: usize, bits: u32) -> &'s [Item<'a>] {
         let rest = &sorted[sorted.partition_point(|item| shard_index(item.hash, bits) < index)..];
         &rest[..rest.partition_point(|item| shard_index(item.hash, bits) == index)]
     }
 
-    /// Whether two nodes have one owner.
+    /// Returns true if two nodes have one owner.
     fn is_same_owner(&self, other: &Item<'_>) -> bool {
         self.hash == other.hash && self.owner() == other.owner()
     }

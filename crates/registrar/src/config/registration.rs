@@ -1,4 +1,4 @@
-//! What is registered: the block `registration`, checked for what DNS and ZooKeeper can take.
+//! Registration of an instance: the block `registration`, checked against the limits of DNS and ZooKeeper.
 
 use super::{Block, milliseconds};
 use crate::payload::{Fields, HostKind, ServicePayload};
@@ -13,10 +13,10 @@ const SERVICE_TTL: u32 = 60;
 /// The longest TTL (RFC 2181 section 8).
 const LONGEST_TTL: u64 = (1 << 31) - 1;
 
-/// What is registered.
+/// Names, address and service under which the instance is registered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
-    /// As it was written; none leaves it to the machine's interfaces.
+    /// Address as it was written; none leaves it to the machine's interfaces.
     pub address: Option<String>,
     /// Lower case.
     pub domain: String,
@@ -26,7 +26,7 @@ pub struct Registration {
     pub ttl: Option<Number>,
     pub ports: Option<Vec<Number>>,
     pub service: Option<ServicePayload>,
-    /// How often everything is looked at, watches or not.
+    /// Interval at which all nodes are looked at, even if no watch has reported a change.
     pub heartbeat: Duration,
 }
 
@@ -103,7 +103,7 @@ fn read_domain(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String
     Some(name)
 }
 
-/// Whether names with this octet can be asked for.
+/// Returns true if DNS clients can ask for names with this octet.
 fn is_served(octet: u8) -> bool {
     octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-_.".contains(&octet)
 }
@@ -147,7 +147,7 @@ fn read_aliases(reader: &mut Reader<'_>, node: &Node, domain: Option<&str>) -> V
     seen
 }
 
-/// Whether one of two names lies below the other: what is registered can have nothing below it.
+/// Returns true if one of two names lies below the other: nothing can lie below a registered name.
 fn nests(one: &str, other: &str) -> bool {
     let below = |name: &str, above: &str| name.strip_suffix(above).is_some_and(|rest| rest.ends_with('.'));
     below(one, other) || below(other, one)

@@ -14,12 +14,12 @@ fn parse(text: &str) -> Result<Config, ConfigErrors> {
     Config::parse(Path::new("r.json"), text)
 }
 
-/// What is wrong with a file, line by line.
+/// Lists the errors in a file, line by line.
 fn errors(text: &str) -> Vec<String> {
     parse(text).unwrap_err().0.iter().map(ToString::to_string).collect()
 }
 
-/// What is wrong with a right file in which something is replaced.
+/// Lists the errors in a correct file after one replacement.
 fn errors_with(from: &str, to: &str) -> Vec<String> {
     assert!(PLAIN.contains(from), "{from}");
     errors(&PLAIN.replace(from, to)).iter().map(|error| error.replacen("r.json:", "", 1)).collect()

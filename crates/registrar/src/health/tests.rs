@@ -25,7 +25,7 @@ fn matching(command: &str, pattern: &str, invert: bool) -> HealthPlan {
     HealthPlan { output: Some(OutputRule { pattern: Regex::new(pattern).unwrap(), invert }), ..plan(command) }
 }
 
-/// What came of a check, in words.
+/// Runs a check and returns its outcome in words.
 async fn run(plan: &HealthPlan) -> String {
     check(plan).await.map_or_else(|fault| fault.to_string(), |()| "healthy".to_string())
 }
@@ -73,7 +73,7 @@ async fn a_check_that_hangs_ends_with_everything_it_started() {
     }
 }
 
-/// Whether a process has ended and nobody has asked how; where that cannot be seen, it has not.
+/// Returns true if a process has ended and no parent has read its exit status; false where that cannot be seen.
 fn is_zombie(process: i32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|text| text.contains(") Z "))
 }

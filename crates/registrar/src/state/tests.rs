@@ -164,7 +164,7 @@ fn nodes_are_removed_before_the_end() {
 
 //--- Laws ---
 
-/// What can happen around a machine.
+/// Event around a machine.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     Connect,
@@ -193,7 +193,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 /// A machine, the nodes it writes, and the promises it made.
 struct World {
     run: Run,
-    /// Whether the nodes are there.
+    /// True if the nodes are there.
     there: bool,
     work: Option<Work>,
     session: bool,

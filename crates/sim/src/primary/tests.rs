@@ -42,7 +42,7 @@ async fn transfer(stream: &mut TcpStream, question: &[u8]) -> Zone {
     zone_of(&all)
 }
 
-/// Whether the primary has closed the connection, in order or not.
+/// Returns true if the primary has closed the connection, in order or not.
 async fn is_closed(stream: &mut TcpStream) -> bool {
     timeout(IDLE * 2, stream.read_u8()).await.expect("an end").is_err()
 }

@@ -1,8 +1,8 @@
 //! Endpoints: an URL as host, port and TXT record, and back.
 //!
-//! The guideline's keys are `txtvers`, `protocol` and `path`; readers take `proto`, too, which is in its second example. What a
-//! record leaves out has a default: the path is `/`, the protocol follows from the port, and where neither says it, HTTPS
-//! is to be tried first and HTTP then.
+//! The guideline's keys are `txtvers`, `protocol` and `path`; readers take `proto`, too, which is in its second
+//! example. What a record leaves out has a default: the path is `/`, the protocol follows from the port, and where
+//! neither says it, HTTPS is to be tried first and HTTP then.
 //!
 //! Cost: O(octets). RFC 6763 sections 6.4 to 6.7.
 
@@ -15,7 +15,7 @@ use url::Url;
 /// The most octets of a path: a string less its key.
 pub const MAX_PATH_BYTES: usize = text::MAX_STRING_BYTES - "path=".len();
 
-/// How to speak with an endpoint.
+/// Protocol that an endpoint speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     Http,
@@ -40,7 +40,7 @@ impl Protocol {
     }
 }
 
-/// Where an endpoint is.
+/// Host of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     Name(Name),
@@ -58,17 +58,17 @@ impl fmt::Display for Host {
     }
 }
 
-/// What an URL says. Its `Display` is that URL, without a port that goes without saying.
+/// Contents of a URL. Its `Display` is that URL, without a port that goes without saying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub protocol: Protocol,
     pub host: Host,
     pub port: u16,
-    /// With a slash at its beginning.
+    /// Path with a slash at its beginning.
     pub path: String,
 }
 
-/// Why an URL cannot be published as a service.
+/// Error: a URL cannot be published as a service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     #[error("is no URL ({0}); write for example \"https://os.example.com/\"")]
@@ -87,7 +87,7 @@ pub enum UrlError {
     Path(usize),
 }
 
-/// Why what is published is no endpoint.
+/// Error: the published TXT record describes no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     #[error("txtvers is \"{0}\"; only version 1 is known")]

@@ -1,7 +1,8 @@
 //! OpenStack's service types, such as `identity`: the instances of the service.
 //!
-//! The guideline: an instance must be a service type, and must not be the name of a project that provides it. Names of projects
-//! are refused. Types that are not in the list are taken, with a doubt: the list is of one day, and grows elsewhere.
+//! The guideline: an instance must be a service type, and must not be the name of a project that provides it. Names of
+//! projects are refused. Types that are not in the list are taken, with a doubt: the list is of one day, and grows
+//! elsewhere.
 //!
 //! Cost: O(length + types).
 
@@ -12,7 +13,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct ServiceType(String);
 
-/// Why a text is no service type.
+/// Error: a text is no service type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
     #[error("is no service type; write lowercase letters, digits and hyphens, for example \"identity\"")]
@@ -24,9 +25,9 @@ pub enum KindError {
 /// A service type, the projects that provide it, and names that it had earlier.
 type Known = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Service types as OpenStack's service types authority has them (`service-types.yaml` at its revision 02082698), in order. A
-/// project that is called like its type is left out; `freezer` and `monasca` are what people call projects that have longer
-/// names there.
+/// Service types as OpenStack's service types authority has them (`service-types.yaml` at its revision 02082698), in
+/// order. A project that is called like its type is left out; `freezer` and `monasca` are what people call projects
+/// that have longer names there.
 #[rustfmt::skip]
 const KNOWN: [Known; 45] = [
     ("accelerator", &["cyborg"], &[]),
@@ -82,7 +83,7 @@ impl ServiceType {
         &self.0
     }
 
-    /// What is odd about a type that the list does not have; there may be newer ones.
+    /// Warning about a type that the list does not have; there may be newer ones.
     pub fn doubt(&self) -> Option<String> {
         if KNOWN.binary_search_by(|(kind, ..)| kind.cmp(&self.as_str())).is_ok() {
             return None;

@@ -5,8 +5,8 @@
 /// The most octets that one string can have.
 pub const MAX_STRING_BYTES: usize = 255;
 
-/// RDATA of strings, none of which is longer than [`MAX_STRING_BYTES`]. RFC 6763 section 6.1: without any there is one empty
-/// string.
+/// RDATA of strings, none of which is longer than [`MAX_STRING_BYTES`]. RFC 6763 section 6.1: without any there is one
+/// empty string.
 pub fn write<'s>(strings: impl IntoIterator<Item = &'s [u8]>) -> Vec<u8> {
     let mut rdata = Vec::new();
     for string in strings {
@@ -27,7 +27,7 @@ pub fn strings(mut rdata: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What RDATA says of a key: nothing, the key alone, or its value.
+/// Finds a key in RDATA: none if absent, `Some(None)` for the key alone, or its value.
 ///
 /// RFC 6763 section 6.4: keys have no case, the first occurrence counts, and what has no key is ignored.
 pub fn get<'r>(rdata: &'r [u8], key: &str) -> Option<Option<&'r [u8]>> {

@@ -1,6 +1,6 @@
-//! SRV records with compressed targets, as Binder has them: a target ends with a pointer to the longest of its ends that stands in
-//! the question or in a target before, if that is spelled alike. Resolvers that mix the case of questions (0x20) thus get targets
-//! as they are registered, in about as many octets.
+//! SRV records with compressed targets, as Binder has them: a target ends with a pointer to the longest of its ends
+//! that stands in the question or in a target before, if that is spelled alike. Resolvers that mix the case of
+//! questions (0x20) thus get targets as they are registered, in about as many octets.
 //!
 //! RFC 2782 forbids that, RFC 3597 section 4 has receivers take it, and Binder's clients do.
 //!
@@ -17,20 +17,20 @@ const FEW_PLACES: usize = 256;
 /// Places for as many as there can be where pointers reach.
 const PLACES: usize = 2048;
 
-/// Where names and their ends stand, by a hash of their spelling.
+/// Positions of names and their ends, by a hash of their spelling.
 struct Ends<const N: usize> {
     places: [u16; N],
     count: usize,
 }
 
 impl<const N: usize> Ends<N> {
-    /// None yet.
+    /// Starts with no names.
     fn new() -> Ends<N> {
         Ends { places: [0; N], count: 0 }
     }
 
-    /// Finds the longest end of a name that stands in the message: where it begins in the name, and where it stands. Notes the longer
-    /// ones as standing at `position`, where the name is about to be written.
+    /// Finds the longest end of a name that stands in the message: where it begins in the name, and where it stands.
+    /// Notes the longer ones as standing at `position`, where the name is about to be written.
     fn place(&mut self, message: &[u8], wire: &[u8], position: usize) -> Option<(usize, usize)> {
         let mut found = None;
         let mut is_known = true;
@@ -60,7 +60,7 @@ impl<const N: usize> Ends<N> {
     }
 }
 
-/// Whether a name stands at a position, in this spelling, with pointers or without.
+/// Returns true if a name stands at a position, in this spelling, with pointers or without.
 fn stands_at(message: &[u8], mut at: usize, mut wire: &[u8]) -> bool {
     loop {
         match message[at] {
@@ -78,7 +78,7 @@ fn stands_at(message: &[u8], mut at: usize, mut wire: &[u8]) -> bool {
 }
 
 impl Writer<'_> {
-    /// As [`Writer::add_rrset`] for SRV records, with compressed targets.
+    /// Adds SRV records as [`Writer::add_rrset`] does, with compressed targets.
     pub fn add_services(
         &mut self,
         section: Section,

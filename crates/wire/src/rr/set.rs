@@ -1,8 +1,8 @@
 //! RRsets: all records of one owner name and type.
 //!
-//! A [`Set`] is a view of one, wherever its bytes are; an [`RRset`] owns its bytes. Beside type, TTL and count stands the
-//! body: for each record the length of its RDATA and the RDATA. Numbers are as short as they can be, seven bits an octet,
-//! so most cost one octet: there are millions of them.
+//! A [`Set`] is a view of one, wherever its bytes are; an [`RRset`] owns its bytes. Beside type, TTL and count stands
+//! the body: for each record the length of its RDATA and the RDATA. Numbers are as short as they can be, seven bits an
+//! octet, so most cost one octet: there are millions of them.
 //!
 //! Invariants: records sorted by canonical RDATA without duplicates, one TTL (RFC 2181 section 5), names in RDATA
 //! uncompressed and in the case in which they were received. So equal sets have equal bytes.
@@ -18,13 +18,13 @@ use std::fmt;
 
 /// Octets of RDATA that a transfer has room for beside header, fixed part, signature and the longest owner name.
 const MAX_RDATA_ANYWHERE: usize = MAX_RECORD_BYTES - FIXED_BYTES_WITHOUT_OWNER - MAX_NAME_BYTES;
-/// Octets of a record that a message has room for, beside a header of 12 and the longest signature (RFC 8945 section 4.2): name
-/// of the key, of the algorithm, fixed part, times and lengths, and MAC.
+/// Octets of a record that a message has room for, beside a header of 12 and the longest signature (RFC 8945 section
+/// 4.2): name of the key, of the algorithm, fixed part, times and lengths, and MAC.
 const MAX_RECORD_BYTES: usize = u16::MAX as usize - 12 - (MAX_NAME_BYTES + 32 + 10 + 16 + 64);
 /// Type, class, TTL and length of RDATA.
 const FIXED_BYTES_WITHOUT_OWNER: usize = 10;
 
-/// Whether a record fits every message that may carry it.
+/// Returns true if a record fits every message that may carry it.
 pub fn fits_message(owner: &[u8], rdata: &[u8]) -> bool {
     owner.len() + FIXED_BYTES_WITHOUT_OWNER + rdata.len() <= MAX_RECORD_BYTES
 }
@@ -69,7 +69,8 @@ pub fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
-/// As [`take_number`], from bytes that may be anything; `None` where [`put_number`] would not have written that.
+/// Reads a number as [`take_number`] does, from bytes that may be anything; `None` where [`put_number`] would not have
+/// written that.
 pub fn read_number(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0u64;
     for (at, octet) in bytes.iter().take(5).enumerate() {
@@ -83,7 +84,7 @@ pub fn read_number(bytes: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// As [`take_sized`], from bytes that may be anything.
+/// Reads octets as [`take_sized`] does, from bytes that may be anything.
 pub fn read_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = read_number(bytes)? as usize;
     let (taken, rest) = bytes.split_at_checked(length)?;
@@ -187,14 +188,14 @@ impl<'a> Set<'a> {
         (self.count == 1).then(|| take_sized(&mut body))
     }
 
-    /// Iterates over the RDATA from one record on, around the end. Other than the first only for addresses and services, which
-    /// clients take as they come.
+    /// Iterates over the RDATA from one record on, around the end. Other than the first only for addresses and
+    /// services, which clients take as they come.
     pub fn rdatas_from(self, first: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
         let (before, after) = self.body.split_at(self.start_of(first));
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
     }
 
-    /// Where a record begins, by its number, which may go beyond the end and around.
+    /// Offset of a record, by its number, which may go beyond the end and around.
     fn start_of(self, number: u32) -> usize {
         if self.has_one_size() {
             return self.body.len() / self.count as usize * (number % self.count) as usize;
@@ -207,7 +208,7 @@ impl<'a> Set<'a> {
         self.body.len() - rest.len()
     }
 
-    /// Whether all records have one size.
+    /// Returns true if all records have one size.
     fn has_one_size(self) -> bool {
         matches!(self.rtype, rtype::A | rtype::AAAA)
     }
@@ -223,7 +224,7 @@ impl<'a> Set<'a> {
         self.rdatas().map(<[u8]>::len).sum()
     }
 
-    /// Whether all records together are so long that one of them may fit no message under some owner name.
+    /// Returns true if all records together are so long that one of them may fit no message under some owner name.
     pub fn may_not_fit(self) -> bool {
         self.body.len() > MAX_RDATA_ANYWHERE
     }
@@ -261,7 +262,7 @@ impl<'a> Set<'a> {
         NameBuf::read_plain(self.rdatas().next()?, offset).ok().map(|(name, _)| name)
     }
 
-    /// Whether both are the same bytes in memory.
+    /// Returns true if both are the same bytes in memory.
     pub fn is(self, other: Set<'_>) -> bool {
         std::ptr::eq(self.body, other.body)
     }

@@ -10,14 +10,14 @@ use crate::name::{self, NameBuf, NameError};
 /// A word of a zone file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'t> {
-    /// Without quotation marks, with its escapes.
+    /// Word without quotation marks, with its escapes.
     pub raw: &'t str,
     pub quoted: bool,
-    /// Where it begins in the text.
+    /// Offset of the word in the text, in octets.
     pub at: usize,
 }
 
-/// Why words are no RDATA.
+/// Error: words are no RDATA.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
     #[error("\"{0}\" is no {1}")]
@@ -39,7 +39,7 @@ pub enum WordError {
 }
 
 impl Field {
-    /// What stands for the field in a zone file.
+    /// Description of the word that stands for the field in a zone file.
     fn noun(self) -> &'static str {
         match self {
             Field::U8 => "number from 0 to 255",

@@ -1,7 +1,7 @@
 //! The side that asks: signing requests, checking responses of one or more messages.
 //!
-//! Invariant: a message that is refused changes nothing, neither itself nor the chain. So after a forged datagram one may
-//! wait on for the true one, as RFC 8945 section 5.4 advises; a connection that brought one is to be closed.
+//! Invariant: a message that is refused changes nothing, neither itself nor the chain. So after a forged datagram one
+//! may wait on for the true one, as RFC 8945 section 5.4 advises; a connection that brought one is to be closed.
 //!
 //! Cost: O(bytes), one copy of a MAC's state for each signed message.
 
@@ -33,7 +33,7 @@ pub struct Chain {
     key: Arc<Key>,
     /// Has taken the MAC of the request or of the last signed message, and the unsigned messages since.
     running: Mac,
-    /// Whether the first message was there.
+    /// True once the first message has come.
     started: bool,
     /// Messages since the last signed one.
     unsigned: u32,

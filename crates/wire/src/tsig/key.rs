@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The longest MAC, that of HMAC-SHA-512.
 const MAX_TAG_BYTES: usize = 64;
-/// No MAC may be cut below this (RFC 8945 section 5.2.2.1).
+/// Least octets of a MAC that was cut (RFC 8945 section 5.2.2.1).
 const MIN_TAG_BYTES: usize = 10;
 
 /// Keys by name.
@@ -23,7 +23,7 @@ pub type Keyring = HashMap<Name, Arc<Key>>;
 
 //--- Algorithm ---
 
-/// How MACs are made.
+/// Algorithm that makes the MACs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     Md5,
@@ -43,7 +43,8 @@ impl Algorithm {
     pub const ALL: [Algorithm; 5] =
         [Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha256, Algorithm::Sha384, Algorithm::Sha512];
 
-    /// Whether RFC 8945 section 6 advises against it: such keys are for requests of old clients, if for anything.
+    /// Returns true if RFC 8945 section 6 advises against the algorithm: such keys are for requests of old clients, if
+    /// for anything.
     pub fn is_legacy(self) -> bool {
         matches!(self, Algorithm::Md5 | Algorithm::Sha1)
     }
@@ -81,7 +82,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether a received MAC may have this many octets: at least 10 and half of all (RFC 8945 section 5.2.2.1).
+    /// Returns true if a received MAC may have this many octets: at least 10 and half of all (RFC 8945 section
+    /// 5.2.2.1).
     pub(super) fn allows_tag(self, bytes: usize) -> bool {
         let whole = self.tag_bytes();
         (MIN_TAG_BYTES.max(whole / 2)..=whole).contains(&bytes)

@@ -15,15 +15,15 @@ pub(super) const FIXED_BYTES: usize = 10 + 10 + 6;
 /// Octets of the time, 48 bits.
 const TIME_BYTES: usize = 6;
 
-/// What stands in the record beside key and MAC.
+/// Fields of the record beside key and MAC.
 #[derive(Clone, Copy)]
 pub(super) struct Stamp<'a> {
-    /// When the message was signed.
+    /// Time at which the message was signed, in seconds since 1970.
     pub time: u64,
     pub fudge: u16,
     pub original_id: u16,
     pub error: u16,
-    /// With BADTIME: the server's time.
+    /// Other data; with BADTIME, the server's time.
     pub other: &'a [u8],
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Tsig<'a> {
     pub tag: &'a [u8],
 }
 
-/// How much of the record a MAC covers.
+/// Part of the record that a MAC covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coverage {
     /// All its fields (RFC 8945 section 4.3.3).
@@ -64,11 +64,11 @@ pub(super) fn read_time(octets: &[u8]) -> Option<u64> {
 
 //--- Reading ---
 
-/// Where the TSIG record begins. `None` when there is none, which is also said of a message that falls apart before one
-/// is met: whoever reads on will find that.
+/// Finds the TSIG record and returns the offset at which it begins. `None` when there is none, which is also said of a
+/// message that falls apart before one is met: whoever reads on will find that.
 ///
-/// RFC 8945 section 5.2: it is the last record of the additional section, and there is only one. Bytes behind it would be
-/// nobody's, so there must be none.
+/// RFC 8945 section 5.2: it is the last record of the additional section, and there is only one. Bytes behind it would
+/// be nobody's, so there must be none.
 pub(super) fn locate(message: &[u8]) -> Result<Option<usize>, TsigError> {
     if message.len() < HEADER_BYTES || message[6..HEADER_BYTES] == [0; 6] {
         return Ok(None);
@@ -125,13 +125,13 @@ fn read_fields(message: &[u8], start: usize) -> Option<Tsig<'_>> {
 }
 
 impl Tsig<'_> {
-    /// Whether the record names this key, and its algorithm.
+    /// Returns true if the record names this key, and its algorithm.
     pub fn is_of(&self, key: &Key) -> bool {
         self.key.as_wire() == key.name.as_wire() && self.algorithm.as_wire() == key.algorithm.wire()
     }
 
-    /// Checks size and value of the MAC of the message that ends where the record begins. `mac` has taken what goes before
-    /// the message.
+    /// Checks size and value of the MAC of the message that ends where the record begins. `mac` has taken what goes
+    /// before the message.
     pub fn verify(&self, key: &Key, mut mac: Mac, message: &[u8], coverage: Coverage) -> Result<(), TsigError> {
         if !key.algorithm.allows_tag(self.tag.len()) {
             return Err(TsigError::MacSize(self.tag.len()));

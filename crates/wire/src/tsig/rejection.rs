@@ -12,13 +12,13 @@ use crate::name::{self, NameBuf};
 use crate::rr::{self, rtype};
 use std::fmt;
 
-/// In the third octet of a header (RFC 1035 section 4.1.1): the opcode,
+/// Bits of the opcode in the third octet of a header (RFC 1035 section 4.1.1).
 const OPCODE: u8 = 0x78;
-/// recursion desired.
+/// Bit RD, recursion desired, in the same octet.
 const FLAG_RD: u8 = 0x01;
 /// The DO flag in the TTL of an OPT record (RFC 6891 section 6.1.3).
 const FLAG_DO: u32 = 0x8000;
-/// What our OPT record says of the requests that are taken: one frame (RFC 9715 appendix A).
+/// Payload size that our OPT record announces for requests: one frame (RFC 9715 appendix A).
 const PAYLOAD_BYTES: u16 = 1232;
 
 /// A request that is not carried out: why, and how to answer it.
@@ -56,7 +56,8 @@ impl Rejection {
     }
 
     /// Writes the whole response to the rejected request, question and OPT record included, and returns its length and
-    /// response code. 1232 octets hold any; with less room there may be the header alone, or nothing without room for it.
+    /// response code. 1232 octets hold any; with less room there may be the header alone, or nothing without room for
+    /// it.
     pub fn write(&self, request: &[u8], out: &mut [u8]) -> (usize, u16) {
         let rcode = self.rcode();
         let whole = write_response(request, rcode, out).and_then(|length| self.append(out, length));

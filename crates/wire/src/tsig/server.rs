@@ -1,7 +1,7 @@
 //! Opening of signed requests: the side that answers.
 //!
-//! Invariants: a request without TSIG record passes untouched and unanswered, and so does a response, for answering those
-//! would make loops; only an accepted request gives a signer.
+//! Invariants: a request without TSIG record passes untouched and unanswered, and so does a response, for answering
+//! those would make loops; only an accepted request gives a signer.
 //!
 //! Cost: O(1) for requests without records, O(records) for others, O(bytes) of hashing for signed ones with a known
 //! key. A rejection allocates.
@@ -14,7 +14,7 @@ use super::{FLAG_QR, HEADER_BYTES, TsigError, code};
 
 //--- Opening ---
 
-/// What a request turned out to be.
+/// Result of verifying a request.
 pub enum Opened {
     /// It has no TSIG record.
     Unsigned,
@@ -24,7 +24,7 @@ pub enum Opened {
     Rejected(Rejection),
 }
 
-/// Whether a message is one that may be answered.
+/// Returns true if a message is one that may be answered.
 fn is_request(message: &[u8]) -> bool {
     message.len() >= HEADER_BYTES && message[2] & FLAG_QR == 0
 }

@@ -26,7 +26,7 @@ impl Signer {
         &self.key.name
     }
 
-    /// How many octets to leave free behind a message.
+    /// Number of octets to leave free behind a message.
     pub fn overhead(&self) -> usize {
         record::overhead(&self.key)
     }

@@ -79,7 +79,7 @@ pub fn reject(message: &[u8], keys: &Keyring, now: u64) -> Rejection {
     rejection
 }
 
-/// When a message was signed.
+/// Time at which a message was signed.
 fn signed_at(message: &[u8]) -> u64 {
     let start = record::locate(message).unwrap().unwrap();
     record::read(message, start).unwrap().stamp.time
@@ -236,8 +236,8 @@ fn transfers_of_other_servers_are_checked_and_signed() {
 
 //--- Properties ---
 
-/// Whether a flipped bit changes nothing that counts: the id, which the original id replaces, and the case of letters in the
-/// names of key and algorithm.
+/// Returns true if a flipped bit changes nothing that counts: the id, which the original id replaces, and the case of
+/// letters in the names of key and algorithm.
 fn is_harmless(message: &[u8], start: usize, at: usize, bit: u8) -> bool {
     let owner = start..start + key(Algorithm::Sha256).name.as_wire().len();
     let algorithm = owner.end + 10..owner.end + 10 + Algorithm::Sha256.wire().len();
