@@ -41,7 +41,7 @@ impl AcceptFailures {
         sleep(PAUSE).await;
     }
 
-    /// How many failures had no line since the last, if this one is worth a line.
+    /// Returns the number of failures that were not logged since the last line, or none if no line is due yet.
     fn note(&mut self, now: Instant) -> Option<u64> {
         if self.said.is_some_and(|said| now - said < BETWEEN_LINES) {
             self.held_back += 1;

@@ -43,7 +43,7 @@ use std::time::Duration;
 use wire::name::Name;
 use wire::rr::TypeName;
 
-/// Where the configuration is unless the command line says otherwise.
+/// Path of the configuration unless the command line names another.
 pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
 
 /// Something did not work.
@@ -52,7 +52,7 @@ const FAILED: u8 = 1;
 const MISUSE: u8 = 2;
 /// There is no server to talk to.
 const NOT_RUNNING: u8 = 3;
-/// What was looked for is not there.
+/// Exit code: the thing that was asked for does not exist.
 const NOT_FOUND: u8 = 4;
 
 /// Unites the CNS zones of several Triton datacenters into region zones and serves them over DNS.
@@ -95,7 +95,7 @@ impl Arguments {
     }
 }
 
-/// What to do.
+/// The verbs of the command line.
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the server in the foreground
@@ -148,7 +148,7 @@ enum Verb {
         /// The zone whose history is looked at [default: the one that answers for the name]
         #[arg(long, value_name = "ZONE")]
         zone: Option<String>,
-        /// How many are listed [default: 20]
+        /// Number of versions or changes to list [default: 20]
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
@@ -183,10 +183,10 @@ enum Verb {
         /// Be the primary of one such datacenter instead, for servers elsewhere: the name of its zone
         #[arg(long, value_name = "ZONE", value_parser = read_name, requires = "listen")]
         primary: Option<Name>,
-        /// Where that primary listens
+        /// Address that this primary listens on
         #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
         listen: Option<SocketAddr>,
-        /// Whom that primary tells of changes; may be repeated
+        /// Secondary that this primary notifies of changes; may be repeated
         #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
         notify: Vec<SocketAddr>,
     },

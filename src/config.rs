@@ -87,27 +87,27 @@ pub struct Config {
     pub services: Vec<ServicesPlan>,
     /// In file order.
     pub regions: Vec<RegionPlan>,
-    /// What regions go without, in file order.
+    /// Drains that the file orders, in file order.
     pub drains: Vec<Drain>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
-    /// Who may transfer what is served: each zone, each region, and the catalog.
+    /// Access rules for outgoing transfers: of each zone, each region, and the catalog.
     pub outgoing: HashMap<Name, Outgoing>,
-    /// Who is told of changes, for the same.
+    /// Secondaries to notify of changes: of each zone, each region, and the catalog.
     pub targets: Targets,
     pub catalog: Option<CatalogPlan>,
-    /// How far the differences of each zone reach back.
+    /// Limits on the history from which incremental transfers are answered.
     pub history: HistoryLimits,
-    /// Whether name servers are looked at from outside, and how.
+    /// Settings for the check of name servers from outside.
     pub probe: ProbePlan,
     /// The folder that keeps zones and serials over a restart.
     pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
-    /// What is allowed but probably not meant, each with `file:line:column`.
+    /// Warnings: settings that are allowed but probably not meant, each with `file:line:column`.
     pub warnings: Vec<String>,
-    /// Where the file names each listen address.
+    /// Position in the file of each listen address.
     listen_positions: Vec<(SocketAddr, String)>,
     /// The file of each key's secret, in file order.
     secret_files: Vec<(Name, PathBuf)>,
@@ -118,7 +118,7 @@ pub struct Config {
 pub struct MetricsPlan {
     /// None switches it off.
     pub listen: Vec<SocketAddr>,
-    /// Whether it has the status page.
+    /// True if the endpoint serves the status page.
     pub page: bool,
     /// The names that browsers know the page by, beside those that it always has.
     pub names: Vec<Name>,
@@ -130,7 +130,7 @@ pub struct ControlPlan {
     pub socket: PathBuf,
 }
 
-/// What is logged, and how.
+/// Level and format of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlan {
     /// A level or a filter that `tracing_subscriber::EnvFilter` takes.
@@ -138,7 +138,7 @@ pub struct LogPlan {
     pub format: LogFormat,
 }
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -165,13 +165,13 @@ impl Config {
         found.map(|(_, position)| position.clone())
     }
 
-    /// Whether a listen address that failed was only a default whose family this machine does not have.
+    /// Returns true if a listen address that failed was only a default whose family this machine does not have.
     pub fn is_optional(&self, address: SocketAddr, error: &io::Error) -> bool {
         let no_family = matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL));
         no_family && self.listen_position(address).is_none()
     }
 
-    /// Where a listen address comes from: its position, or the file for a default.
+    /// Returns the origin of a listen address: its position in the file, or the file itself for a default.
     pub fn place_of(&self, address: SocketAddr) -> String {
         self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
     }

@@ -35,9 +35,9 @@ const MAX_HEAD_BYTES: u64 = 1 << 30;
 pub const MAX_CLIENTS: usize = 64;
 /// Text is sent in pieces of this size, each with its own deadline.
 const PIECE_BYTES: usize = 64 << 10;
-/// How long the place of a client that is sent away takes to be free.
+/// Longest wait for the place of a client that was sent away.
 const DISPLACEMENT: Duration = Duration::from_millis(100);
-/// How long a client may take to send its line, and to take each piece of the reply.
+/// Longest time that a client may take to send its line, and to take each piece of the reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Request {
@@ -61,7 +61,7 @@ impl Request {
     }
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
@@ -71,7 +71,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
-    /// How all zones are, or one.
+    /// The state of all zones, or of one.
     Status { zone: Option<String> },
     /// Poll the primaries of all zones, or of one, now.
     Refresh { zone: Option<String> },
@@ -84,7 +84,7 @@ pub enum Request {
     },
     /// All records of a zone.
     Dump { zone: String },
-    /// What two versions of a zone do not have in common; the present one and the one before it unless others are named.
+    /// The differences between two versions of a zone; by default the present one and the one before it.
     Diff {
         zone: String,
         #[serde(default)]
@@ -108,7 +108,7 @@ pub enum Request {
         #[serde(default)]
         preview: bool,
     },
-    /// Why a name answers as it does, for one type or all.
+    /// Explain why a name answers as it does, for one type or all.
     Lookup {
         name: String,
         #[serde(default, rename = "type")]
@@ -119,7 +119,7 @@ pub enum Request {
         member: String,
         region: Option<String>,
         names: Option<String>,
-        /// How long it lasts.
+        /// Duration of the drain; without it, the drain has no end.
         milliseconds: Option<u64>,
         reason: Option<String>,
         #[serde(default)]
@@ -135,7 +135,7 @@ pub enum Request {
     Stop,
 }
 
-/// What comes back.
+/// Reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub ok: bool,
@@ -191,7 +191,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether a server accepts connections at the path.
+/// Returns true if a server accepts connections at the path.
 pub fn is_answering(path: &Path) -> bool {
     try_connect(path).is_ok()
 }
@@ -247,7 +247,7 @@ impl ControlListener {
     }
 }
 
-/// When clients that asked for the end see it.
+/// Time at which clients that asked the server to end get their reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
@@ -401,7 +401,7 @@ async fn read_line(reader: impl AsyncRead + Unpin, limit: u64) -> io::Result<Opt
 
 //--- Client ---
 
-/// Why a request got no reply.
+/// Error: a request got no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error("no server is running: nobody listens at {}", .0.display())]
@@ -420,7 +420,7 @@ pub enum CallError {
     Start(io::Error),
 }
 
-/// How long the reply to a request may take: as long as a transfer where one is waited for.
+/// Returns the longest wait for the reply to a request: that of a transfer for a request that waits for one.
 fn patience_with(request: &Request) -> Duration {
     match request {
         Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),

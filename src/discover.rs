@@ -32,7 +32,7 @@ pub struct Found {
     pub weight: u16,
 }
 
-/// Why a service was not found.
+/// Error: a service was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     #[error("no resolver: {0}; write --server ADDRESS")]
@@ -62,13 +62,13 @@ pub enum DiscoverError {
 }
 
 impl DiscoverError {
-    /// Whether all went well and there is no such service.
+    /// Returns true if the search itself succeeded and there is no such service.
     pub fn is_missing(&self) -> bool {
         matches!(self, DiscoverError::Missing(_) | DiscoverError::NotOffered(_) | DiscoverError::Nobody(_))
     }
 }
 
-/// What SRV and TXT records say of one endpoint.
+/// Data of the SRV and TXT records of one endpoint.
 struct Record {
     hosts: Vec<Host>,
     priority: u16,
@@ -97,7 +97,8 @@ fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, Disc
     Ok(found)
 }
 
-/// Whether a name can stand for a host in an URL: it is no name of the link, and has none but letters, digits and hyphens.
+/// Returns true if a name can stand for a host in a URL: it is not in `local.`, and has only letters, digits and
+/// hyphens.
 fn is_host_name(name: &Name) -> bool {
     let plain = |label: &[u8]| label.iter().all(|octet| octet.is_ascii_alphanumeric() || *octet == b'-');
     let wire = name.as_wire();

@@ -25,7 +25,7 @@ const FIRST_DESCRIPTOR: RawFd = 3;
 /// More than any configuration listens on.
 const MOST_DESCRIPTORS: RawFd = 1024;
 
-/// What a socket is for; part of the name that the manager knows it by.
+/// Protocol of a listening socket; part of the name by which the manager knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Udp,
@@ -37,7 +37,7 @@ pub enum Kind {
 pub struct Manager {
     socket: Option<Socket>,
     watchdog: Option<Duration>,
-    /// What the process before this one has left with the manager.
+    /// Sockets that the process before this one has left with the manager.
     pub inherited: Inherited,
 }
 
@@ -54,7 +54,7 @@ impl Manager {
         }
     }
 
-    /// How often [`Manager::alive`] must be called; half of what the manager waits for.
+    /// Returns the longest time between calls of [`Manager::alive`]; half of what the manager waits for.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
@@ -215,7 +215,7 @@ impl Inherited {
     }
 }
 
-/// What a socket is; none if it is not one of ours.
+/// Returns the protocol and address of a socket; none if it is not one of ours.
 fn identify(socket: &Socket) -> Option<(Kind, SocketAddr)> {
     let address = socket.local_addr().ok()?.as_socket()?;
     match socket.r#type().ok()? {

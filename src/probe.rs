@@ -26,14 +26,15 @@ use wire::name::Name;
 /// For as long every server may be behind: a transfer that failed is tried again.
 const LEAST_STALE_AFTER: Duration = Duration::from_secs(300);
 
-/// What is asked, and how often.
+/// Settings for the check of name servers from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
     /// None switches it off; it can be done once nevertheless.
     pub every: Option<Duration>,
-    /// Who finds addresses and parent zones; none are those of the system.
+    /// Resolvers for addresses and parent zones; if empty, those of the system.
     pub resolvers: Vec<SocketAddr>,
-    /// How long a server may be behind, or ahead of us; without, as long as the zone's REFRESH, but five minutes at least.
+    /// Longest time that a server may be behind, or ahead of us; by default the zone's REFRESH, but at least five
+    /// minutes.
     pub stale_after: Option<Duration>,
     /// For each question.
     pub timeout: Duration,
@@ -41,14 +42,15 @@ pub struct ProbePlan {
     pub parents: HashMap<Name, Vec<SocketAddr>>,
     /// Addresses of name servers, instead of those that the parent and the resolver know.
     pub hosts: HashMap<Name, Vec<SocketAddr>>,
-    /// Where name servers answer at the addresses that are found.
+    /// Port of the name servers at the addresses that are found.
     pub port: u16,
     /// In file order, regions last.
     pub zones: Vec<Name>,
 }
 
 impl ProbePlan {
-    /// How long a server may be behind in a zone. RFC 1035 section 3.3.13: who is not told of changes looks every REFRESH.
+    /// Returns the longest time that a server may be behind in a zone. RFC 1035 section 3.3.13: a secondary that is not
+    /// notified of changes looks every REFRESH.
     pub fn allowance(&self, refresh: Duration) -> Duration {
         self.stale_after.unwrap_or(refresh.max(LEAST_STALE_AFTER))
     }

@@ -12,7 +12,7 @@ pub use bars::{Bar, Bars};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// How a piece of text looks.
+/// Colour or weight of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -56,14 +56,14 @@ pub fn render(pieces: &[(Style, String)], width: usize, color: bool) -> String {
     if color { line } else { line.trim_end().to_string() }
 }
 
-/// Where text goes.
+/// Output stream that text is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     Output,
     Errors,
 }
 
-/// Whether text goes to a terminal that can move its cursor.
+/// Returns true if the stream is a terminal that can move its cursor.
 pub fn is_live(stream: Stream) -> bool {
     let is_terminal = match stream {
         Stream::Output => io::stdout().is_terminal(),
@@ -72,7 +72,7 @@ pub fn is_live(stream: Stream) -> bool {
     is_terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Whether such a terminal may show colours.
+/// Returns true if the stream is such a terminal and may show colours.
 pub fn is_colored(stream: Stream) -> bool {
     // Any value but an empty one counts (no-color.org).
     is_live(stream) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -107,7 +107,7 @@ impl Keys {
         (set == 0).then_some(Keys { before })
     }
 
-    /// What was pressed, after a while at the latest; nothing when nothing was.
+    /// Waits for keys, no longer than `patience`. Returns the octets that they sent; empty if none was pressed.
     pub fn wait(&self, patience: Duration) -> Vec<u8> {
         let mut waiting = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
         let milliseconds = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Whether to ask, and whether to do anything.
+/// Options of verbs that show what they would change and ask before they do it.
 #[derive(Debug, Args)]
 pub struct Asking {
     /// Do not ask

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long a server that is behind may take, unless `stale_after` is shorter: CNS and those who follow it look every 30 seconds.
+/// Longest time that a server may be behind, unless `stale_after` is shorter. CNS and those who follow it look every 30
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two questions to a server that is behind.
@@ -99,11 +100,11 @@ fn serials(facts: &Facts) -> impl Iterator<Item = Serial> {
     })
 }
 
-/// What is known of a zone without asking its name servers.
+/// Facts about a zone that are known without asking its name servers.
 struct Expected {
     /// The NS names that the configuration gives it.
     wanted: Option<Vec<Name>>,
-    /// Who knows them otherwise.
+    /// Primaries to ask for the NS names if the configuration does not give them.
     primaries: Vec<SocketAddr>,
 }
 
@@ -149,7 +150,7 @@ fn table(checks: &[ZoneCheck]) -> String {
     text
 }
 
-/// What was found about one server.
+/// Describes the result of the check of one server.
 fn result(server: &ServerCheck) -> String {
     let found = |finding: &Finding| format!("{}: {}", finding.problem.label(), finding.text);
     let found: Vec<String> = server.findings.iter().map(found).collect();

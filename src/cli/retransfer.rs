@@ -45,7 +45,7 @@ pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> Exit
     }
 }
 
-/// Why the bar has gone.
+/// Reason for which the progress bar was removed.
 enum End {
     Outcome(Result<Reply, CallError>),
     /// Somebody had seen enough.
@@ -70,7 +70,7 @@ pub fn progress_of(running: &Value) -> Progress {
     serde_json::from_value(running.clone()).unwrap_or_default()
 }
 
-/// How far a zone's source is, and in words.
+/// Returns the progress of a zone's source, as numbers and in words.
 fn describe(source: &Value) -> (Progress, String) {
     let progress = progress_of(&source["running"]);
     let words = match serde_json::from_value(source["activity"].clone()) {

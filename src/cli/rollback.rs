@@ -17,7 +17,7 @@ pub struct RollbackOptions {
     /// Let the region follow its members again
     #[arg(long)]
     release: bool,
-    /// Why, for those who see it in status, log and lookup
+    /// Reason, shown by status, log and lookup
     #[arg(long, value_name = "TEXT", conflicts_with = "release")]
     reason: Option<String>,
     #[command(flatten)]

@@ -68,7 +68,7 @@ pub fn top(socket: &Path) -> ExitCode {
     }
 }
 
-/// What a key wants.
+/// Command that a key gives.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Quit,
@@ -136,7 +136,7 @@ struct Picture<'a> {
     status: &'a Value,
     /// Queries a second, oldest first.
     history: &'a [f64],
-    /// Why the moment is an old one.
+    /// Error that keeps the picture from being current; empty if it is current.
     note: &'a str,
 }
 
@@ -172,7 +172,7 @@ impl Picture<'_> {
         lines.iter().map(|line| render(line, width, color)).collect()
     }
 
-    /// What stands above the table.
+    /// Returns the lines above the table.
     fn head(&self, width: usize) -> Vec<Vec<(Style, String)>> {
         let number = |path: &str| self.status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         let version = self.status["version"].as_str().unwrap_or_default();
@@ -264,7 +264,7 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
     (style, cells)
 }
 
-/// How many serials a zone is behind the newest of its primaries.
+/// Returns the number of serials by which a zone is behind the newest of its primaries.
 fn lag(serial: &Value, primaries: &[Value]) -> String {
     let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     let Some(here) = number(serial) else { return "-".to_owned() };

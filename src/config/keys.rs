@@ -193,7 +193,7 @@ fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool)
 
 //--- Secrets ---
 
-/// Why a file gives no secret of a key; nothing of its contents is told.
+/// Error: a file does not give the secret of a key. The message never has any of the file's contents.
 #[derive(Debug, thiserror::Error)]
 enum KeyFileError {
     #[error("{0}")]
@@ -220,7 +220,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// What a file with these contents gives.
+    /// Reads the secret from a file with these contents.
     fn read(contents: &str) -> Result<Vec<u8>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");

@@ -16,13 +16,13 @@ use wire::tsig::Key;
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
 
-/// What messages call a kind of peer, and what its table may say.
+/// Kind of peer: its noun in messages, and the keys that its table may have.
 pub struct Role {
     pub noun: &'static str,
     pub table: &'static Table,
 }
 
-/// What a peer has unless its own table says otherwise.
+/// Settings of a peer whose own table does not have them.
 #[derive(Clone, Default)]
 pub struct Inherited {
     pub source: Option<IpAddr>,

@@ -105,7 +105,7 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "\n{}", counts.totals())
 }
 
-/// How much there is of everything.
+/// Number of zones, trees, regions and warnings in a configuration.
 #[derive(Default)]
 struct Counts {
     zones: usize,
@@ -244,7 +244,7 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
     writeln!(out, "    NOTIFY to {}", join(&targets.iter().map(peer).collect::<Vec<_>>()))
 }
 
-/// Who a rule means.
+/// Describes the clients that an access rule allows.
 fn describe_rule(rule: &Rule) -> String {
     match (&rule.prefix, &rule.key) {
         (Some(prefix), Some(key)) => format!("{prefix} with key {key}"),
@@ -327,7 +327,7 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// What a drain takes out of what, until when and why.
+/// Describes a drain: the member, the region, the names, the end and the reason.
 pub fn describe_drain(drain: &Drain) -> String {
     let Drain { target, until, reason, .. } = drain;
     let names = target.names.as_ref().map_or("all names".to_string(), |names| format!("\"{names}\""));

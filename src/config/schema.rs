@@ -398,7 +398,7 @@ pub const SECONDARIES: Table = Table {
     ],
 };
 
-/// Who may transfer, in table form
+/// Table form of an access rule for transfers
 pub const RULE: Table = Table {
     path: "allow_transfer",
     help: "Who may transfer; both parts must be met where both are written",

@@ -29,12 +29,12 @@ const MAX_VERSIONS: u64 = 1_000_000;
 /// Secondaries in messages and in the schema.
 const SECONDARY: Role = Role { noun: "secondary", table: &schema::TARGET };
 
-/// What the file says about the ways out.
+/// Settings for outgoing transfers and NOTIFY, as the file has them.
 pub struct Secondaries<'k> {
     keys: &'k Keys,
     /// For everything that does not say otherwise.
     defaults: (Access, Vec<Target>),
-    /// Where the default secondaries are written, until it was said that nobody may transfer.
+    /// Position of the default secondaries, until the error that nobody may transfer has been reported once.
     useless_at: Option<usize>,
     catalog: Option<(Name, usize)>,
     pub history: HistoryLimits,

@@ -40,14 +40,14 @@ const MAX_SOCKET_PATH_BYTES: usize = 103;
 /// A configured listen address and where it is written.
 pub type Placed = (SocketAddr, usize);
 
-/// What the server sections come to.
+/// Settings from the sections that concern the server as a whole.
 pub struct ServerSections {
     pub name: Name,
     pub listen: ListenPlan,
     pub hold_down: Duration,
     /// Octets of zones, histories and transfers; none for what the host says.
     pub memory: Option<u64>,
-    /// Whether keys may have outdated algorithms.
+    /// True if keys may use outdated algorithms.
     pub tsig_legacy: bool,
     pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::time::Duration;
 use wire::name::Name;
 
-/// What makes a table of `[zones]` one of these.
+/// Key that marks a table of `[zones]` as a tree of ZooKeeper's.
 const MARK: &str = "zookeeper";
 
 /// The sessions that ZooKeeper gives lie within these bounds unless it is told otherwise; ours need not be longer.
@@ -36,13 +36,13 @@ const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 /// The limits of replies that make sense: room for what ZooKeeper says of itself, and less than it can say at once.
 const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
 
-/// Where all reverse zones are (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// Domains that hold all reverse zones (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// More octets than a private key in PEM needs.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
-/// Whether a table of `[zones]` stands for a tree, also when the word is misspelt.
+/// Returns true if a table of `[zones]` stands for a tree, also if the key is misspelt.
 pub fn is_tree(entry: &Entry) -> bool {
     let Value::Table(fields) = &entry.node.value else { return false };
     let has = |key: &str| fields.iter().any(|field| field.key == key);
@@ -55,7 +55,7 @@ pub struct Draft<'n> {
     plan: TreePlan,
     fields: Fields<'n>,
     place: String,
-    /// Where the reverse zones are named, or the zone itself.
+    /// Position at which the file names the reverse zones, or else the zone itself.
     reverse_at: usize,
     ixfr: bool,
 }

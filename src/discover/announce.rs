@@ -26,12 +26,12 @@ use wire::dnssd::{Endpoint, Host, ServiceType};
 use wire::name::Name;
 use wire::rr::rtype;
 
-/// How long the end waits until everything is taken back.
+/// Longest wait at the end for all announcements to be taken back.
 const GOODBYE: Duration = Duration::from_secs(3);
-/// How long an announcement may take before one wonders: probes take less than a second (RFC 6762 section 8.1).
+/// Longest time that an announcement may take before a warning: probes take less than a second (RFC 6762 section 8.1).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long nobody may have a name before it is taken.
+/// Time for which no other host may use a name before it is taken.
 const LOOK: Duration = Duration::from_secs(1);
 /// The same after a conflict: whoever has the name may not answer those who only look, and RFC 6762 section 8.1 wants five
 /// seconds between attempts that fail again and again.
@@ -45,7 +45,7 @@ pub struct Announcement {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Why a plan cannot be announced.
+/// Error: a plan cannot be announced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error("{0} is at {1}, which has no address in zone {2}; write \"A\" or \"AAAA\" records for it in \"services\"")]
@@ -54,7 +54,7 @@ pub enum PlanError {
     Twice(Name, Name, ServiceType),
 }
 
-/// What is to be announced of some zones: for each type the endpoint that is to be tried first.
+/// Returns the announcements of some zones: for each type the endpoint that is to be tried first.
 pub fn plan<'p>(zones: impl IntoIterator<Item = &'p ServicesPlan>) -> Result<Vec<Announcement>, PlanError> {
     let mut chosen: BTreeMap<&ServiceType, (&ServicesPlan, &Offer)> = BTreeMap::new();
     for zone in zones {
@@ -212,7 +212,7 @@ async fn wait_for_name(
     Ok(daemon.stop_browse(SERVICE)?)
 }
 
-/// Whether what another host announces is what we would announce. RFC 6762 section 9: that is no conflict.
+/// Returns true if another host announces the same as we would. RFC 6762 section 9: that is no conflict.
 fn is_same(announcement: &Announcement, other: &ResolvedService) -> bool {
     let Announcement { kind, endpoint, addresses } = announcement;
     link::is_called(&other.host, &link::instance(kind))

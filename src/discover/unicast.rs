@@ -20,7 +20,7 @@ use std::time::Duration;
 use wire::dnssd::{self, Host, OPENSTACK, ServiceType, text};
 use wire::name::Name;
 
-/// Where the system says which resolvers it has.
+/// File that lists the system's resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The port of name servers.
@@ -78,7 +78,7 @@ pub async fn discover(
     Ok((arrange(&instance, records)?, lost))
 }
 
-/// What other domains than the one that was asked for say of a service themselves.
+/// Records of a service in domains other than the one that was asked for.
 struct OwnRecords<'d> {
     kind: &'d ServiceType,
     domain: &'d Name,
@@ -86,7 +86,7 @@ struct OwnRecords<'d> {
     known: HashMap<Name, Option<Own>>,
 }
 
-/// What a domain says of a service.
+/// Records of a service that one domain has itself.
 struct Own {
     /// Hosts and ports.
     offered: Vec<(Name, u16)>,
@@ -114,7 +114,7 @@ impl OwnRecords<'_> {
         None
     }
 
-    /// What a domain offers, and its description.
+    /// Asks for the service's own records in a domain.
     async fn ask(&self, resolver: &Resolver<'_>, domain: &Name) -> Option<Own> {
         let instance = dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).ok()?;
         let services = resolver.ask(&instance, RecordType::SRV).await.ok()?;

@@ -7,7 +7,7 @@
 
 use data_encoding::BASE64;
 
-/// What a host answers.
+/// Answer of a host to one request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The request that it belongs to.
@@ -16,7 +16,7 @@ pub struct Reply {
     pub payload: Vec<u8>,
 }
 
-/// How a request ended.
+/// Result code of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Success,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The longest line: four MiB of value in base64, and a little for the rest of the frame.
 const MAX_LINE_BYTES: usize = 6 << 20;
-/// What a serial port may still hold is over when it is silent for this long.
+/// Silence after which a serial port holds no more octets of an earlier conversation.
 const SILENCE: Duration = Duration::from_millis(100);
 /// A line that has begun is given up when nothing more of it comes for this long.
 const STALL: Duration = Duration::from_secs(2);

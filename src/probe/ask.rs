@@ -43,14 +43,14 @@ pub struct Target {
     pub wanted: Option<Vec<Name>>,
     /// The serial that it has here.
     pub current: Option<Serial>,
-    /// What every server must have by now.
+    /// Serial that every server must have by now.
     pub due: Option<Serial>,
 }
 
 /// Asks.
 pub struct Prober {
     plan: ProbePlan,
-    /// Who finds names.
+    /// Resolvers for names, in the order of use.
     resolvers: Vec<SocketAddr>,
     permits: Semaphore,
 }
@@ -113,7 +113,8 @@ impl Prober {
         }
     }
 
-    /// What a server answers about the zone's origin, or what it is without.
+    /// Asks a server for one type at the zone's origin. Returns the answer if it is NOERROR, else the reply that stands
+    /// for the failure.
     async fn ask_origin(&self, server: SocketAddr, zone: &Name, rtype: RecordType) -> Result<Message, Reply> {
         let response = self.ask(server, zone, rtype, Role::Authority).await.map_err(|error| reply_of(&error))?;
         match response.metadata.response_code {
@@ -169,7 +170,7 @@ impl Prober {
         servers
     }
 
-    /// What a server of the zone knows with authority about a name in it: an alias, or addresses.
+    /// Asks a server of the zone for a name in it. Returns the alias or the addresses, if the answer is authoritative.
     async fn own_addresses(&self, server: SocketAddr, name: &Name) -> Option<(Option<Name>, Vec<IpAddr>)> {
         let (mut addresses, mut alias) = (Vec::new(), None);
         for rtype in [RecordType::A, RecordType::AAAA] {
@@ -221,7 +222,7 @@ impl Prober {
         }
     }
 
-    /// What the first resolver that is of use answers.
+    /// Returns the records that the first usable resolver answers with.
     async fn find(&self, owner: &Name, rtype: RecordType) -> Result<Vec<Record>, String> {
         let mut last = "there is no resolver".to_owned();
         for server in &self.resolvers {
@@ -284,7 +285,7 @@ impl Prober {
         }
     }
 
-    /// What a server of a zone above refers to.
+    /// Follows referrals from a server above the zone to the parent's delegation of the zone.
     async fn delegation(&self, mut server: SocketAddr, zone: &Name) -> Delegation {
         let mut cut = Name::root();
         for _ in 0..MOST_REFERRALS {
@@ -390,7 +391,7 @@ fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alia
     }
 }
 
-/// What a server is that a question got no answer from.
+/// Returns the kind of reply that a failed exchange stands for.
 fn reply_of(error: &NetError) -> Reply {
     let reason = describe(error);
     let NetError::Io(error) = error else { return Reply::Silent(reason) };
@@ -411,7 +412,7 @@ fn reply_of(error: &NetError) -> Reply {
     }
 }
 
-/// What kept an answer from coming, without the library's words where there are plain ones.
+/// Describes the error of a failed exchange, in plain words where there are any.
 fn describe(error: &NetError) -> String {
     match error {
         NetError::Timeout => "no answer".to_owned(),
@@ -420,7 +421,7 @@ fn describe(error: &NetError) -> String {
     }
 }
 
-/// Whether an address is this machine's own; loopback counts as any other, since it is where tests have everything.
+/// Returns true if an address is this machine's own. Loopback counts as any other, since tests have all servers there.
 fn is_here(ip: IpAddr) -> bool {
     !ip.is_loopback() && UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -22,9 +22,9 @@ pub struct Facts {
     pub zone: Name,
     /// The NS names that the zone has here; none where that is not known, and then the first server that answers counts.
     pub wanted: Option<Vec<Name>>,
-    /// What every server must have by now.
+    /// Serial that every server must have by now.
     pub due: Option<Serial>,
-    /// What the zone has here now.
+    /// Serial that the zone has here now.
     pub current: Option<Serial>,
     /// The servers of the parent zone, or why there are none.
     pub parents: Result<Vec<(SocketAddr, Delegation)>, String>,
@@ -32,7 +32,7 @@ pub struct Facts {
     pub hosts: Vec<HostFacts>,
 }
 
-/// What a server of the parent zone said about the zone's NS records.
+/// Delegation of the zone, as a server of the parent zone gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delegation {
     /// It refers to these, with the addresses that it gave along.
@@ -57,7 +57,7 @@ pub struct HostFacts {
     pub servers: Vec<ServerFacts>,
 }
 
-/// What became of the search for a server's addresses.
+/// Result of the search for a server's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found,
@@ -72,14 +72,14 @@ pub enum Lookup {
 #[derive(Clone, Debug)]
 pub struct ServerFacts {
     pub address: SocketAddr,
-    /// Whether it is an address of this machine, which says nothing about ways to others.
+    /// True if it is an address of this machine, which does not show that others can reach it.
     pub is_here: bool,
     pub reply: Reply,
     /// A serial that it had so long ago that we should have it, too.
     pub earlier: Option<Serial>,
 }
 
-/// What a server said about the zone's SOA and NS records.
+/// Reply of a server to the questions for the zone's SOA and NS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Has the zone with authority.
@@ -120,7 +120,7 @@ pub enum Problem {
     Alias,
     /// The parent does not delegate the zone.
     Undelegated,
-    /// What could not be found out.
+    /// The check itself failed, so nothing is known.
     Unknown,
 }
 
@@ -142,7 +142,7 @@ impl Problem {
         }
     }
 
-    /// What an operator can do about it.
+    /// Advice for the operator.
     pub fn advice(self) -> &'static str {
         match self {
             Problem::Lame => {
@@ -177,7 +177,7 @@ pub struct Finding {
     pub text: String,
 }
 
-/// What is to be said of one server, of a name without address, or of the parent zone.
+/// Result of the check of one server, of a name without address, or of the parent zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerCheck {
     /// None for the parent's servers.
@@ -185,7 +185,7 @@ pub struct ServerCheck {
     pub address: Option<SocketAddr>,
     pub serial: Option<Serial>,
     pub findings: Vec<Finding>,
-    /// Why nothing can be said of it, or not all, though that is no fault.
+    /// Reason for which there is no result, or only part of one, though that is no fault.
     pub note: Option<String>,
 }
 
@@ -197,7 +197,7 @@ impl ServerCheck {
     }
 }
 
-/// What is to be said of the name servers of one zone.
+/// Result of the check of all name servers of one zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ZoneCheck {
     pub zone: Name,
@@ -328,7 +328,7 @@ fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &Se
     ServerCheck { name: Some(name.clone()), address: Some(server.address), serial: row_serial, findings, note }
 }
 
-/// Whether another machine answered over the address family of a server.
+/// Returns true if another machine answered over the address family of a server.
 fn is_heard(facts: &Facts, server: SocketAddr) -> bool {
     let is_alike = |other: SocketAddr| other.is_ipv4() == server.is_ipv4();
     let mut parents = facts.parents.iter().flatten();

@@ -39,7 +39,7 @@ impl Bars {
         self.lines.suspend(|| io::stderr().lock().write_all(text))
     }
 
-    /// How a line looks that begins with one of two pictures.
+    /// Returns the style of a line that begins with a picture: `colored` on a terminal with colours, else `plain`.
     fn style(&self, colored: &str, plain: &str) -> ProgressStyle {
         let picture = if self.color { colored } else { plain };
         let style = ProgressStyle::with_template(&format!("{picture} {{prefix}} {{wide_msg}}"));
