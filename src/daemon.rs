@@ -79,7 +79,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Why the server cannot start.
+/// Error: the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("{}", .0.join("\n"))]
@@ -99,7 +99,7 @@ pub struct Daemon {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     keeper: keeper::Handle,
-    /// Where versions outlive the process.
+    /// Store on disk for versions; none if it is switched off.
     store: Option<Arc<Store>>,
     roots: Arc<Roots>,
     notifier: Arc<Notifier>,
@@ -119,13 +119,14 @@ pub struct Daemon {
     disk: DiskWork,
     rates: Arc<Rates>,
     probe: Probe,
-    /// What the terminal shows of first loads, if there is one.
+    /// Progress of first loads on the terminal, if there is one.
     loading: Option<Arc<Loading>>,
-    /// What the status page asks.
+    /// Requests of the status page.
     inquiries: mpsc::Receiver<Inquiry>,
 }
 
-/// How long the end of the process waits for threads that wait for something else, such as the resolver of this machine.
+/// Longest time that the end of the process waits for threads that wait for something else, such as this machine's
+/// resolver.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -297,7 +298,7 @@ impl Daemon {
         &self.publisher
     }
 
-    /// What is served, for the service manager.
+    /// Returns the number of zones and regions served, as the service manager shows it.
     fn summary(&self) -> String {
         let (zones, regions) = (self.config.source_zones().count(), self.config.regions.len());
         format!("zones: {zones}, regions: {regions}, serving")
@@ -526,7 +527,7 @@ impl Daemon {
     }
 }
 
-/// Why the server cannot start, where the reason says enough.
+/// Returns the error for a start that failed for this reason.
 fn start_failed(reason: impl std::fmt::Display) -> RunError {
     RunError::Start(reason.to_string())
 }
@@ -539,5 +540,5 @@ fn reap_orphans() {
     }
 }
 
-/// What a source says to whoever woke it.
+/// Result that a source sends to whoever woke it.
 type WakeResult = oneshot::Receiver<Result<String, String>>;

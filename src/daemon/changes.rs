@@ -1,4 +1,4 @@
-//! What a reload has changed, for whoever asked for it.
+//! Changes that a reload has made, for the reply to the operator.
 //!
 //! Cost: O(configuration).
 
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use wire::name::Name;
 
-/// What a reload changed.
+/// Changes that a reload has made.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct ReloadChanges {
     #[serde(flatten)]
@@ -33,15 +33,16 @@ pub struct ReloadChanges {
     pub control: Option<PathBuf>,
     /// The new schedule of audits, "never" for none.
     audit: Option<String>,
-    /// How often name servers are looked at now, "never" for not at all; also when something else of the probe changed.
+    /// New interval of the check of name servers, "never" for none; also given when another setting of the check has
+    /// changed.
     probe: Option<String>,
     /// The new log level.
     log_level: Option<String>,
     /// Certificates are read at every reload.
     certificate_read: bool,
-    /// Whether the log's format changed, which only a new start can obey.
+    /// True if the log's format has changed, which takes effect only at the next start.
     log_format: bool,
-    /// Whether the state folder changed, which only a new start can obey.
+    /// True if the state folder has changed, which takes effect only at the next start.
     state_folder: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What `aggregator diff` and the status page show: the records that two versions of a zone do not have in common.
+//! Differences between two versions of a zone, for `aggregator diff` and the status page: the records that only one of
+//! them has.
 //!
 //! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are lines of a zone file, in canonical
 //! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
@@ -22,7 +23,7 @@ const JSON_RECORDS: usize = 10_000;
 /// Serials that an error names at most.
 const NAMED_SERIALS: usize = 10;
 
-/// Why there is no difference to show.
+/// Error: there is no difference to show.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
     #[error("zone {0} has no valid data now: it was never transferred, or has expired")]
@@ -37,7 +38,7 @@ pub enum DiffError {
     Gap(Name),
 }
 
-/// What two versions do not have in common.
+/// Records that only one of two versions of a zone has.
 pub struct Changes {
     pub zone: Name,
     pub from: Serial,
@@ -47,12 +48,12 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What a difference says.
+    /// Takes over a difference.
     fn of(zone: Name, delta: Delta) -> Changes {
         Changes { zone, from: delta.from_serial(), to: delta.to_serial(), delta: Some(delta) }
     }
 
-    /// How many records went, and how many came, the SOA among them.
+    /// Returns the number of records removed and the number added, the SOA among them.
     pub fn counts(&self) -> [usize; 2] {
         let count = |block: &Block| 1 + block.records() as usize;
         self.delta.as_ref().map_or([0; 2], |delta| [&delta.removed, &delta.added].map(count))

@@ -18,7 +18,7 @@ const MOST_LOST: usize = 4;
 /// After so long an operator wants to know what the server waits for.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
-/// Why nothing came of work.
+/// Error: work on the disk was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     #[error("cannot start a thread to {0}: {1}; raise the limit on processes and threads (ulimit -u, TasksMax=)")]

@@ -1,4 +1,4 @@
-//! What `aggregator history` and the status page show: the versions of zones, and the changes of one name.
+//! Versions of zones and changes of one name, for `aggregator history` and the status page.
 //!
 //! Everything comes out of the history that differences to secondaries come from, so it reaches as far as that. A version
 //! has the time at which it was published here, or for a source zone that at which its source had it; both outlive a
@@ -118,7 +118,7 @@ impl Versions {
 
 //--- One name ---
 
-/// What changed at a name with one version.
+/// Changes of a name that came with one version.
 #[derive(Serialize)]
 struct NameChange {
     serial: Serial,
@@ -137,7 +137,7 @@ fn write_changes<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::
     serializer.collect_seq(changes.iter().map(Change::to_json))
 }
 
-/// What changed at a name.
+/// Changes of a name, in all versions that the history reaches.
 #[derive(Serialize)]
 struct NameHistory {
     name: Name,
@@ -290,7 +290,7 @@ fn tell_all(published: &Published, limit: usize) -> Reply {
 
 //--- Words ---
 
-/// Why a version came.
+/// Describes the causes of a version.
 fn describe_causes(causes: &[Cause]) -> String {
     let mut words: Vec<String> = causes.iter().take(TOLD_CAUSES).map(describe_cause).collect();
     if let Some(more) = causes.len().checked_sub(TOLD_CAUSES).filter(|more| *more > 0) {

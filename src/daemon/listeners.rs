@@ -39,9 +39,9 @@ pub struct Listeners {
     metrics: Arc<Metrics>,
     streams: Arc<StreamContext>,
     udp_threads: usize,
-    /// What clients ask for, and so what readiness depends on.
+    /// Regions that clients ask for, and on which readiness depends.
     regions: Arc<ArcSwap<Vec<Name>>>,
-    /// Whether somebody was told that all of them are served.
+    /// True once a request for readiness has got 200, so that all regions had been served.
     was_ready: Arc<AtomicBool>,
     sockets: Sockets,
     page: Page,

@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wire::name::Name;
 
-/// What takes no longer than this is not shown.
+/// Shortest work that is shown.
 const MOMENT: Duration = Duration::from_millis(200);
 /// Lines at a time; on most terminals as many log lines stay in sight.
 const MOST_LINES: usize = 10;
 
-/// What the files of zones and the sources are doing, for the terminal.
+/// Progress of reading the files of zones and of the sources' first loads, for the terminal.
 pub struct Loading {
     bars: Bars,
     /// Zones whose files are being read, and since when.

@@ -1,4 +1,4 @@
-//! What `aggregator lookup` shows: why a name answers as it does.
+//! Explanation of a name's answer, as `aggregator lookup` shows it.
 //!
 //! The name is looked up as the answers are, in the same published root, alias by alias; each step tells the zone, what
 //! it has there and since when, and for a region which member gave which record and what became of the rest
@@ -146,7 +146,7 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> S
     step
 }
 
-/// What the zone is.
+/// Describes the zone that answers for a name.
 fn describe_zone(view: &View, served: &Served) -> ZoneReport {
     let region = view.regions.get(&served.origin);
     let kind = match region {
@@ -211,7 +211,8 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
     }
 }
 
-/// What a node has for the type that is wanted; of what it has not another may be `meant`.
+/// Determines the outcome at a node for the wanted type. If the node lacks the type, the reason may be found at
+/// `meant`.
 fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut Step) {
     let asked = node.rrsets().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
     step.records = asked.flat_map(RecordReport::of_rrset).collect();
@@ -242,7 +243,7 @@ fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut
     };
 }
 
-/// Why it cannot be known what a node should have.
+/// Returns the reasons for which the data of a node is unknown.
 fn reasons_of(node: Node<'_>) -> Vec<String> {
     let reasons = node.get(rtype::PLACEHOLDER).into_iter().flat_map(|placeholder| placeholder.rdatas());
     reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()

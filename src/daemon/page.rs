@@ -54,7 +54,7 @@ const ICON: &str = include_str!("../../templates/icon.svg");
 
 /// The media type of pages.
 const HTML: &str = "text/html; charset=utf-8";
-/// What browsers may do with a page: nothing that it does not need.
+/// Header fields of a page. Browsers may do nothing with it that it does not need.
 const PAGE_FIELDS: &[(&str, &str)] = &[
     (
         "content-security-policy",
@@ -69,16 +69,16 @@ const PAGE_FIELDS: &[(&str, &str)] = &[
 const ASSET_FIELDS: &[(&str, &str)] =
     &[("cache-control", "max-age=86400, immutable"), ("cross-origin-resource-policy", "same-origin")];
 
-/// How long an answer may take, which is less than the patience of a connection.
+/// Longest wait for the daemon's answer, which is less than the patience of a connection.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Differences and histories at the same time: each needs memory for all that it tells.
 const MAX_COMPARISONS: usize = 2;
 
-/// What the page asks the daemon.
+/// Requests of the page to the daemon.
 pub enum Inquiry {
-    /// How everything is.
+    /// The state of everything.
     Report(oneshot::Sender<Report>),
-    /// Why a name answers as it does.
+    /// The explanation of a name's answer.
     Lookup { name: String, rtype: Option<String>, reply: oneshot::Sender<Result<Lookup, String>> },
 }
 
@@ -91,13 +91,13 @@ pub struct Page {
     /// Under which names it is there; none when the configuration does not have it.
     hosts: Arc<ArcSwap<Option<Hosts>>>,
     comparisons: Arc<Semaphore>,
-    /// What browsers keep open.
+    /// Event streams that browsers keep open.
     views: Views,
     /// Of the assets.
     version: String,
 }
 
-/// What all pages have.
+/// Data that all pages show.
 struct Shell {
     title: String,
     /// This server's name.
@@ -112,7 +112,7 @@ struct Shell {
     moment: String,
     /// The page that events are wanted for; none are if it is empty.
     events: String,
-    /// What the search box holds.
+    /// Text in the search box.
     asked: String,
     rtype: String,
 }
@@ -179,7 +179,7 @@ impl Page {
         self.hosts.store(Arc::new(config.metrics.page.then(hosts)));
     }
 
-    /// What there is at a path.
+    /// Returns the content at a path.
     async fn route(&self, path: &str, query: &str) -> Content {
         let query: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let segments: Vec<String> = path.split('/').skip(1).map(decode).collect();
@@ -222,7 +222,7 @@ impl Page {
         page.map(|page| write_page(200, &page)).ok_or_else(|| (404, "The zone has just gone.".to_owned()))
     }
 
-    /// Why a name answers as it does.
+    /// Writes the page that explains a name's answer.
     async fn lookup_page(&self, query: &HashMap<String, String>) -> Content {
         let text = |key: &str| query.get(key).map(|text| text.trim().to_owned()).unwrap_or_default();
         let (name, rtype) = (text("name"), text("type"));
@@ -238,7 +238,7 @@ impl Page {
         }
     }
 
-    /// What changed between two versions.
+    /// Writes the page with the changes between two versions.
     async fn diff_page(&self, zone: &str, query: &HashMap<String, String>) -> Content {
         let served = match self.served(zone) {
             Ok(served) => served,
@@ -273,12 +273,12 @@ impl Page {
         answer.ok_or_else(|| (503, "The server is stopping.".to_owned()))
     }
 
-    /// How everything is.
+    /// Asks the daemon for the state of everything.
     async fn report(&self) -> Result<Report, Refused> {
         self.inquire(Inquiry::Report).await
     }
 
-    /// Why a name answers as it does, or what is wrong with the question.
+    /// Asks the daemon to explain a name's answer; fails if the question is malformed.
     async fn lookup(&self, name: String, rtype: String) -> Result<Lookup, Refused> {
         let rtype = Some(rtype).filter(|rtype| !rtype.is_empty());
         let explained = self.inquire(|reply| Inquiry::Lookup { name, rtype, reply }).await?;
@@ -310,7 +310,7 @@ impl Page {
         compared.await?.map_err(|error| (404, error.to_string()))
     }
 
-    /// What a page has around it.
+    /// Returns the data that a page shows around its own contents.
     fn shell(&self, title: &str, events: &str) -> Shell {
         Shell {
             title: title.to_owned(),
@@ -350,7 +350,7 @@ fn write_page(status: u16, page: &impl Template) -> Content {
     Content::Whole { status, media_type: HTML, fields: PAGE_FIELDS, body }
 }
 
-/// What pages need beside themselves.
+/// Returns a style sheet, script or picture of the pages.
 fn asset(media_type: &'static str, body: &str) -> Content {
     Content::Whole { status: 200, media_type, fields: ASSET_FIELDS, body: body.to_owned() }
 }
@@ -362,7 +362,7 @@ fn decode(segment: &str) -> String {
     form_urlencoded::parse(field.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
-/// Why there is no answer: the status, and the reason in words.
+/// Refusal of a request: the status code, and the reason in words.
 type Refused = (u16, String);
 
 /// That others were faster.

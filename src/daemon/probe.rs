@@ -29,7 +29,7 @@ use wire::serial::Serial;
 /// Zones that are looked at at once; the prober has a limit of its own for questions.
 const ZONES_AT_ONCE: usize = 8;
 
-/// What was found about the name servers of a zone, and when.
+/// Result of the last check of a zone's name servers, with its time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
     #[serde(flatten)]
@@ -55,13 +55,13 @@ impl ProbeReport {
         }
     }
 
-    /// How many faults there are; what could not be found out is none.
+    /// Returns the number of faults; a check that failed itself counts as none.
     pub fn faults(&self) -> usize {
         self.check.findings().filter(|(_, finding)| finding.problem != Problem::Unknown).count()
     }
 }
 
-/// What is known of the zones in the plan.
+/// Results for all zones in the plan.
 #[derive(Default)]
 struct Known {
     /// Counts plans.
@@ -69,13 +69,13 @@ struct Known {
     zones: HashMap<Name, Memory>,
 }
 
-/// What is known of one zone.
+/// Results and readings for one zone.
 #[derive(Default)]
 struct Memory {
     report: Option<ProbeReport>,
     /// By address; without one our own.
     readings: HashMap<Option<SocketAddr>, Readings>,
-    /// When it is looked at next.
+    /// Time of the next check.
     due: Option<tokio::time::Instant>,
 }
 
@@ -84,7 +84,7 @@ pub struct Probe {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     known: Arc<Mutex<Known>>,
-    /// What the task follows.
+    /// Plan, server name and handle of the running task.
     running: Option<(ProbePlan, Name, AbortHandle)>,
 }
 
@@ -133,7 +133,7 @@ impl Probe {
         self.running = Some((plan.clone(), server.clone(), task.abort_handle()));
     }
 
-    /// What is known of all zones, or of one, in canonical order.
+    /// Returns the results for all zones, or for one, in canonical order.
     pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
         let known = self.lock();
         let wanted = known.zones.values().filter_map(|memory| memory.report.as_ref());
@@ -157,7 +157,7 @@ impl Probe {
         old
     }
 
-    /// What is known, for a moment.
+    /// Locks the results.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,7 +232,8 @@ impl Round {
         (next, zone)
     }
 
-    /// What the zone has here: its NS names, its serial, and how long others may be behind.
+    /// Returns what this server has of the zone: its NS names, its serial, and the longest time that others may be
+    /// behind.
     fn served(&self, zone: &Name) -> Option<(Vec<Name>, Serial, Duration)> {
         let published = self.publisher.load();
         let zone = published.get(zone)?.answerable()?;
@@ -272,7 +273,7 @@ impl Round {
         readings.entry(address).or_default().note(Instant::now(), serial, age)
     }
 
-    /// What is known, unless another task has it now.
+    /// Locks the results; none if another task is in charge of them now.
     fn lock(&self) -> Option<MutexGuard<'_, Known>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         (known.generation == self.generation).then_some(known)

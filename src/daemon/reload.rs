@@ -41,7 +41,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// How long a reload waits for the disk each time; whoever asked for it is still there then.
+/// Longest wait of a reload for each piece of work on the disk; whoever asked for it is still there then.
 const DISK_PATIENCE: Duration = Duration::from_secs(45);
 /// The answer to those whose reload was abandoned.
 const STOPPING: &str = "the server is stopping; the configuration was not reloaded";
@@ -50,7 +50,7 @@ const STOPPING: &str = "the server is stopping; the configuration was not reload
 #[derive(Default)]
 pub struct Reloads {
     running: Option<Running>,
-    /// Who waits for the next one, if it was asked for at all.
+    /// Operators who wait for the next reload; none if nobody asked for one.
     next: Option<Vec<oneshot::Sender<Reply>>>,
     /// Set when the server ends.
     ending: watch::Sender<bool>,
@@ -82,7 +82,7 @@ impl Reloads {
     }
 }
 
-/// What a reload made, for the daemon to go on with.
+/// Result of a reload, which the daemon puts into effect.
 pub struct Reloaded {
     config: Arc<Config>,
     changes: ReloadChanges,
@@ -90,7 +90,7 @@ pub struct Reloaded {
     schedule: Option<Schedule>,
     control: Option<ControlServer>,
     resolvers: Vec<SocketAddr>,
-    /// What did not work after the publication.
+    /// Failure after the publication, in words.
     problem: Option<String>,
 }
 
@@ -215,7 +215,7 @@ struct Prepared {
     turn: OwnedMutexGuard<()>,
 }
 
-/// What is read and made on disk for a configuration.
+/// Configuration, certificate and control socket, as read and made on disk.
 struct Found {
     config: Config,
     identity: Result<Option<TlsIdentity>, String>,

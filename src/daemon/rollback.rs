@@ -30,11 +30,11 @@ pub struct RollbackOrder {
     pub zone: String,
     pub to: Serial,
     pub reason: Option<String>,
-    /// Whether nothing is to be done but to tell what would be.
+    /// True to show the effect without changing anything.
     pub preview: bool,
 }
 
-/// What orders need.
+/// Handles that orders need.
 struct Ways {
     commands: mpsc::Sender<keeper::Command>,
     store: Option<Arc<Store>>,
@@ -55,7 +55,7 @@ impl Daemon {
         }
     }
 
-    /// What orders need.
+    /// Returns the handles that orders need.
     fn ways(&self) -> Ways {
         Ways { commands: self.keeper.commands.clone(), store: self.store.clone() }
     }
@@ -172,13 +172,13 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
     ))
 }
 
-/// What is pinned already.
+/// Describes the present pin of a region; empty if it has none.
 fn describe_behind(region: &RegionView) -> String {
     let describe = |pin: &Pin| format!("it is {}\n", describe_pin(&PinStatus::new(pin)));
     region.pin.as_ref().map(describe).unwrap_or_default()
 }
 
-/// What would change with an earlier version.
+/// Compares the present version with an earlier one.
 fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes, String> {
     let served: &Served =
         view.published.get(name).ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
@@ -198,7 +198,7 @@ fn list(changes: &Changes, text: &mut String) {
     }
 }
 
-/// What was done, for programs.
+/// Describes a finished rollback as JSON.
 fn describe_done(pin: &Pin, changes: &Changes, persistent: bool) -> Value {
     json!({
         "changes": changes.to_json(), "done": true, "persistent": persistent, "to": pin.to, "serial": pin.serial,

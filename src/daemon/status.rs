@@ -1,4 +1,5 @@
-//! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
+//! Status report, as `aggregator status` shows it: the keeper's view, the sources' view and the outgoing transfers
+//! together.
 
 use crate::budget::Usage;
 use crate::config::format_size;
@@ -33,16 +34,16 @@ pub struct Report {
     /// Unix time of the next full audit.
     pub next_audit: Option<i64>,
     pub generation: u64,
-    /// What outlives the process.
+    /// State of the folder that outlives the process.
     pub state: StateReport,
     pub memory: MemoryReport,
     pub regions: Vec<RegionReport>,
-    /// What regions go without.
+    /// Drains in force.
     pub drains: Vec<DrainStatus>,
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
     pub queries: QueryRates,
-    /// What the name servers of zones say, where they have been asked.
+    /// Results of the checks of name servers, for zones that have been checked.
     pub name_servers: Vec<ProbeReport>,
 }
 
@@ -51,7 +52,7 @@ pub struct Report {
 pub struct StateReport {
     /// None when it is switched off.
     pub folder: Option<PathBuf>,
-    /// Whether everything is written that should be.
+    /// True if everything that should be on disk is written.
     pub healthy: bool,
     pub error: Option<String>,
     /// Bytes of all files of zones.
@@ -61,7 +62,7 @@ pub struct StateReport {
 }
 
 impl StateReport {
-    /// What is to be said of the folder that was asked for and of the store that came of it, if one did.
+    /// Describes the configured folder, and the store that was opened in it, if one was.
     pub fn new(wanted: Option<&Path>, store: Option<StateStatus>) -> StateReport {
         match (store, wanted) {
             (Some(status), _) => StateReport {
@@ -166,7 +167,7 @@ impl CatalogReport {
     }
 }
 
-/// What the daemon knows of itself, beside its zones.
+/// Facts about the daemon itself, apart from its zones.
 pub struct About {
     pub uptime: Duration,
     pub config: String,
@@ -216,7 +217,7 @@ impl Report {
         }
     }
 
-    /// Whether nothing is left to tell.
+    /// Returns true if there is no zone, region or catalog to show.
     pub fn is_empty(&self) -> bool {
         self.zones.is_empty() && self.regions.is_empty() && self.catalog.is_none()
     }
@@ -290,7 +291,7 @@ impl Report {
         text
     }
 
-    /// What a region goes without.
+    /// Returns the drains of a region.
     fn drains_in(&self, region: &Name) -> impl Iterator<Item = &DrainStatus> {
         self.drains.iter().filter(move |drain| drain.regions.contains(region))
     }
@@ -312,7 +313,7 @@ impl Report {
     }
 }
 
-/// What an operator should know of a zone's way in, in a few words.
+/// Returns remarks on a zone's source, in a few words.
 pub fn remarks(source: &SourceStatus) -> String {
     match source {
         SourceStatus::Primaries(source) => transfer_remarks(source),
@@ -331,7 +332,7 @@ pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
     }
 }
 
-/// What is to be known of transfers.
+/// Returns remarks on the transfers of a zone.
 fn transfer_remarks(source: &transfer::Status) -> String {
     let mut remarks = Vec::new();
     // What is over in a moment is none that anybody waits for.
@@ -356,7 +357,7 @@ fn transfer_remarks(source: &transfer::Status) -> String {
     remarks.join("; ")
 }
 
-/// What is to be known of a tree.
+/// Returns remarks on a tree.
 fn tree_remarks(source: &TreeStatus) -> String {
     let mut remarks = Vec::new();
     remarks.extend(source.held.as_ref().map(|held| held.describe()));
@@ -429,7 +430,7 @@ fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::St
     }
 }
 
-/// What is assumed of a CNS that may announce nothing, and what was done about that.
+/// Describes the assumption that CNS may send no NOTIFY, and the remedy that was tried.
 fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
     let now = crate::metrics::unix_seconds(SystemTime::now());
     let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());

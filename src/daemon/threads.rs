@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Threads beside those of the runtime and of UDP: one that writes the log, two for the state on disk, one that reads it,
 /// and some for work on zones, which do without if there are none.
 const OTHERS: usize = 9;
-/// How long the system may take to forget a thread that has ended.
+/// Longest time that the system may take to forget a thread that has ended.
 const FORGETTING: Duration = Duration::from_secs(1);
 
 /// The system gives too few threads.

@@ -38,14 +38,14 @@ pub struct Step {
     pub explanation: String,
     /// None when no zone here holds the name.
     pub zone: Option<ZoneReport>,
-    /// Where the records stand: the name itself, a wildcard, or a name above it.
+    /// Owner of the records: the name itself, a wildcard, or a name above it.
     pub owner: Option<Name>,
     pub records: Vec<RecordReport>,
     /// Records that the name had, as far back as the zone's history reaches.
     pub gone: Vec<GoneReport>,
     /// Records of a region's members that are not in the region.
     pub left_out: Vec<LeftOutReport>,
-    /// What the region's members disagree about beside that.
+    /// Further conflicts of the region's members at the name.
     pub conflicts: Vec<ConflictReport>,
     /// The zones that the answer comes from: the zone itself, or a region's members.
     pub sources: Vec<SourceReport>,
@@ -86,7 +86,7 @@ impl Step {
     }
 }
 
-/// What a name leads to.
+/// Outcome of a step of the lookup.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
@@ -121,7 +121,7 @@ pub enum Outcome {
     },
     /// The name is there without any records, as a node without data is.
     NoRecords,
-    /// What the name should have cannot be known.
+    /// The data of the name cannot be read, so it is unknown.
     Unreadable {
         reasons: Vec<String>,
     },
@@ -161,7 +161,7 @@ pub struct RecordReport {
     pub data: String,
     /// In a region: the members' records that it is made of.
     pub from: Vec<Given>,
-    /// What made the record, where no member's records did.
+    /// Origin of a record that no member has given.
     pub made: Option<String>,
     /// Since when it is there; none where nothing is known.
     pub seen: Option<SeenReport>,
@@ -194,7 +194,7 @@ pub struct SeenReport {
     pub serial: Serial,
     /// Unix time at which the version came.
     pub at: Option<i64>,
-    /// Whether it came before: this version is the oldest one that is known.
+    /// True if the record came before this version, which is the oldest that is known.
     pub before: bool,
 }
 
@@ -255,7 +255,7 @@ pub struct SourceReport {
     /// As `status` shows it.
     pub state: &'static str,
     pub serial: Option<Serial>,
-    /// Whether its records are taken.
+    /// True if the region takes its records.
     pub contributes: bool,
     /// The name that corresponds to the one that was looked up; none where it would be too long.
     pub owner: Option<Name>,
@@ -265,12 +265,12 @@ pub struct SourceReport {
     pub primaries: Vec<PrimaryStatus>,
     /// The tree that the zone is made of.
     pub tree: Option<TreeReport>,
-    /// Whether its records are in the configuration, or follow from it.
+    /// True if its records are in the configuration, or follow from it.
     pub configured: bool,
 }
 
 impl SourceReport {
-    /// What the keeper knows of a zone.
+    /// Returns the keeper's data about a zone.
     pub fn of_zone(status: &ZoneStatus, owner: Option<Name>) -> SourceReport {
         SourceReport {
             zone: status.zone.clone(),
@@ -307,12 +307,12 @@ pub struct NodeReport {
     pub path: String,
     /// The beginning of the node's newest data.
     pub payload: String,
-    /// What the node gives to the name, with the TTL and where that comes from, or why nothing.
+    /// Role of the node for the name: the record that it gives, with the TTL and its origin, or the reason for none.
     pub role: String,
 }
 
 impl TreeReport {
-    /// What is known of a tree, with the nodes that have to do with a name.
+    /// Returns the state of a tree, with the nodes that concern a name.
     pub fn new(plan: &TreePlan, status: &TreeStatus, nodes: Vec<Explanation>) -> TreeReport {
         let path = |relative: &str| {
             let slash = if relative.is_empty() { "" } else { "/" };
@@ -329,7 +329,7 @@ impl TreeReport {
     }
 }
 
-/// What a region takes of a name of its member.
+/// Records at a member's name that a region takes.
 #[derive(Debug, Serialize)]
 pub struct RegionUse {
     pub region: Name,

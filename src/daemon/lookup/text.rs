@@ -154,7 +154,7 @@ fn write_gone(text: &mut String, gone: &GoneReport) {
     _ = writeln!(text, "      {since}last seen in version {last}, gone with {went}");
 }
 
-/// Where a record stands in a member.
+/// Describes the place of a record in a member.
 fn describe_given(given: &Given) -> String {
     format!("{} serial {}: {}", given.zone, serial(given.serial), given.owner)
 }

@@ -22,7 +22,7 @@ impl Hosts {
         Hosts(std::iter::once(localhost).chain(names.cloned()).collect())
     }
 
-    /// Why a request for a host is refused; none if it is not.
+    /// Returns the reason for which a request to a host is refused; none if it is allowed.
     pub fn refuse(&self, host: Option<&str>) -> Option<String> {
         let host = host?;
         let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

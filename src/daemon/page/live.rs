@@ -141,7 +141,7 @@ async fn tell(mut latest: watch::Receiver<Option<Arc<Version>>>, events: mpsc::S
 /// The parts of a page, in order.
 struct Parts {
     ids: Vec<String>,
-    /// What they are, without ages.
+    /// Hash of each part, ages left out.
     hashes: HashMap<String, u64>,
     html: HashMap<String, String>,
 }
@@ -171,7 +171,7 @@ impl Parts {
     }
 }
 
-/// What a part says beside ages, which the browser reckons itself.
+/// Hashes a part without the ages in it, which the browser updates itself.
 fn hash_without_ages(html: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in html.split("<time ") {

@@ -1,4 +1,4 @@
-//! What needs attention, the worst first, and one sentence about everything.
+//! Notes on everything that needs attention, the worst first, and one sentence that sums up.
 //!
 //! Cost: O(zones + members of all regions).
 
@@ -14,7 +14,7 @@ use wire::name::Name;
 /// Something that an operator should know.
 pub struct Note {
     pub mark: Mark,
-    /// What it is about.
+    /// Zone, region or server that the note concerns.
     pub about: Cell,
     pub text: String,
 }

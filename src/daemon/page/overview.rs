@@ -152,7 +152,7 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
     ]
 }
 
-/// What the chart of queries shows.
+/// Describes the chart of queries in words.
 fn describe_rates(queries: &Queries) -> String {
     let largest = queries.history.iter().copied().fold(0.0, f64::max);
     let minutes = (queries.history.len() as f64 * queries.interval_seconds / 60.0).ceil();
@@ -180,7 +180,7 @@ fn rcode_rows(queries: &Queries) -> Vec<RcodeRow> {
     codes.into_iter().map(row).collect()
 }
 
-/// What is to be known of the process.
+/// Returns the facts about the process.
 fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
     let state = &report.state;
     let folder = match (&state.folder, &state.error) {

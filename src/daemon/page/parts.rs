@@ -18,7 +18,7 @@ use wire::serial::Serial;
 
 //--- Marks ---
 
-/// How much a state matters.
+/// Severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// As it should be.
@@ -250,7 +250,7 @@ pub fn zone_link(name: &Name) -> Cell {
     Cell(format!("<a href=\"{}\">{}</a>", zone_href(name), Escaped(&short(name))))
 }
 
-/// What an element is known by, made of a name.
+/// Returns the HTML id of an element for a name.
 pub fn id_of(kind: &str, name: &Name) -> String {
     let mut id = format!("{kind}-");
     for byte in short(name).bytes() {

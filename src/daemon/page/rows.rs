@@ -63,7 +63,7 @@ pub struct ZoneRow {
     pub remarks: String,
 }
 
-/// What regions go without.
+/// Drain as a row.
 pub struct DrainRow {
     pub link: Cell,
     pub names: String,
@@ -74,7 +74,7 @@ pub struct DrainRow {
     pub reason: String,
 }
 
-/// How far a zone is behind its primaries.
+/// Returns the number of serials by which a zone is behind its primaries.
 pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
     match (here, there) {
         (Some(here), Some(there)) if there.newer_than(here) => {
@@ -150,7 +150,7 @@ pub fn zone_mark(zone: &ZoneReport) -> Mark {
     }
 }
 
-/// What is not as it should be with a zone's way in.
+/// Returns the trouble of a zone's source in a few words; none if there is none.
 pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
     let (held, failing) = match zone.source.as_ref()? {
         SourceStatus::Primaries(source) if source.setback.is_some() => return Some("primaries older"),

@@ -42,7 +42,7 @@ pub struct ZonePage {
     conflicts_title: String,
     /// Of a zone that is a member.
     regions: Vec<Cell>,
-    /// What operators have ordered.
+    /// Drains and pins that operators have ordered.
     orders: Vec<(Mark, String)>,
     primaries: Vec<PrimaryRow>,
     transfers: Cell,
@@ -52,7 +52,7 @@ pub struct ZonePage {
     services: Vec<(String, String)>,
     secondaries: Vec<SecondaryRow>,
     servers: Vec<ServerRow>,
-    /// When they were asked.
+    /// Time at which the name servers were asked.
     asked: Cell,
     queries: Vec<Fact>,
     history: Vec<VersionRow>,
@@ -117,7 +117,7 @@ struct VersionRow {
     link: String,
 }
 
-/// What the SOA says, in seconds.
+/// Timers of the SOA, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timers {
     pub refresh: u32,
@@ -188,7 +188,7 @@ impl ZonePage {
         Some(page)
     }
 
-    /// What is to be told of a region.
+    /// Adds the facts about a region.
     fn describe_region(&mut self, report: &Report, RegionReport { kept: region, .. }: &RegionReport, now: i64) {
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         self.kind = "region";
@@ -227,7 +227,7 @@ impl ZonePage {
         self.conflicts = rows.map(row).collect();
     }
 
-    /// What is to be told of a source zone.
+    /// Adds the facts about a source zone.
     fn describe_zone(&mut self, report: &Report, zone: &ZoneReport, now: i64) {
         let kept = &zone.kept;
         self.kind = "zone";
@@ -311,7 +311,7 @@ impl ZonePage {
         }
     }
 
-    /// What is to be told of secondaries.
+    /// Adds the facts about secondaries.
     fn describe_ways_out(&mut self, outward: &Outward) {
         let counts = |counts: crate::daemon::outward::TransferCounts| {
             format!("{} incremental, {} full", number(counts.incremental), number(counts.full))
@@ -350,7 +350,7 @@ impl ZonePage {
     }
 }
 
-/// What a name server says of itself: a row for each fault, or one.
+/// Returns the rows of a name server: one for each fault, or a single one without faults.
 fn server_rows(server: &ServerCheck) -> Vec<ServerRow> {
     let row = |mark, text| ServerRow { server: server.label(), serial: serial(server.serial), mark, text };
     if server.findings.is_empty() {
@@ -372,7 +372,7 @@ fn signed(class: &str, sign: char, records: u32) -> Cell {
     Cell(format!("<span class=\"{class}\">{sign}{}</span>", number(records.into())))
 }
 
-/// Whether a drain takes something out of a region, or a zone out of its regions.
+/// Returns true if a drain concerns the zone, as the region or as the member.
 fn concerns(drain: &DrainStatus, name: &Name) -> bool {
     drain.target.member == *name || drain.regions.contains(name)
 }
@@ -404,7 +404,7 @@ fn timer_facts(served: &Served) -> Vec<Fact> {
     ]
 }
 
-/// What questions that led to the zone got.
+/// Returns the rates of queries that led to the zone, in all and by result.
 fn query_rows(report: &Report, name: &Name) -> Vec<Fact> {
     let Some(rates) = report.queries.zones.get(&name.to_string()) else { return Vec::new() };
     let parts = rates.rcodes.iter().map(|(kind, per_second)| Fact::new(kind, rate(*per_second)));
