@@ -46,52 +46,53 @@ pub const DEFAULT_FOLDER: &str = "/var/lib/aggregator/boot";
 pub const DEFAULT_KEY: &str = "aggregator-config";
 /// The user of the server, as in the container image.
 pub const DEFAULT_USER: u32 = 65532;
-/// How often everything is looked at while there is no configuration.
+/// Interval of the search while there is no configuration.
 const SEARCH_PAUSE: Duration = Duration::from_secs(5);
-/// How long somebody else may take to start a server with what is new: then what was there before is back.
+/// Longest time in which somebody else may start a server with a new configuration; after that the one before it is
+/// back.
 const TRIAL: Duration = Duration::from_secs(60);
-/// How often a server that starts with what is new is looked at.
+/// Interval of looks at a server that starts with a new configuration.
 const GLANCE: Duration = Duration::from_millis(200);
-/// How long the server may take to end, before it is killed: less than container engines wait for us.
+/// Longest time that the server may take to end before it is killed: less than container engines wait for us.
 const ENDING: Duration = Duration::from_secs(8);
 
-/// How long the reply to a reload is waited for when this process shall end.
+/// Longest wait for the reply to a reload when this process is to end.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How a first start goes.
+/// Settings of a first start.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The file that wins over everything.
     pub file: PathBuf,
-    /// What was fetched is kept here.
+    /// Folder that keeps what was fetched.
     pub folder: PathBuf,
     /// The socket or serial port of the host; by default what this machine has.
     pub host: Option<PathBuf>,
     pub key: String,
-    /// How often the metadata is looked at; zero for only when asked.
+    /// Interval at which the metadata is read; zero for only on request.
     pub poll: Duration,
-    /// How long one conversation with the host may take, unless a long answer is on its way then.
+    /// Longest time of one conversation with the host, unless a long answer is on its way then.
     pub patience: Duration,
-    /// Where systemd-networkd reads files, if the network is to be set up as well.
+    /// Folder from which systemd-networkd reads files, if the network is to be set up as well.
     pub network: Option<PathBuf>,
-    /// Whether to set up the network and do nothing else.
+    /// True to set up the network and do nothing else.
     pub only_network: bool,
     /// The file for the keys of those who may log in, if they are wanted.
     pub login: Option<PathBuf>,
-    /// Whether somebody else runs the server.
+    /// True if somebody else runs the server.
     pub watch: bool,
-    /// Whom the server runs as when this process is root.
+    /// User ID that the server runs as if this process is root.
     pub user: u32,
 }
 
-/// What is left to do for the caller.
+/// Work that is left to the caller.
 pub enum Outcome {
     /// Run the server here.
     Serve(PathBuf),
     Ended(ExitCode),
 }
 
-/// Why a first start is impossible.
+/// Error: a first start is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error("cannot use the folder {}: {error}; mount one that this user can write, or name another by --folder", .path.display())]
@@ -120,19 +121,19 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     result
 }
 
-/// What came of a look at the metadata that somebody asked for, a line for each problem.
+/// Result of a look at the metadata that was requested, a line for each problem.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// What the host says is not used; the server knows that.
+    /// The host gives a configuration that is not used, which the server knows.
     Refused(String),
-    /// Why the host said nothing, if it did not.
+    /// The host gave no configuration, with the reason; empty if it did and nothing is wrong.
     Noted(String),
 }
 
 /// The first line of the answer to whoever has asked for a look, when what the host says is not used.
 const REFUSED: &str = "refused\n";
 
-/// Where the folder of a first start has the configuration.
+/// Returns the path of the configuration in the folder of a first start.
 pub fn kept_configuration(folder: &Path) -> PathBuf {
     folder.join(keep::CONFIGURATION)
 }
@@ -162,13 +163,13 @@ struct Boot {
     interrupt: Signal,
     children: Signal,
     manager: Manager,
-    /// What was last said about why there is no configuration, or none that is new.
+    /// Reasons that were last logged for having no configuration, or no new one.
     said: Vec<String>,
-    /// What was last said about the network.
+    /// Problems with the network that were last logged.
     network_said: Vec<String>,
-    /// Where the server listens that runs: what is new may name another place.
+    /// Control socket of the running server: a new configuration may name another.
     socket: PathBuf,
-    /// What metadata says and no server has taken.
+    /// Configuration from metadata that no server has taken.
     refused: Option<Refusal>,
     /// Until when a server may start with what is on trial, while that is open.
     trial: Option<Instant>,
@@ -178,16 +179,17 @@ struct Boot {
 struct Refusal {
     text: String,
     problems: Vec<String>,
-    /// Whether the server has tried it: it may be valid the next time without a change, where files that it names are.
+    /// True if the server has tried it. Such a text may become valid without a change, once the files that it names are
+    /// there.
     by_server: bool,
-    /// Which server knows of it: another one may take it, and has yet to count it.
+    /// Server that knows of the refusal: another one may take the text, and has yet to count it.
     server: Option<Identity>,
 }
 
-/// What tells the server that listens at a socket from the one before it: the socket's number and times.
+/// Inode and time of change of a control socket, which tell its server from the one before it.
 type Identity = (u64, i64, i64);
 
-/// What a look at the metadata came to.
+/// Result of a look at the metadata.
 #[derive(Default)]
 struct Look {
     problems: Vec<String>,
@@ -202,7 +204,7 @@ impl Look {
     }
 }
 
-/// What happens next.
+/// Event that the loop waits for.
 enum Event {
     /// Time to look at the metadata.
     Due,
@@ -611,7 +613,7 @@ impl Boot {
     }
 }
 
-/// Which server listens at a socket.
+/// Returns the identity of the server that listens at a socket.
 fn server_at(socket: &Path) -> Option<Identity> {
     let about = std::fs::symlink_metadata(socket).ok()?;
     Some((about.ino(), about.ctime(), about.ctime_nsec()))

@@ -23,9 +23,9 @@ const BEAT: Duration = Duration::from_secs(3);
 pub struct PrimaryPlan {
     pub zone: Name,
     pub listen: SocketAddr,
-    /// Whom to tell of changes.
+    /// Secondaries to notify of changes.
     pub notify: Vec<SocketAddr>,
-    /// When to end; never by itself without.
+    /// Time to play; without it, until the process is asked to end.
     pub limit: Option<Duration>,
 }
 

@@ -36,7 +36,7 @@ pub struct Picture<'a> {
     pub region_serial: Option<Serial>,
     /// Changes made and followed.
     pub counts: (usize, usize),
-    /// How long the newest change has been waiting.
+    /// Time for which the newest change has been waiting; none if no change waits.
     pub waiting: Option<Duration>,
     pub is_clean: bool,
     pub service: &'a Name,

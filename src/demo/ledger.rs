@@ -12,7 +12,7 @@ use super::client::Answer;
 use std::time::Duration;
 use wire::serial::Serial;
 
-/// What the aggregator should answer.
+/// Answer that the aggregator should give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub answer: Answer,
@@ -20,7 +20,7 @@ pub struct Expected {
     pub served: Vec<Serial>,
 }
 
-/// What the aggregator answered in one round of questions.
+/// Answer that the aggregator gave in one round of questions.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// None if one of the questions failed.
@@ -33,7 +33,7 @@ pub struct Observed {
     pub failed: Vec<String>,
 }
 
-/// What an observation came to.
+/// Result of an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The open change is answered.
@@ -59,7 +59,7 @@ struct Outage {
     lasted: Option<Duration>,
     asked: usize,
     failed: usize,
-    /// What the region must answer throughout.
+    /// Answer that the region must give throughout the outage.
     kept: Answer,
 }
 
@@ -68,7 +68,7 @@ struct Outage {
 pub struct Ledger {
     patience: Duration,
     open: Option<Open>,
-    /// Whether the region was as expected when it was seen last.
+    /// True if the region was as expected at the last observation.
     settled: bool,
     /// The last region serial that was seen.
     region: Option<Serial>,
@@ -115,7 +115,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a change waits to be followed.
+    /// Returns true if a change waits to be followed.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -130,7 +130,7 @@ impl Ledger {
         (self.made, self.latencies.len())
     }
 
-    /// Whether nothing went wrong so far.
+    /// Returns true if nothing has gone wrong so far.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
     }
@@ -219,13 +219,13 @@ impl Ledger {
         lines
     }
 
-    /// What went wrong.
+    /// Returns the faults so far, in words.
     pub fn faults(&self) -> &[String] {
         &self.faults
     }
 }
 
-/// How an observation differs from what is expected; none when it does not.
+/// Describes the difference between an observation and the expected answer; none if there is none.
 pub fn describe_missing(expected: &Expected, observed: &Observed) -> Option<String> {
     let Some(answer) = &observed.answer else {
         return Some(format!("no usable answer ({})", observed.failed.join("; ")));

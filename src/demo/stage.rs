@@ -19,9 +19,9 @@ use wire::name::{Name, NameError};
 
 /// Time between two rounds of questions.
 const TICK: Duration = Duration::from_millis(50);
-/// How long the first transfers may take.
+/// Longest time that the first transfers may take.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a change may take to be answered: the region is polled every second, the rest is reserve for a busy machine.
+/// Longest time until a change is answered: the region is polled every second, the rest is reserve for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Time from the first complete answer to the first change, for the eye.
 const FIRST_CHANGE: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ const LEAST_PACE: Duration = Duration::from_millis(1200);
 /// A change later than this before the end would make the run last longer than it should.
 const MARGIN: Duration = Duration::from_millis(1500);
 
-/// Why the play ended early.
+/// Error: the play ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     #[error("the region was not complete within {START_PATIENCE:?} of the start: {0}")]
@@ -68,7 +68,7 @@ impl Stage {
         Ok(Stage { sites, region, service, client, script, limit, patience, began, ledger })
     }
 
-    /// What has happened so far.
+    /// Returns the ledger of all that has happened so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -158,7 +158,7 @@ impl Stage {
         Ok(true)
     }
 
-    /// What the aggregator should answer now.
+    /// Returns the answer that the aggregator should give now.
     fn expected(&self) -> Expected {
         let mut expected = Expected { answer: Default::default(), served: Vec::new() };
         for contribution in self.sites.iter().map(Site::expected) {

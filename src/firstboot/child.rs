@@ -96,7 +96,7 @@ fn drop_rights(user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process is root.
+/// Returns true if this process is root.
 pub fn is_root() -> bool {
     // SAFETY: a system call without arguments.
     unsafe { libc::geteuid() == 0 }

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: a file, the host, the environment, or what was fetched by an earlier start.
+//! Search for the configuration: in a file, at the host, in the environment, and in what an earlier start has fetched.
 //!
 //! Invariants: a configuration that is not valid is never kept and never served with, and says why; what the host has said
 //! once outlives its silence. What a server has refused starts none while there is another.
@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where a configuration came from.
+/// Origin of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     File,
@@ -40,21 +40,21 @@ impl fmt::Display for Origin {
 pub struct Found {
     pub origin: Origin,
     pub path: PathBuf,
-    /// Whether it differs from what was there before.
+    /// True if it differs from the one before it.
     pub is_new: bool,
 }
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Finding {
     pub found: Option<Found>,
-    /// Why other places gave nothing, a line each.
+    /// Reasons for which other places gave nothing, a line each.
     pub reasons: Vec<String>,
-    /// Whether the host says something that is not used.
+    /// True if the host gives a configuration that is not used.
     pub is_refused: bool,
 }
 
-/// What the host says.
+/// Data that the host has given.
 #[derive(Debug, Default)]
 pub struct Told {
     /// The value of the key; an error if it could not be had, nothing where there is no host.
@@ -63,11 +63,11 @@ pub struct Told {
     pub network: Option<NetworkKeys>,
     /// The keys of those who may log in, where they are wanted and the host has said whether there are any.
     pub login: Option<Option<String>>,
-    /// What is wrong with that description, a line each.
+    /// Problems with the description of the network, a line each.
     pub network_problems: Vec<String>,
 }
 
-/// What the host knows of the network, as it says it.
+/// Description of the network as the host gives it, a value for each metadata key.
 #[derive(Debug, Default)]
 pub struct NetworkKeys {
     pub nics: Option<String>,
@@ -76,7 +76,7 @@ pub struct NetworkKeys {
     pub host_name: Option<String>,
 }
 
-/// What is asked for beside the configuration.
+/// Data to ask for besides the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub network: bool,
@@ -156,7 +156,8 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
     Finding { found, reasons, is_refused }
 }
 
-/// What an earlier start has fetched, if it is still valid; what was there before it, if it is on trial.
+/// Returns the configuration that an earlier start has fetched, if it is still valid; else, if it is on trial, the one
+/// before it.
 fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
     let path = keep.configuration();
     loop {

@@ -1,4 +1,5 @@
-//! What the host says, put into effect: the network and who may log in. The configuration is left to others.
+//! Settings from the host, put into effect: the network, and the keys for logging in. The configuration is left to
+//! others.
 //!
 //! Invariant: what the host does not say stays as it is, and what is wrong there is told and left out.
 //!

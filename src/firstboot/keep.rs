@@ -20,17 +20,17 @@ use std::path::{Path, PathBuf};
 
 /// The socket by which `aggregator reload` asks for a look at the metadata.
 pub const REQUESTS: &str = "requests";
-/// What was fetched last and is valid.
+/// File with the valid configuration that was fetched last.
 pub const CONFIGURATION: &str = "config.toml";
-/// Where the configuration is, as a variable for the service manager's unit.
+/// File that names the configuration's path, as a variable for the service manager's unit.
 const ENVIRONMENT: &str = "environment";
-/// What is being written.
+/// File that is being written.
 const FRESH: &str = "config.new";
-/// What the configuration on trial has replaced; there only during a trial.
+/// File with the configuration that the one on trial has replaced; there only during a trial.
 const PREVIOUS: &str = "config.previous";
 /// There once a trial goes on after it was cut short.
 const RESUMED: &str = "config.resumed";
-/// What a server has refused last.
+/// File with the configuration that a server has refused last.
 const REFUSED: &str = "config.refused";
 
 /// An open folder.
@@ -62,7 +62,7 @@ impl Keep {
         Ok(keep)
     }
 
-    /// Where a file of the open folder is, whatever has become of the folder's name.
+    /// Returns the path of a file in the open folder, which holds even if the folder is renamed.
     fn inside(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
     }
@@ -87,7 +87,7 @@ impl Keep {
         Ok(self.path.join(FRESH))
     }
 
-    /// Whether the configuration is on trial; the first one of all has nothing to be tried against.
+    /// Returns true if the configuration is on trial; the very first one replaces none, so it is never on trial.
     pub fn has_trial(&self) -> bool {
         self.inside(PREVIOUS).exists()
     }
@@ -148,7 +148,7 @@ impl Keep {
         self.folder.sync_all()
     }
 
-    /// Whether a text is the one that was put on trial last and did not stay.
+    /// Returns true if a text is the one that was put on trial last and did not stay.
     pub fn has_refused(&self, text: &str) -> bool {
         fs::read_to_string(self.inside(REFUSED)).is_ok_and(|refused| refused == text)
     }

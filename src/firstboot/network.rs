@@ -44,7 +44,7 @@ struct Nic {
 struct Route {
     dst: String,
     gateway: String,
-    /// Whether the gateway is the address of one of our interfaces, and stands for it.
+    /// True if the gateway is the address of one of our interfaces, and stands for that interface.
     #[serde(default)]
     linklocal: bool,
 }

@@ -1,4 +1,4 @@
-//! What is told of records that a primary has and its zone cannot hold.
+//! Log lines and status of records that a primary has and that its zone here cannot hold.
 //!
 //! Cost: O(names with such records).
 

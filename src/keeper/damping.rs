@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::name::Name;
 
-/// What may become of an address that a member withdraws.
+/// Results for an address that a member has withdrawn, as metric labels.
 const RESULTS: [&str; 3] = ["released", "returned", "gone"];
 
 impl Keeper {
@@ -63,7 +63,7 @@ impl Keeper {
         damper.held(plan)
     }
 
-    /// How long until an address may go that is held.
+    /// Returns the time until the next held address may be removed.
     pub(super) fn next_removal(&self) -> Option<Duration> {
         let next = self.regions.values().filter_map(|kept| kept.damper.as_ref().and_then(Damper::next)).min()?;
         Some(next.saturating_duration_since(Instant::now()))

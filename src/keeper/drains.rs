@@ -15,9 +15,9 @@ use wire::name::Name;
 #[derive(Debug, Default)]
 pub(super) struct Drains {
     all: Vec<Drain>,
-    /// Whether they differ from what was given to the disk last.
+    /// True if the drains differ from those that were last given to the disk.
     unsaved: bool,
-    /// What the configuration had drained when the program ended: its drains go on from when they began then.
+    /// Drains of the configuration at the end of the earlier run: they keep the times at which they began.
     earlier: Vec<Drain>,
 }
 
@@ -83,14 +83,14 @@ impl Drains {
         }
     }
 
-    /// What is not taken of a member into a region.
+    /// Returns the names of a member that are drained from a region.
     pub fn scope(&self, member: &Name, region: &Name) -> Scope {
         let mut scope = Scope::default();
         self.of(member, region).for_each(|drain| scope.add(&drain.target));
         scope
     }
 
-    /// When the oldest drain of a member in a region began.
+    /// Returns the time at which the oldest drain of a member in a region began.
     pub fn since(&self, member: &Name, region: &Name) -> Option<SystemTime> {
         self.of(member, region).map(|drain| drain.since).min()
     }
@@ -100,7 +100,7 @@ impl Drains {
         self.all.iter().filter(|drain| drain.concerns(member, region))
     }
 
-    /// Whether the disk has others.
+    /// Returns true if the drains are not yet on disk.
     pub fn are_unsaved(&self) -> bool {
         self.unsaved
     }
@@ -123,7 +123,7 @@ fn log(drain: &Drain, event: &str) {
 }
 
 impl Keeper {
-    /// What is not taken of the members of a region, in the plan's order.
+    /// Returns the drained names of each member of a region, in the plan's order.
     pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
         plan.members.iter().map(|member| self.drains.scope(member, &plan.origin)).collect()
     }

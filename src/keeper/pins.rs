@@ -32,7 +32,7 @@ pub struct PinOrder {
     pub reason: Option<String>,
 }
 
-/// Why a region is not pinned, or not released.
+/// Error: a region was not pinned, or not released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     #[error("{0} is no region of the configuration")]
@@ -59,7 +59,7 @@ impl Pins {
         Pins { earlier, unsaved: false }
     }
 
-    /// Whether the disk has others.
+    /// Returns true if the pins are not yet on disk.
     pub fn are_unsaved(&self) -> bool {
         self.unsaved
     }
@@ -123,7 +123,7 @@ fn renew(pin: &Pin, older: &Arc<Zone>, past: &History) -> Option<Pinned> {
 }
 
 impl KeptRegion {
-    /// What clients see: the contents to which the region is pinned, else what was merged.
+    /// Returns the zone that clients see: the contents to which the region is pinned, else the merged ones.
     pub fn served(&self) -> Option<&Arc<Zone>> {
         self.pinned.as_ref().map(|pinned| &pinned.zone).or(self.region.zone.as_ref())
     }
@@ -138,7 +138,7 @@ impl KeptRegion {
         self.pinned.as_ref().map(|pinned| &pinned.pin)
     }
 
-    /// How far the serial that clients see is above the members' sum, if it comes of that.
+    /// Returns the drift: the published serial minus the members' sum. It is 0 while the region is pinned.
     pub fn drift(&self) -> u32 {
         if self.pinned.is_some() { 0 } else { self.region.drift }
     }

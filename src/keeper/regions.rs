@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long a serial stays half way to its sum, at most.
+/// Longest time that a serial stays half way to its sum.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
 /// Conflicts logged one by one after an update; the rest is a number.
 pub(super) const LOGGED_CONFLICTS: usize = 20;
@@ -39,12 +39,12 @@ pub(super) struct Pinned {
 /// Serials that other servers have of a region.
 pub(super) struct Heard {
     pub serials: Vec<Serial>,
-    /// When they were heard; none for those that the first version may go on from.
+    /// Time at which they were heard; none for those that the first version may go on from.
     pub at: Option<Instant>,
 }
 
 impl Heard {
-    /// What was heard before anything was served.
+    /// Returns serials that were heard before anything was served.
     pub fn before_service(serials: Vec<Serial>) -> Heard {
         Heard { serials, at: None }
     }
@@ -54,19 +54,19 @@ impl Heard {
 pub(super) struct KeptRegion {
     pub region: Region,
     pub state: State,
-    /// Whether clients have had answers from it: then it stays in service, whatever its members do.
+    /// True if clients have had answers from it: then it stays in service, whatever its members do.
     pub was_served: bool,
-    /// What the present version is made of, in the plan's order.
+    /// Members' data of which the present version is made, in the plan's order.
     pub intakes: Vec<Intake>,
-    /// What services keep for a while; none where they lose addresses at once.
+    /// Damper, which keeps withdrawn addresses of services for a while; none where they are removed at once.
     pub damper: Option<Damper>,
-    /// When waiting for missing members began.
+    /// Time at which waiting for missing members began.
     pub waiting_since: Instant,
     /// The way from older versions to the one that clients see.
     pub history: History,
     /// The step of it that was given to the disk last.
     pub saved_step: Option<Arc<Delta>>,
-    /// Whether steps have left the history since then for want of room.
+    /// True if steps have left the history since then for want of room.
     pub is_cut: bool,
     /// The way to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
@@ -74,17 +74,17 @@ pub(super) struct KeptRegion {
     pub heard: Option<Heard>,
     /// The serial of another server from which it went on at the start.
     pub followed: Option<Serial>,
-    /// What has happened since the present version was made.
+    /// Causes of the next version: what has happened since the present one was made.
     pub causes: Vec<Cause>,
-    /// What clients see instead of what is merged.
+    /// Contents to which the region is pinned, which clients see instead of the merged ones.
     pub pinned: Option<Pinned>,
     /// Tells the plan and the drains, as far as contents go; that of no plan while anything is held.
     pub fingerprint: u32,
     /// The same, whatever is held.
     plan_fingerprint: u32,
-    /// Whether a drain or damping may be why the contents change under the members' serials.
+    /// True if a drain or damping may change the contents while the members' serials stay.
     is_steered: bool,
-    /// When a serial that is half way to its sum goes on.
+    /// Time at which a serial that is half way to its sum goes on.
     goes_on: Option<Instant>,
 }
 
@@ -113,7 +113,7 @@ impl KeptRegion {
         }
     }
 
-    /// Whether it has waited for missing members for as long as it should.
+    /// Returns true if it has waited for missing members as long as it should.
     fn has_waited(&self, now: Instant) -> bool {
         now.duration_since(self.waiting_since) >= self.region.plan.partial_after
     }
@@ -270,7 +270,8 @@ impl Keeper {
         kept.causes = vec![Cause::Configuration];
     }
 
-    /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
+    /// Returns true if a region is to be merged. While it waits for members nobody needs it, and each that comes would
+    /// cost a merge.
     fn is_due(&self, kept: &KeptRegion, now: Instant) -> bool {
         let is_loaded = |member: &Name| self.sources.get(member).is_some_and(|source| source.zone.is_some());
         kept.was_served || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
@@ -358,8 +359,8 @@ impl Keeper {
         }
     }
 
-    /// Which members of a region contribute: those with a zone that has neither expired nor been without contact for
-    /// longer than the region wants.
+    /// Returns, for each member of a region, true if it contributes: its zone has neither expired nor been without
+    /// contact for longer than the region allows.
     pub(super) fn contributing(&self, plan: &RegionPlan) -> Vec<bool> {
         let contributes = |source: &SourceZone| {
             let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;

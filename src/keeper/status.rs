@@ -1,4 +1,4 @@
-//! What the keeper tells operators: zones, regions, members, conflicts.
+//! Status of zones, regions, members and conflicts, as operators see it.
 
 use super::{Keeper, SourceZone, ZoneConflict, conflicts};
 use crate::budget::Usage;
@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub zones: Vec<ZoneStatus>,
     pub regions: Vec<RegionStatus>,
     pub drains: Vec<DrainStatus>,
-    /// What is taken of the budget of memory.
+    /// Use of the memory budget.
     pub memory: Usage,
 }
 
@@ -68,7 +68,7 @@ pub struct RegionStatus {
     pub ns_fallback: bool,
     /// Addresses that members have withdrawn and that services keep for a while.
     pub held_addresses: usize,
-    /// What is served instead of what the members have.
+    /// Pin of the region, if clients see another version than the merged one.
     pub pinned: Option<PinStatus>,
     /// The serial of another server from which it went on at the start.
     pub followed: Option<Serial>,
@@ -162,7 +162,7 @@ impl Keeper {
         Snapshot { generation: self.generation, zones, regions, drains, memory: self.budget.usage() }
     }
 
-    /// How a drain is.
+    /// Returns the status of a drain.
     fn drain_status(&self, drain: &Drain) -> DrainStatus {
         let concerned = |plan: &&RegionPlan| plan.members.iter().any(|member| drain.concerns(member, &plan.origin));
         let plans = self.regions.values().map(|kept| &kept.region.plan).filter(concerned);

@@ -16,7 +16,7 @@ use wire::serial::Serial;
 /// With fewer names another thread is not worth its start.
 const MANY_NAMES: usize = 500;
 
-/// What an update has made of a source zone.
+/// Change of a source zone by an update.
 pub(super) struct Step {
     zone: Name,
     /// The version before, if it is known what differs from it.

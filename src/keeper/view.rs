@@ -1,4 +1,4 @@
-//! What is published at one moment, together with what the regions in it are made of.
+//! View of everything published at one moment, with the data that the regions in it are made of.
 //!
 //! Invariant: the root, the members' zones and their states belong to each other, because only the keeper changes them
 //! and it gives them out between two publications. They are shared, not copied.
@@ -20,20 +20,20 @@ pub struct View {
     /// The source zones.
     pub zones: HashMap<Name, ZoneStatus>,
     pub regions: HashMap<Name, RegionView>,
-    /// What is taken out of regions.
+    /// Drains in force.
     pub drains: Vec<Drain>,
 }
 
-/// What a region is made of.
+/// Data that a region is made of.
 pub struct RegionView {
     pub plan: RegionPlan,
     /// The published serial minus the members' sum.
     pub drift: u32,
     /// In the plan's order.
     pub members: Vec<MemberView>,
-    /// What services keep for a while.
+    /// Damper, which keeps withdrawn addresses of services for a while.
     pub damper: Option<Damper>,
-    /// What was merged: what is published unless the region is pinned.
+    /// Merged zone, which is published unless the region is pinned.
     pub merged: Option<Arc<Zone>>,
     pub pin: Option<Pin>,
 }

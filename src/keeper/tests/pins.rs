@@ -9,7 +9,7 @@ use std::path::Path;
 const MEMBERS: [&str; 2] = ["w1.x", "w2.x"];
 
 impl Bench {
-    /// What clients have of a region.
+    /// Returns the version of a region that clients see.
     pub fn served(&self, region: &str) -> Arc<Served> {
         self.publisher.load().get(&name(region)).unwrap().clone()
     }
@@ -476,7 +476,7 @@ proptest! {
     }
 }
 
-/// Whether the region has anything to say: what is drained says nothing for a member that is not and has expired.
+/// Returns true if the region has any data. A drained member helps no other member that is not drained and has expired.
 fn has_any(expired: [bool; 2], drained: [bool; 2]) -> bool {
     (0..2).any(|member| !expired[member] && (!drained[member] || drained == [true; 2]))
 }
