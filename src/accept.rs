@@ -1,8 +1,8 @@
 //! A listener that cannot accept: it pauses, and says so now and then.
 //!
-//! The cause is most often a lack of file descriptors (EMFILE, ENFILE). The connection that could not be accepted stays in
-//! the queue, so that accepting again at once would fail again at once: without a pause a listener keeps a processor busy,
-//! and without a limit its log lines fill a disk.
+//! The cause is most often a lack of file descriptors (EMFILE, ENFILE). The connection that could not be accepted stays
+//! in the queue, so that accepting again at once would fail again at once: without a pause a listener keeps a processor
+//! busy, and without a limit its log lines fill a disk.
 //!
 //! Cost: O(1), and a pause of `PAUSE`, for each failure.
 

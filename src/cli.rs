@@ -1,8 +1,8 @@
 //! The command line: verbs, their output, and exit codes.
 //!
 //! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover` and `announce`
-//! are programs of their own that need no server; all others are requests to the running server over its control socket. Exit codes: 0 fine,
-//! 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
+//! are programs of their own that need no server; all others are requests to the running server over its control
+//! socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
@@ -100,9 +100,11 @@ impl Arguments {
 enum Verb {
     /// Run the server in the foreground
     Run,
-    /// Find the configuration of a new instance in file, metadata or environment, wait for one, and run the server with it
+    /// Find the configuration of a new instance in file, metadata or environment, wait for one, and run the server with
+    /// it
     Boot(boot::BootArguments),
-    /// Check the configuration and whether its addresses are free, and print what would run; or ask all name servers (--live)
+    /// Check the configuration and whether its addresses are free, and print what would run; or ask all name servers
+    /// (--live)
     Check(check::CheckOptions),
     /// Have the server read its configuration again, without dropping a query
     Reload,

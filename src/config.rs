@@ -1,9 +1,9 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `services`, `regions`,
-//! `drains` and `probe` know the sections. `instances` holds services that are written as records against their rules.
-//! `schema` holds the table of all keys, `plan` prints what came out.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `services`,
+//! `regions`, `drains` and `probe` know the sections. `instances` holds services that are written as records against
+//! their rules. `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
 //! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk; a text that

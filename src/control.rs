@@ -6,8 +6,8 @@
 //! open until the server has ended, so that the client can wait for that.
 //!
 //! Invariants: whoever may open the socket (mode 0660) may do everything; a client that is silent, sends nonsense or
-//! goes away costs its own connection only, and gives way when all places are taken; the socket of a running server is never taken over, and a file that is no
-//! socket is never removed.
+//! goes away costs its own connection only, and gives way when all places are taken; the socket of a running server is
+//! never taken over, and a file that is no socket is never removed.
 //!
 //! Cost: a task for each client; O(text) to send a reply.
 
@@ -65,8 +65,8 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
-    /// Read the configuration again and go on with it; or, with what was wrong with a newer one that never became the file,
-    /// only say and count that.
+    /// Read the configuration again and go on with it; or, with what was wrong with a newer one that never became the
+    /// file, only say and count that.
     Reload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
@@ -75,8 +75,8 @@ pub enum Request {
     Status { zone: Option<String> },
     /// Poll the primaries of all zones, or of one, now.
     Refresh { zone: Option<String> },
-    /// Transfer a zone in full, even if its serial is the same; `accept` takes it even if most of the zone is gone or the serial is
-    /// older than ours.
+    /// Transfer a zone in full, even if its serial is the same; `accept` takes it even if most of the zone is gone or
+    /// the serial is older than ours.
     Retransfer {
         zone: String,
         #[serde(default)]
@@ -263,8 +263,8 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Ends the service like a drop, but clients that asked for the end see it only when the whole process has ended: its
-    /// ports are free then, and another server can start.
+    /// Ends the service like a drop, but clients that asked for the end see it only when the whole process has ended:
+    /// its ports are free then, and another server can start.
     pub async fn end_with_process(mut self) {
         self.file.take();
         self.stop.send_replace(End::WithProcess);

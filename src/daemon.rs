@@ -2,13 +2,13 @@
 //!
 //! Start: read what an earlier run left, bind every socket, publish the plan, start the sources, then answer. Reload
 //! (`reload`): read and check the whole file, bind what is new, publish once, start and stop sources, and only then end
-//! sockets that are gone; any error before the publication leaves everything as it was. Stop: no new connections, finish
-//! what is owed, remove the control socket; UDP is answered to the very end, because a successor that has our sockets
-//! begins only then.
+//! sockets that are gone; any error before the publication leaves everything as it was. Stop: no new connections,
+//! finish what is owed, remove the control socket; UDP is answered to the very end, because a successor that has our
+//! sockets begins only then.
 //!
-//! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
-//! Invariant: the loop of the daemon feeds the service manager's watchdog and takes orders, and waits for nothing: not for
-//! a disk, a peer or a client.
+//! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published
+//! root. Invariant: the loop of the daemon feeds the service manager's watchdog and takes orders, and waits for
+//! nothing: not for a disk, a peer or a client.
 
 mod audit;
 mod changes;
@@ -155,7 +155,8 @@ pub fn run(config: Config) -> ExitCode {
     }
 }
 
-/// Starts a server and serves until the end, which may come before the start is complete. What comes back still answers.
+/// Starts a server and serves until the end, which may come before the start is complete. What comes back still
+/// answers.
 async fn serve(config: Config, log: LogHandle, bars: Option<Bars>) -> Result<Vec<UdpListener>, RunError> {
     let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
     tokio::pin!(end);
@@ -183,7 +184,8 @@ pub fn end_signal() -> io::Result<impl Future<Output = ()>> {
 }
 
 impl Daemon {
-    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred, which `bars` show.
+    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred, which `bars`
+    /// show.
     pub async fn start(
         config: Config,
         log: Option<LogHandle>,
@@ -304,7 +306,8 @@ impl Daemon {
         format!("zones: {zones}, regions: {regions}, serving")
     }
 
-    /// Serves until `end` is ready or an operator says stop. What comes back still answers over UDP, until it is dropped.
+    /// Serves until `end` is ready or an operator says stop. What comes back still answers over UDP, until it is
+    /// dropped.
     pub async fn run_until(mut self, end: impl Future<Output = ()>) -> Vec<UdpListener> {
         tokio::pin!(end);
         let manager = self.manager.clone();

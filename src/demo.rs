@@ -3,8 +3,8 @@
 //! The datacenters are those of [`sim`]: a model of instances each, and a primary that serves it as CNS does.
 //!
 //! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, and shows
-//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of the
-//! three can also run by itself, for a server in another process or on another machine.
+//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of
+//! the three can also run by itself, for a server in another process or on another machine.
 //!
 //! Nothing below this layer knows of it. Cost: O(records) for every change of a model, since zones are replaced
 //! whole.

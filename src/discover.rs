@@ -1,11 +1,11 @@
 //! OpenStack services by their type: found in a domain or on the local link, and announced there.
 //!
-//! In a domain a resolver is asked for SRV and TXT records of the instance ([`unicast`]); on the link, whose domain is `local`,
-//! everyone is asked by multicast ([`link`]). What comes back is the same: [`Found`] endpoints in the order in which they
-//! are to be tried. [`announce`] is the other side of the link.
+//! In a domain a resolver is asked for SRV and TXT records of the instance ([`unicast`]); on the link, whose domain is
+//! `local`, everyone is asked by multicast ([`link`]). What comes back is the same: [`Found`] endpoints in the order in
+//! which they are to be tried. [`announce`] is the other side of the link.
 //!
-//! Hosts are told by name where a name will do. Names on the link, and names that are no host names, mean nothing to most
-//! programs; then the addresses stand in their place.
+//! Hosts are told by name where a name will do. Names on the link, and names that are no host names, mean nothing to
+//! most programs; then the addresses stand in their place.
 //!
 //! Cost: two questions for each service, and two for each host that is told by address.
 //! RFC 2782 (SRV), RFC 6762 (multicast), RFC 6763, OpenStack "DNS-based Service Discovery".
@@ -78,8 +78,8 @@ struct Record {
     text: Vec<u8>,
 }
 
-/// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782 draws
-/// lots there, which whoever reads a list can do), then by name, since servers turn their records around.
+/// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782
+/// draws lots there, which whoever reads a list can do), then by name, since servers turn their records around.
 fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, DiscoverError> {
     records.sort_by_cached_key(|record| {
         let host = record.hosts.first().map(Host::to_string);

@@ -24,8 +24,8 @@ use wire::name::{self, Name, NameBuf};
 pub enum Role {
     /// A resolver, which is to find the answer.
     Resolver,
-    /// A server that has the answer itself. Neither EDNS nor RD is set: CNS stops on EDNS sizes that are too small (contract
-    /// `cns.md`, quirk 4), and what others know is of no use.
+    /// A server that has the answer itself. Neither EDNS nor RD is set: CNS stops on EDNS sizes that are too small
+    /// (contract `cns.md`, quirk 4), and what others know is of no use.
     Authority,
 }
 

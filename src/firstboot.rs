@@ -1,17 +1,19 @@
 //! The first start of an instance that knows nothing yet: find a configuration, wait for one, follow its changes.
 //!
-//! The places, in order: a file, the metadata of the Triton host, the environment variable `AGGREGATOR_CONFIG`, and what
-//! an earlier start has fetched. Where there is none the console says what to set, and the search goes on. Metadata is
-//! looked at again every so often, on SIGHUP, and whenever `aggregator reload` asks; the server reloads what changed.
+//! The places, in order: a file, the metadata of the Triton host, the environment variable `AGGREGATOR_CONFIG`, and
+//! what an earlier start has fetched. Where there is none the console says what to set, and the search goes on.
+//! Metadata is looked at again every so often, on SIGHUP, and whenever `aggregator reload` asks; the server reloads
+//! what changed.
 //!
-//! Only root can reach the host, and the server shall not be root: as root, this process stays, as the parent of a server
-//! with one capability, or beside one that a service manager runs (`watch`). Otherwise it becomes the server.
+//! Only root can reach the host, and the server shall not be root: as root, this process stays, as the parent of a
+//! server with one capability, or beside one that a service manager runs (`watch`). Otherwise it becomes the server.
 //!
-//! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is on its
-//! way by a minute more, and none the server;
-//! what is not valid, or what the server refuses, is told and not used: what was there before stays, for the next start, too,
-//! and a server that does not start with new metadata starts with that. The text of the environment is taken as it is.
-//! As the first process of a container this one answers TERM, INT and HUP, and collects the children of others.
+//! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is
+//! on its way by a minute more, and none the server;
+//! what is not valid, or what the server refuses, is told and not used: what was there before stays, for the next
+//! start, too, and a server that does not start with new metadata starts with that. The text of the environment is
+//! taken as it is. As the first process of a container this one answers TERM, INT and HUP, and collects the children of
+//! others.
 //!
 //! Cost: one short conversation with the host for each look.
 
@@ -301,7 +303,8 @@ impl Boot {
         }
     }
 
-    /// Ends the trial of what a server starts with once it serves, or has not served in time. A child has time until it ends.
+    /// Ends the trial of what a server starts with once it serves, or has not served in time. A child has time until it
+    /// ends.
     async fn judge_start(&mut self, has_child: bool) {
         if control::is_answering(&self.socket) {
             // It may have read what was there before.
@@ -572,7 +575,8 @@ impl Boot {
         look
     }
 
-    /// Asks the server something; nothing comes back if this process shall end meanwhile, and the server takes its time.
+    /// Asks the server something; nothing comes back if this process shall end meanwhile, and the server takes its
+    /// time.
     async fn call(&mut self, path: &Path, request: &Request) -> Option<Result<Reply, CallError>> {
         let socket = self.socket.clone();
         let asking = async {

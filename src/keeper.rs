@@ -13,8 +13,8 @@
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
 //! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one
-//! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what is
-//! shown to Prometheus, `status` and `view` to operators.
+//! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what
+//! is shown to Prometheus, `status` and `view` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.

@@ -1,9 +1,9 @@
 //! The service manager: telling it how we are, and having it keep our sockets over a restart.
 //!
-//! A manager such as systemd gives a datagram socket in `NOTIFY_SOCKET` and takes lines `KEY=VALUE` there. It also keeps
-//! open files that we send along, and hands them to the next process as descriptors 3 and following (`LISTEN_FDS`).
-//! A listening socket that is kept this way goes on to queue requests while nobody runs, so a restart answers them late
-//! instead of losing them.
+//! A manager such as systemd gives a datagram socket in `NOTIFY_SOCKET` and takes lines `KEY=VALUE` there. It also
+//! keeps open files that we send along, and hands them to the next process as descriptors 3 and following
+//! (`LISTEN_FDS`). A listening socket that is kept this way goes on to queue requests while nobody runs, so a restart
+//! answers them late instead of losing them.
 //!
 //! Invariants: without a manager everything here does nothing; a manager that does not listen delays nobody and is no
 //! error. Each descriptor is taken once, and by nobody else.
@@ -138,8 +138,8 @@ fn send_with(socket: &Socket, bytes: &[u8], descriptor: Option<RawFd>) -> io::Re
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: zeroes are valid for this plain structure; all pointers in it are to values that outlive the call, and the
-    // control message is written inside of `control`, which has room for it.
+    // SAFETY: zeroes are valid for this plain structure; all pointers in it are to values that outlive the call, and
+    // the control message is written inside of `control`, which has room for it.
     let sent = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut vector;
@@ -183,8 +183,8 @@ impl Inherited {
         let count = RawFd::try_from(number(count).unwrap_or_default()).unwrap_or_default().min(MOST_DESCRIPTORS);
         let mut found = BTreeMap::new();
         for descriptor in FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + count {
-            // SAFETY: by the manager's word the descriptors are ours, and this is the only place that takes them; one that is
-            // not open is left alone.
+            // SAFETY: by the manager's word the descriptors are ours, and this is the only place that takes them; one
+            // that is not open is left alone.
             let socket = unsafe {
                 if libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) < 0 {
                     continue;

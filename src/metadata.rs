@@ -1,11 +1,13 @@
 //! Instance metadata of Triton: what the host knows about this instance, and what its owner wants it to know.
 //!
-//! Guests of KVM and bhyve ask over their second serial port, zones over a socket that only root can open. [`find`] says
-//! which there is, [`Client::connect`] agrees with the host on version 2 of the protocol, [`Client::get`] asks for a key.
+//! Guests of KVM and bhyve ask over their second serial port, zones over a socket that only root can open. [`find`]
+//! says which there is, [`Client::connect`] agrees with the host on version 2 of the protocol, [`Client::get`] asks for
+//! a key.
 //!
-//! Invariants: nothing waits beyond the deadline that the caller gives, whatever the host does or omits, unless it is in the
-//! middle of a long answer then, which gets up to a minute more; frames that are damaged or meant for others are skipped; a
-//! serial port is opened only on machines that are guests of Triton, or on request. Nothing is ever written into the metadata.
+//! Invariants: nothing waits beyond the deadline that the caller gives, whatever the host does or omits, unless it is
+//! in the middle of a long answer then, which gets up to a minute more; frames that are damaged or meant for others are
+//! skipped; a serial port is opened only on machines that are guests of Triton, or on request. Nothing is ever written
+//! into the metadata.
 //!
 //! Cost: a request and its answer at a time; O(value). A serial port moves about 40 KiB a second in an emulator.
 
@@ -109,8 +111,8 @@ impl Client {
     /// One attempt to connect.
     fn try_connect(path: &Path, deadline: Instant) -> Result<Client, MetadataError> {
         let mut line = Line::open(path, deadline)?;
-        // The complaint about an empty line is the greeting. What firmware or another program has left half-sent makes it a
-        // line that is not empty, which gets another answer or none: then it is the next one that is.
+        // The complaint about an empty line is the greeting. What firmware or another program has left half-sent makes
+        // it a line that is not empty, which gets another answer or none: then it is the next one that is.
         let patience = deadline.min(Instant::now() + GREETING);
         loop {
             line.send("", deadline)?;

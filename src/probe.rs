@@ -1,5 +1,5 @@
-//! Name servers as the rest of the world sees them: does the parent zone list those that a zone lists itself, and do all of
-//! them answer, alike and with what is current?
+//! Name servers as the rest of the world sees them: does the parent zone list those that a zone lists itself, and do
+//! all of them answer, alike and with what is current?
 //!
 //! `ask` finds the servers of a zone and asks them, `classify` judges what came back, as a pure function.
 //!
@@ -7,8 +7,8 @@
 //!
 //! Cost: see the two files; a round is O(zones × servers) questions, of which few are under way at once.
 //!
-//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 1035 section 3.3.13 (REFRESH), 2181 section 10.3 (no alias), 9471 (glue), 9499 (lame
-//! delegation).
+//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 1035 section 3.3.13 (REFRESH), 2181 section 10.3
+//! (no alias), 9471 (glue), 9499 (lame delegation).
 
 mod ask;
 mod classify;

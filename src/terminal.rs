@@ -1,7 +1,8 @@
 //! Terminals: their size, whether they show pictures and colours, single keys, and lines that fit.
 //!
-//! Invariants: without colour there is no escape sequence in a line, and no line is wider than asked for; a terminal whose
-//! keys were taken gets its settings back when [`Keys`] ends, also by a panic; colours stay away when NO_COLOR is set.
+//! Invariants: without colour there is no escape sequence in a line, and no line is wider than asked for; a terminal
+//! whose keys were taken gets its settings back when [`Keys`] ends, also by a panic; colours stay away when NO_COLOR is
+//! set.
 //!
 //! Cost: O(text).
 

@@ -65,8 +65,9 @@ pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<Outcome, BootEr
     })
 }
 
-/// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows, and is
-/// given back, for nothing is left to reload; a host that is silent, say, is told, and the reload goes on with what there is.
+/// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows,
+/// and is given back, for nothing is left to reload; a host that is silent, say, is told, and the reload goes on with
+/// what there is.
 pub fn look_at_metadata() -> Option<Reply> {
     match firstboot::request_look(&folder(), LOOKING)? {
         Looked::Refused(problems) => return Some(Reply::failure(problems)),
@@ -81,8 +82,8 @@ fn folder() -> PathBuf {
     std::env::var_os("AGGREGATOR_BOOT").map_or_else(|| DEFAULT_FOLDER.into(), PathBuf::from)
 }
 
-/// The configuration of the server on this machine: the file, or what a first start has fetched where that can be read. It is
-/// the file where nobody can tell.
+/// The configuration of the server on this machine: the file, or what a first start has fetched where that can be read.
+/// It is the file where nobody can tell.
 pub fn find_file() -> PathBuf {
     choose_file(Path::new(DEFAULT_CONFIG), &folder())
 }

@@ -1,7 +1,7 @@
 //! `aggregator check --live`: do all name servers answer alike, and as the parents list them?
 //!
-//! Works with the configuration alone. What a zone should have comes from it or from the zone's primaries; a server that is behind
-//! is asked again after a while, because changes take time.
+//! Works with the configuration alone. What a zone should have comes from it or from the zone's primaries; a server
+//! that is behind is asked again after a while, because changes take time.
 //!
 //! Cost: as the probe's, and up to [`PATIENCE`] where a server is behind.
 
@@ -50,8 +50,8 @@ pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCo
     if is_well { printed } else { ExitCode::from(FAILED) }
 }
 
-/// Asks everything, and judges. All zones are looked at side by side; the prober sees to it that questions come one after the
-/// other.
+/// Asks everything, and judges. All zones are looked at side by side; the prober sees to it that questions come one
+/// after the other.
 async fn look(config: &Config, zones: Vec<Name>) -> Vec<ZoneCheck> {
     let prober = Prober::new(config.probe.clone(), system_servers().unwrap_or_default());
     let patience = config.probe.stale_after.map_or(PATIENCE, |allowance| allowance.min(PATIENCE));

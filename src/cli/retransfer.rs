@@ -1,7 +1,7 @@
 //! `aggregator retransfer`: the order, and a bar while somebody waits for what comes of it.
 //!
-//! The bar is drawn on standard error, from the status that the server is asked for meanwhile. Elsewhere than on a terminal only
-//! the outcome is told.
+//! The bar is drawn on standard error, from the status that the server is asked for meanwhile. Elsewhere than on a
+//! terminal only the outcome is told.
 //!
 //! Cost: five requests a second.
 

@@ -1,7 +1,7 @@
 //! `aggregator top`: the regions, zones and queries on a terminal, drawn anew each second until `q` is pressed.
 //!
-//! It asks the running server for its status, as `aggregator status --json` does. Where there is no terminal, it prints one
-//! picture and ends.
+//! It asks the running server for its status, as `aggregator status --json` does. Where there is no terminal, it prints
+//! one picture and ends.
 //!
 //! Invariants: no line is wider than the terminal, no picture higher; the terminal is as it was when this ends.
 //!

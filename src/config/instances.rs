@@ -1,11 +1,11 @@
 //! Services of zones of our own, held against what RFC 6763 asks of whoever publishes them.
 //!
-//! Records that follow from `[[openstack]]` are right by themselves, as far as the hosts have addresses. Records that are written
-//! can say anything: then what clients would stumble over is told, each with its own place. Only what contradicts the
-//! configuration itself is an error.
+//! Records that follow from `[[openstack]]` are right by themselves, as far as the hosts have addresses. Records that
+//! are written can say anything: then what clients would stumble over is told, each with its own place. Only what
+//! contradicts the configuration itself is an error.
 //!
-//! Invariant: nothing is said of names outside the zone, below a delegation, or that a wildcard may stand for; what is there is
-//! not ours to know.
+//! Invariant: nothing is said of names outside the zone, below a delegation, or that a wildcard may stand for; what is
+//! there is not ours to know.
 //!
 //! Cost: O(records + services) steps of one hash.
 //!

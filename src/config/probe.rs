@@ -1,6 +1,7 @@
 //! The section `[probe]`: whether name servers are compared with what parents and zones say of them.
 //!
-//! Invariant: what is looked at is served here; reverse zones and the catalog, which are rarely delegated, are left out.
+//! Invariant: what is looked at is served here; reverse zones and the catalog, which are rarely delegated, are left
+//! out.
 //!
 //! Cost: O(zones × those that are skipped).
 

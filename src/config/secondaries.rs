@@ -1,5 +1,5 @@
-//! The section `[secondaries]`, and what zones and regions say instead: who may transfer them from here, and who is told
-//! of their changes.
+//! The section `[secondaries]`, and what zones and regions say instead: who may transfer them from here, and who is
+//! told of their changes.
 //!
 //! Invariants: whatever is served has its [`Outgoing`], the catalog zone too; nobody may transfer anything unless the
 //! file says so; no zone notifies one secondary twice.
@@ -78,8 +78,8 @@ impl<'k> Secondaries<'k> {
         section
     }
 
-    /// Takes in a zone or region: what its table says, if it has one, else the defaults. `ixfr` is whether secondaries get
-    /// differences unless the table says.
+    /// Takes in a zone or region: what its table says, if it has one, else the defaults. `ixfr` is whether secondaries
+    /// get differences unless the table says.
     pub fn admit(
         &mut self,
         reader: &mut Reader<'_>,

@@ -1,7 +1,7 @@
 //! Zones of `[zones]` that come from ZooKeeper: a forward zone and its reverse zones, out of one tree.
 //!
-//! Invariants: every tree has a member to ask; no reverse zone is also something else, nor made by two trees; secrets come
-//! from files that strangers can neither read nor change.
+//! Invariants: every tree has a member to ask; no reverse zone is also something else, nor made by two trees; secrets
+//! come from files that strangers can neither read nor change.
 //!
 //! Cost: O(trees + their reverse zones).
 //!
@@ -114,14 +114,15 @@ pub fn read_tree<'n>(
         },
     };
     let reverse_at = fields.entry("reverse").map_or(entry.key_at, |entry| entry.node.at);
-    // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes them.
+    // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes
+    // them.
     let ixfr = !matches!(fields.entry("mname").map(|entry| &entry.node.value), Some(Value::Text(name)) if name != SELF);
     Some(Draft { plan, fields, place, reverse_at, ixfr })
 }
 
 impl Draft<'_> {
-    /// Takes in the zones of the tree; the reverse zones, too, must not be anything else. To be called when all zones that the
-    /// file names are known.
+    /// Takes in the zones of the tree; the reverse zones, too, must not be anything else. To be called when all zones
+    /// that the file names are known.
     pub fn admit(
         self,
         reader: &mut Reader<'_>,

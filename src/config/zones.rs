@@ -1,5 +1,5 @@
-//! The section `[zones]`. Zones that come from ZooKeeper are read in `trees`, those that are written in the file itself in
-//! `services`.
+//! The section `[zones]`. Zones that come from ZooKeeper are read in `trees`, those that are written in the file itself
+//! in `services`.
 //!
 //! Invariants: every zone has a primary; no zone is planned twice, whatever the case and final dot of its name.
 //!

@@ -1,11 +1,12 @@
 //! Differences between two versions of a zone, for `aggregator diff` and the status page: the records that only one of
 //! them has.
 //!
-//! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are lines of a zone file, in canonical
-//! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
+//! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are
+//! lines of a zone file, in canonical order (RFC 4034 section 6.1), what was removed at a name before what was added
+//! there.
 //!
-//! Cost: O(changes) between neighbours, else O(changes log changes), whatever the size of the zone; beside the text little
-//! more memory than the history has for them.
+//! Cost: O(changes) between neighbours, else O(changes log changes), whatever the size of the zone; beside the text
+//! little more memory than the history has for them.
 
 use super::Daemon;
 use crate::control::Reply;
@@ -140,8 +141,8 @@ impl Daemon {
     }
 }
 
-/// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it is
-/// the version before the other.
+/// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it
+/// is the version before the other.
 pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Result<Changes, DiffError> {
     let (zone, history) = (served.origin.clone(), &served.history);
     let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(zone.clone()))?.soa.serial;
@@ -222,8 +223,8 @@ impl Change {
         json!({ "name": self.owner, "ttl": self.ttl, "type": TypeName(self.rtype).to_string(), "data": self.data })
     }
 
-    /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one set
-    /// keep their order.
+    /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one
+    /// set keep their order.
     fn compare(&self, other: &Change) -> Ordering {
         let rank = |change: &Change| (change.rtype != rtype::SOA, change.rtype, change.sign != '-');
         self.name.canonical_cmp(&other.name).then_with(|| rank(self).cmp(&rank(other)))

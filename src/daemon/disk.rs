@@ -1,8 +1,8 @@
 //! Work that may wait for a disk, in threads that nobody waits for.
 //!
-//! A system call on a disk that does not answer cannot be ended. So it is made in a thread of its own, and whoever asked
-//! for it may stop waiting; the end of the process ends the thread. The runtime's own threads for such work would hold up
-//! the end of the runtime.
+//! A system call on a disk that does not answer cannot be ended. So it is made in a thread of its own, and whoever
+//! asked for it may stop waiting; the end of the process ends the thread. The runtime's own threads for such work would
+//! hold up the end of the runtime.
 //!
 //! Invariant: threads that were given up are few; beyond [`MOST_LOST`] nothing more is read until one of them is back.
 //!

@@ -1,8 +1,8 @@
 //! The verbs `drain` and `undrain`: a member, or names of it, out of its regions and back.
 //!
-//! An order is previewed first, from what is published at that moment: the regions are merged once more without what is to
-//! go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that two of
-//! them cannot take the last two members of a region.
+//! An order is previewed first, from what is published at that moment: the regions are merged once more without what is
+//! to go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that
+//! two of them cannot take the last two members of a region.
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 

@@ -1,8 +1,8 @@
 //! Versions of zones and changes of one name, for `aggregator history` and the status page.
 //!
-//! Everything comes out of the history that differences to secondaries come from, so it reaches as far as that. A version
-//! has the time at which it was published here, or for a source zone that at which its source had it; both outlive a
-//! restart with the steps on disk.
+//! Everything comes out of the history that differences to secondaries come from, so it reaches as far as that. A
+//! version has the time at which it was published here, or for a source zone that at which its source had it; both
+//! outlive a restart with the steps on disk.
 //!
 //! Cost: O(changes of the versions that are listed), for a name O(octets of the history).
 

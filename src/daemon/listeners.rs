@@ -5,8 +5,8 @@
 //! starts the new ones and ends those that are gone: a UDP socket answers what it still holds, a TCP connection what
 //! it owes. A socket that stays is never touched.
 //!
-//! The service manager keeps every socket in service, and hands it to the next process; what a predecessor left there is
-//! taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
+//! The service manager keeps every socket in service, and hands it to the next process; what a predecessor left there
+//! is taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
 //! has nothing else to do.
 
 use crate::access::Prefix;
@@ -94,8 +94,8 @@ impl Listeners {
         }
     }
 
-    /// Binds every address of a configuration that is not in service yet. All failures are told at once, with that of the
-    /// certificate.
+    /// Binds every address of a configuration that is not in service yet. All failures are told at once, with that of
+    /// the certificate.
     pub fn bind(
         &mut self,
         config: &Config,

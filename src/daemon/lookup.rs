@@ -8,7 +8,8 @@
 //! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
 //! client gets.
 //!
-//! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's answers know nothing of it.
+//! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's
+//! answers know nothing of it.
 
 mod regions;
 mod report;

@@ -1,12 +1,12 @@
 //! The name servers of all zones, looked at from outside again and again.
 //!
-//! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period, another one
-//! on each replica, so that neither zones nor replicas come all at once.
+//! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period,
+//! another one on each replica, so that neither zones nor replicas come all at once.
 //!
-//! Invariants: results are only of zones in the plan in force; a series is there while its fault is. Whether a server is behind is
-//! judged by what we had a while ago, and whether it is ahead by what it had then, so that nobody is blamed for the time that
-//! changes take. What is known outlives a reload until it is found out anew, so that alerts wait on; and a reload that only adds
-//! or removes zones puts off no look at the others.
+//! Invariants: results are only of zones in the plan in force; a series is there while its fault is. Whether a server
+//! is behind is judged by what we had a while ago, and whether it is ahead by what it had then, so that nobody is
+//! blamed for the time that changes take. What is known outlives a reload until it is found out anew, so that alerts
+//! wait on; and a reload that only adds or removes zones puts off no look at the others.
 //!
 //! Cost: as the probe's; memory O(servers × serials within `stale_after`).
 
@@ -94,7 +94,8 @@ impl Probe {
         Probe { publisher, metrics, known: Arc::default(), running: None }
     }
 
-    /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio runtime.
+    /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio
+    /// runtime.
     pub fn follow(&mut self, config: &Config, of_system: Vec<SocketAddr>) {
         let (plan, server) = (&config.probe, &config.server_name);
         if self.running.as_ref().is_some_and(|(old, name, _)| (old, name) == (plan, server)) {

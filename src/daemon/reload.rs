@@ -5,12 +5,13 @@
 //!  └──────────────── the end of the server abandons it ───────────────────────┘   └──── is finished ────┘
 //! ```
 //!
-//! A reload is a task beside the daemon's loop, which goes on with everything else. One runs and one waits; whoever asks
-//! while one waits shares its answer. The file is read when its turn comes, so that each of them sees what was written
-//! before it was asked for.
+//! A reload is a task beside the daemon's loop, which goes on with everything else. One runs and one waits; whoever
+//! asks while one waits shares its answer. The file is read when its turn comes, so that each of them sees what was
+//! written before it was asked for.
 //!
-//! Invariants: whatever fails before the publication has changed nothing; what waits for a disk (`disk`) holds no lock and
-//! nobody else up; the orders' lock is held from the check of drains until the listeners are those of the new configuration.
+//! Invariants: whatever fails before the publication has changed nothing; what waits for a disk (`disk`) holds no lock
+//! and nobody else up; the orders' lock is held from the check of drains until the listeners are those of the new
+//! configuration.
 //!
 //! Cost: O(configuration), and O(records) of zones that are new.
 

@@ -42,8 +42,8 @@ pub struct Remains {
     pub heard: HashMap<Name, Vec<Serial>>,
 }
 
-/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time, which
-/// `loading` shows.
+/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time,
+/// which `loading` shows.
 pub fn restore(store: Option<&Store>, config: &Config, published: &Published, loading: Option<&Loading>) -> Remains {
     let Some(store) = store else { return Remains::default() };
     let origins: HashMap<&Name, &Name> = config.zones.iter().map(|plan| (&plan.zone, &plan.origin)).collect();

@@ -1,7 +1,8 @@
 //! The verb `rollback`: a region back to the contents of an earlier version, and free again.
 //!
-//! What would change is told first, as a difference: to the version that the history has, or to what was merged behind the
-//! pin. Orders wait for each other, and for those about drains; none waits for the disk on which another one is written.
+//! What would change is told first, as a difference: to the version that the history has, or to what was merged behind
+//! the pin. Orders wait for each other, and for those about drains; none waits for the disk on which another one is
+//! written.
 //!
 //! Cost: O(changes between the versions), and O(names that differ) to release.
 

@@ -1,7 +1,7 @@
 //! The sources of zones, of all kinds, behind the one map of the daemon.
 //!
-//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share one; a
-//! source whose plan has changed is gone before its successor begins.
+//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share
+//! one; a source whose plan has changed is gone before its successor begins.
 //!
 //! Cost: O(zones).
 

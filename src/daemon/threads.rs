@@ -9,8 +9,8 @@
 use crate::config::Config;
 use std::time::{Duration, Instant};
 
-/// Threads beside those of the runtime and of UDP: one that writes the log, two for the state on disk, one that reads it,
-/// and some for work on zones, which do without if there are none.
+/// Threads beside those of the runtime and of UDP: one that writes the log, two for the state on disk, one that reads
+/// it, and some for work on zones, which do without if there are none.
 const OTHERS: usize = 9;
 /// Longest time that the system may take to forget a thread that has ended.
 const FORGETTING: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! The stage: plays the script, asks the aggregator all the time, and keeps the ledger.
 //!
-//! Every few hundredths of a second it asks over UDP for the service name and for the serial of every zone, and compares
-//! the answers with the model. A change comes only when the one before was followed or given up, so that each has a
-//! latency of its own.
+//! Every few hundredths of a second it asks over UDP for the service name and for the serial of every zone, and
+//! compares the answers with the model. A change comes only when the one before was followed or given up, so that each
+//! has a latency of its own.
 //!
 //! Invariant: nothing is read from the aggregator's memory. Cost: a handful of queries for each tick.
 

@@ -1,13 +1,14 @@
 //! Announcing services on the local link, for clients that know no resolver yet, such as a ramdisk.
 //!
-//! Each type is one instance, with the first endpoint that the configuration has for it. The instance's own name is its host
-//! name on the link: names of other domains have no addresses there.
+//! Each type is one instance, with the first endpoint that the configuration has for it. The instance's own name is its
+//! host name on the link: names of other domains have no addresses there.
 //!
-//! **Conflicts.** RFC 6762 section 9 has whoever loses a name take another one. An instance of OpenStack's cannot: its name is its
-//! type, and under another one nobody looks for it. So what another host announces is not announced here, until that host is
-//! gone. Who announces the very same is no rival: the link may be told by two.
+//! **Conflicts.** RFC 6762 section 9 has whoever loses a name take another one. An instance of OpenStack's cannot: its
+//! name is its type, and under another one nobody looks for it. So what another host announces is not announced here,
+//! until that host is gone. Who announces the very same is no rival: the link may be told by two.
 //!
-//! Invariants: what was announced is taken back at the end (RFC 6762 section 10.1); nothing stays under a name that is no type.
+//! Invariants: what was announced is taken back at the end (RFC 6762 section 10.1); nothing stays under a name that is
+//! no type.
 //!
 //! Cost: a thread for each type, since the library forgets a conflict with its thread only; answers as the link asks.
 
@@ -33,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time for which no other host may use a name before it is taken.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same after a conflict: whoever has the name may not answer those who only look, and RFC 6762 section 8.1 wants five
-/// seconds between attempts that fail again and again.
+/// The same after a conflict: whoever has the name may not answer those who only look, and RFC 6762 section 8.1 wants
+/// five seconds between attempts that fail again and again.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// A service that is to be announced.
@@ -141,8 +142,8 @@ async fn keep(
     }
 }
 
-/// Announces one service once its name is free, until another host turns out to have it. `told` says whether the log has
-/// that already.
+/// Announces one service once its name is free, until another host turns out to have it. `told` says whether the log
+/// has that already.
 async fn hold(
     announcement: &Announcement,
     daemon: &ServiceDaemon,

@@ -1,8 +1,8 @@
 //! The local link: which interfaces, and services that others announce there.
 //!
-//! A host answers by IPv4 and by IPv6 each for itself, with the addresses of that family, so whoever has the first answer listens
-//! a little longer. The endpoints are those of all addresses, IPv4 first whatever came first: the same question has the same
-//! answer each time.
+//! A host answers by IPv4 and by IPv6 each for itself, with the addresses of that family, so whoever has the first
+//! answer listens a little longer. The endpoints are those of all addresses, IPv4 first whatever came first: the same
+//! question has the same answer each time.
 //!
 //! Cost: a thread while it lasts; questions as RFC 6762 section 5.2 spaces them.
 

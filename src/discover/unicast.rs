@@ -1,14 +1,14 @@
 //! Services of a domain, as a resolver tells of them.
 //!
-//! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is missing
-//! is an empty one (RFC 6763 section 6.1).
+//! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is
+//! missing is an empty one (RFC 6763 section 6.1).
 //!
-//! A region has one TXT record for the endpoints of all its datacenters, and they may be at other paths. So where several are
-//! offered, an endpoint whose host belongs to another domain is described by that domain's own record, if it offers the very
-//! same host and port there.
+//! A region has one TXT record for the endpoints of all its datacenters, and they may be at other paths. So where
+//! several are offered, an endpoint whose host belongs to another domain is described by that domain's own record, if
+//! it offers the very same host and port there.
 //!
-//! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another domain one
-//! for each label of its host's name at most, and each domain is asked once.
+//! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another
+//! domain one for each label of its host's name at most, and each domain is asked once.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
 use crate::exchange::{self, Role, from_library};
@@ -95,8 +95,9 @@ struct Own {
 }
 
 impl OwnRecords<'_> {
-    /// The description of an endpoint by the nearest domain above its host that offers it; none where that is the domain that
-    /// was asked for or nobody, and none of a domain that does not answer, for the endpoint is known without it.
+    /// The description of an endpoint by the nearest domain above its host that offers it; none where that is the
+    /// domain that was asked for or nobody, and none of a domain that does not answer, for the endpoint is known
+    /// without it.
     async fn description(&mut self, resolver: &Resolver<'_>, host: &Name, port: u16) -> Option<Vec<u8>> {
         let mut above = host.parent();
         while let Some(domain) = above.filter(|domain| !self.domain.is_within(domain)) {

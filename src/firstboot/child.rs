@@ -1,7 +1,7 @@
 //! The server as a child process without root's rights, and the duties of a first process.
 //!
-//! Invariants: between fork and exec only async-signal-safe calls run; the child has one capability, the ports below 1024,
-//! and cannot gain another; children that others leave behind are collected, so that none stays as a zombie.
+//! Invariants: between fork and exec only async-signal-safe calls run; the child has one capability, the ports below
+//! 1024, and cannot gain another; children that others leave behind are collected, so that none stays as a zombie.
 //!
 //! Cost: nothing while the server runs.
 
@@ -34,8 +34,8 @@ impl Child {
         unsafe {
             command.pre_exec(move || {
                 user.map_or(Ok(()), drop_rights)?;
-                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now, since the
-                // change of the user takes this back.
+                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now,
+                // since the change of the user takes this back.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
                 // Who was killed before that sends no signal.
                 if libc::getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }

@@ -1,7 +1,7 @@
 //! Search for the configuration: in a file, at the host, in the environment, and in what an earlier start has fetched.
 //!
-//! Invariants: a configuration that is not valid is never kept and never served with, and says why; what the host has said
-//! once outlives its silence. What a server has refused starts none while there is another.
+//! Invariants: a configuration that is not valid is never kept and never served with, and says why; what the host has
+//! said once outlives its silence. What a server has refused starts none while there is another.
 //!
 //! Cost: O(configuration), checked twice: once with positions that its author knows, once where it lies.
 

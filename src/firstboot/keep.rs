@@ -1,11 +1,11 @@
 //! The folder that keeps what was fetched: the next start has it even if the host is silent then.
 //!
-//! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing is
-//! followed out of it, and one that somebody else has put there is refused.
+//! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing
+//! is followed out of it, and one that somebody else has put there is refused.
 //!
-//! A text that replaces another is on trial until a server has taken it: the other stays beside it, and comes back when the
-//! server refuses. A trial that was cut short, by a power cut, say, goes on with the next start, since nobody has refused the
-//! text and its first answers may be out; but only once, since the text itself may have ended everything.
+//! A text that replaces another is on trial until a server has taken it: the other stays beside it, and comes back when
+//! the server refuses. A trial that was cut short, by a power cut, say, goes on with the next start, since nobody has
+//! refused the text and its first answers may be out; but only once, since the text itself may have ended everything.
 //!
 //! Invariants: a file is replaced as a whole or not at all; what has come of a trial outlives a power cut.
 //!

@@ -1,11 +1,11 @@
 //! The network of a guest, as the host describes it, in the files of systemd-networkd.
 //!
-//! `sdc:nics` lists the interfaces: hardware address, addresses with prefix lengths or `dhcp` or `addrconf`, gateways. The
-//! default route is that of the primary interface alone. `sdc:routes` lists what else is behind a gateway, or, with an address of
-//! our own in its place, on the link of that address.
+//! `sdc:nics` lists the interfaces: hardware address, addresses with prefix lengths or `dhcp` or `addrconf`, gateways.
+//! The default route is that of the primary interface alone. `sdc:routes` lists what else is behind a gateway, or, with
+//! an address of our own in its place, on the link of that address.
 //!
-//! Invariants: only what parses as an address or a number gets into a file; a route that is wrong is told and left out, and costs
-//! no other.
+//! Invariants: only what parses as an address or a number gets into a file; a route that is wrong is told and left out,
+//! and costs no other.
 //!
 //! Cost: O(interfaces).
 
@@ -57,7 +57,8 @@ struct Draft {
     text: String,
 }
 
-/// The files for what the host says, by name; an error says what is not understood. Routes that are left out become problems.
+/// The files for what the host says, by name; an error says what is not understood. Routes that are left out become
+/// problems.
 pub fn describe(keys: &NetworkKeys, problems: &mut Vec<String>) -> Result<BTreeMap<String, String>, String> {
     let nics = keys.nics.as_deref().unwrap_or("[]");
     let nics: Vec<Nic> = serde_json::from_str(nics).map_err(|error| format!("sdc:nics is not understood: {error}"))?;

@@ -4,8 +4,8 @@
 //! one which clients have, so that the region can be released at any time. What is published stays as it is meanwhile,
 //! whatever becomes of the members: a pinned region neither waits for any nor expires with them.
 //!
-//! Invariants: contents change under a new serial only, to a pin and back (RFC 1982); both steps are steps of the history
-//! like any other. A pin of which no contents are on disk at start is over. A pin ends with its region.
+//! Invariants: contents change under a new serial only, to a pin and back (RFC 1982); both steps are steps of the
+//! history like any other. A pin of which no contents are on disk at start is over. A pin ends with its region.
 //!
 //! Cost: O(changes from the version to the present one) to pin, O(names that differ) to release.
 //!
@@ -103,11 +103,11 @@ fn with_serial(zone: &Zone, serial: Serial) -> Zone {
     editor.finish_beside(&[zone]).expect("the apex of a version has one SOA")
 }
 
-/// A pin of which the disk has the order and, in place of its contents, those of the pin that it replaced: the program ended
-/// between the two.
+/// A pin of which the disk has the order and, in place of its contents, those of the pin that it replaced: the program
+/// ended between the two.
 ///
-/// The history leads from one to the other. Without it the region stays what it was until that order, under a serial that
-/// nobody has seen: letting go would bring back what the operator wanted to be rid of.
+/// The history leads from one to the other. Without it the region stays what it was until that order, under a serial
+/// that nobody has seen: letting go would bring back what the operator wanted to be rid of.
 fn renew(pin: &Pin, older: &Arc<Zone>, past: &History) -> Option<Pinned> {
     // What is left of a pin that was released is the apex alone; and a pin that follows another has the next serial.
     if older.names() == 1 || older.soa.serial.advance(1) != pin.serial {

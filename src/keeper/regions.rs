@@ -1,9 +1,9 @@
 //! The keeper's regions: merged from what their members have, with their states and serials.
 //!
 //! A region is in one of three states by itself: it waits until every member was there once or `partial_after` has
-//! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired. While
-//! nobody has seen a region, its serial keeps no memory of the order in which members arrived. One that is pinned is in
-//! service, whatever was merged behind its pin.
+//! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired.
+//! While nobody has seen a region, its serial keeps no memory of the order in which members arrived. One that is pinned
+//! is in service, whatever was merged behind its pin.
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
@@ -125,8 +125,8 @@ impl KeptRegion {
         }
     }
 
-    /// Begins the history with the version that clients see first, or goes on with that of an earlier run of the program if
-    /// it ended with that version.
+    /// Begins the history with the version that clients see first, or goes on with that of an earlier run of the
+    /// program if it ended with that version.
     fn begin_history(&mut self, limits: &HistoryLimits) {
         self.history.clear();
         self.history.begin(SystemTime::now());
@@ -140,8 +140,8 @@ impl KeptRegion {
 
     /// Adds the step from one version that clients see to the next, if there is room for it.
     ///
-    /// However large: after a change of most of the region an operator wants the version before it. Secondaries are sent the
-    /// shorter of difference and zone.
+    /// However large: after a change of most of the region an operator wants the version before it. Secondaries are
+    /// sent the shorter of difference and zone.
     pub fn step(
         &mut self,
         before: &Zone,
@@ -206,8 +206,8 @@ impl Keeper {
         changed
     }
 
-    /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all; nothing
-    /// where there is nothing to do.
+    /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all;
+    /// nothing where there is nothing to do.
     fn take_in(
         &self,
         kept: &mut KeptRegion,
@@ -374,8 +374,8 @@ impl Keeper {
     /// Those of which a region takes anything: the members that contribute, the drained ones for their serials and name
     /// servers.
     ///
-    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all who
-    /// ask, where without any drain the region had expired (`aggregation.md`, F3).
+    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all
+    /// who ask, where without any drain the region had expired (`aggregation.md`, F3).
     fn taken(&self, plan: &RegionPlan, scopes: &[Scope]) -> Vec<bool> {
         let mut taken = self.contributing(plan);
         let undrained: Vec<bool> =

@@ -187,8 +187,8 @@ impl Keeper {
             let state = match (source, zone) {
                 (Some(_), Some(_)) if contributes && is_drained(member) => "drained",
                 (Some(source), Some(zone)) if contributes => {
-                    // Two failed tries after a missed refresh are no accident any more. What has expired is kept where the
-                    // configuration says so.
+                    // Two failed tries after a missed refresh are no accident any more. What has expired is kept where
+                    // the configuration says so.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
                     let age = source.refreshed.map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
                     if source.state != State::Ok || age > patience { "stale" } else { "ok" }

@@ -1,7 +1,7 @@
 //! Steps of sources from one version to the next, composed while the regions are merged.
 //!
-//! The difference is for secondaries and for the disk; no region is made of it. So a large one is composed, and handed to
-//! the disk, in another thread.
+//! The difference is for secondaries and for the disk; no region is made of it. So a large one is composed, and handed
+//! to the disk, in another thread.
 //!
 //! Cost: O(records at the names that changed).
 

@@ -52,8 +52,8 @@ impl Keeper {
             let plan = &kept.region.plan;
             let member = |(index, status): (usize, MemberStatus)| {
                 let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
-                // As it was at the last merge: the clock may have moved on since, the region has not. One that still waits
-                // for its members has taken nothing of anybody.
+                // As it was at the last merge: the clock may have moved on since, the region has not. One that still
+                // waits for its members has taken nothing of anybody.
                 let intake = kept.intakes.get(index);
                 let taken = intake.and_then(|intake| intake.zone().cloned());
                 let drained = intake.map(|intake| intake.scope().clone()).unwrap_or_default();

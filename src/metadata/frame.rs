@@ -24,8 +24,8 @@ pub enum Code {
     Failure,
 }
 
-/// A request as a line without its end. None if the checksum came out as 0, which some hosts take for damage: another id
-/// helps.
+/// A request as a line without its end. None if the checksum came out as 0, which some hosts take for damage: another
+/// id helps.
 pub fn encode(id: u32, command: &str, argument: &str) -> Option<String> {
     let mut body = format!("{id:08x} {command}");
     // An empty field would leave a space at the end that hosts cut off, and then the length is wrong.

@@ -1,8 +1,8 @@
 //! The line to the host: a serial port or a Unix socket, read and written with a deadline.
 //!
-//! Invariants: nothing here waits beyond its deadline, or for the rest of a line that keeps coming, beyond its limit; a line
-//! that the host sends is at most [`MAX_LINE_BYTES`] long in memory; a serial port is ours alone while it is open, by the
-//! advisory lock that the platform's own tools take, too.
+//! Invariants: nothing here waits beyond its deadline, or for the rest of a line that keeps coming, beyond its limit; a
+//! line that the host sends is at most [`MAX_LINE_BYTES`] long in memory; a serial port is ours alone while it is open,
+//! by the advisory lock that the platform's own tools take, too.
 //!
 //! Cost: a system call for each piece that arrives.
 

@@ -1,11 +1,12 @@
-//! Finds the name servers of a zone and asks them: parent's servers, the delegation that they hold, addresses, SOA and NS.
+//! Finds the name servers of a zone and asks them: parent's servers, the delegation that they hold, addresses, SOA and
+//! NS.
 //!
-//! Invariants: at most [`AT_ONCE`] questions are under way, whatever the number of zones; a zone has at most [`MOST_HOSTS`] names
-//! and a name [`MOST_ADDRESSES`] addresses that are asked, so that no zone can make us a weapon against others; nobody but the
-//! resolver is asked to recurse.
+//! Invariants: at most [`AT_ONCE`] questions are under way, whatever the number of zones; a zone has at most
+//! [`MOST_HOSTS`] names and a name [`MOST_ADDRESSES`] addresses that are asked, so that no zone can make us a weapon
+//! against others; nobody but the resolver is asked to recurse.
 //!
-//! Cost: two questions for each server of a zone, and two more where its name is within the zone; one for each server of its
-//! parent, and some to the resolver.
+//! Cost: two questions for each server of a zone, and two more where its name is within the zone; one for each server
+//! of its parent, and some to the resolver.
 //!
 //! RFCs: 1034 section 4.3.2 (referrals), 2181 section 5.4.1 (what has authority), 9471 (glue that has no room).
 
@@ -184,8 +185,8 @@ impl Prober {
         Some((alias, addresses))
     }
 
-    /// The addresses of a name server: as configured, else as the parent gives them for names within the zone, else as the
-    /// resolver knows them.
+    /// The addresses of a name server: as configured, else as the parent gives them for names within the zone, else as
+    /// the resolver knows them.
     async fn addresses(&self, zone: &Name, name: &Name, glue: &[IpAddr]) -> (Lookup, Vec<SocketAddr>) {
         if let Some(addresses) = self.plan.hosts.get(name) {
             return (Lookup::Found, addresses.clone());

@@ -1,7 +1,9 @@
-//! What is wrong with the name servers of a zone, as a pure function of what they and the parent's servers have said.
+//! Classification of the faults of a zone's name servers, as a pure function of what they and the parent's servers have
+//! said.
 //!
-//! Invariants: the same facts give the same findings in the same order; a server is unreachable only if somebody else answers
-//! over its address family, since silence all around is rather this machine's; serials count only where both are known (RFC 1982).
+//! Invariants: the same facts give the same findings in the same order; a server is unreachable only if somebody else
+//! answers over its address family, since silence all around is rather this machine's; serials count only where both
+//! are known (RFC 1982).
 //!
 //! Cost: O(servers × names).
 //!
@@ -20,7 +22,8 @@ use wire::serial::Serial;
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub zone: Name,
-    /// The NS names that the zone has here; none where that is not known, and then the first server that answers counts.
+    /// The NS names that the zone has here; none where that is not known, and then the first server that answers
+    /// counts.
     pub wanted: Option<Vec<Name>>,
     /// Serial that every server must have by now.
     pub due: Option<Serial>,

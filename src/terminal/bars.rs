@@ -1,8 +1,8 @@
 //! Lines at the foot of the terminal that show how far long work has come.
 //!
 //! Invariants: there are [`Bars`] only where standard error is a terminal that can move its cursor, so that nothing of
-//! this reaches a file or a pipe; what is written through [`Bars::write_between`] is never torn by them; a line goes with
-//! its [`Bar`].
+//! this reaches a file or a pipe; what is written through [`Bars::write_between`] is never torn by them; a line goes
+//! with its [`Bar`].
 //!
 //! Cost: O(lines) for each change, twenty times a second at most; no thread of their own.
 

@@ -1,15 +1,16 @@
 //! Pages that keep themselves current: server-sent events with the parts of a page that have changed (HTML Living
 //! Standard, section 9.2).
 //!
-//! A page marks its parts in the template, `<!--live ID-->` and `<!--/live-->` around an element that has the id. For each
-//! page that is open anywhere a task writes it anew when something was published, at least every five seconds; to each
-//! browser goes what is not as it was there; when parts have come, gone or moved, the whole. Ages do not count: scripts let
-//! them grow.
+//! A page marks its parts in the template, `<!--live ID-->` and `<!--/live-->` around an element that has the id. For
+//! each page that is open anywhere a task writes it anew when something was published, at least every five seconds; to
+//! each browser goes what is not as it was there; when parts have come, gone or moved, the whole. Ages do not count:
+//! scripts let them grow.
 //!
-//! Invariants: a client that takes nothing gets nothing more, and its task waits for it; a task ends with its client, and
-//! that of a page with the last of them, or when the page is switched off.
+//! Invariants: a client that takes nothing gets nothing more, and its task waits for it; a task ends with its client,
+//! and that of a page with the last of them, or when the page is switched off.
 //!
-//! Cost: O(page) at most twice a second for a page, however many look at it, and O(parts that changed) for each of them.
+//! Cost: O(page) at most twice a second for a page, however many look at it, and O(parts that changed) for each of
+//! them.
 
 use super::Page;
 use crate::serve::http::Content;
@@ -52,7 +53,8 @@ impl Views {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins those who look at a page, from the next time that it is written; whoever is the first has to keep it current.
+    /// Joins those who look at a page, from the next time that it is written; whoever is the first has to keep it
+    /// current.
     fn join(&self, segments: &[String]) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
         let mut views = self.lock();
         if let Some(view) = views.get(segments) {

@@ -397,8 +397,9 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// While a region is pinned its answers have exactly what the version had, and nothing else moves its serial; before and
-    /// after they have exactly what its members have; and every step that clients see is one forward, and in the history.
+    /// While a region is pinned its answers have exactly what the version had, and nothing else moves its serial;
+    /// before and after they have exactly what its members have; and every step that clients see is one forward, and in
+    /// the history.
     #[test]
     fn answers_have_what_the_version_had_or_what_the_members_have(events in prop::collection::vec(event(), 1..40)) {
         let mut bench = bench();
