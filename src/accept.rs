@@ -1,4 +1,4 @@
-//! A listener that cannot accept: it pauses, and says so now and then.
+//! Pauses and log lines of a listener that cannot accept connections.
 //!
 //! The cause is most often a lack of file descriptors (EMFILE, ENFILE). The connection that could not be accepted stays
 //! in the queue, so that accepting again at once would fail again at once: without a pause a listener keeps a processor

@@ -46,11 +46,11 @@ use wire::rr::TypeName;
 /// Path of the configuration unless the command line names another.
 pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
 
-/// Something did not work.
+/// Exit code: the request failed.
 const FAILED: u8 = 1;
-/// The command line makes no sense.
+/// Exit code: the command line is wrong.
 const MISUSE: u8 = 2;
-/// There is no server to talk to.
+/// Exit code: no server is running.
 const NOT_RUNNING: u8 = 3;
 /// Exit code: the thing that was asked for does not exist.
 const NOT_FOUND: u8 = 4;

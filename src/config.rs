@@ -65,7 +65,7 @@ use std::time::Duration;
 use wire::name::Name;
 use wire::tsig::Keyring;
 
-/// Everything a configuration file says.
+/// Contents of a configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The file, as it was named to us.
@@ -85,7 +85,7 @@ pub struct Config {
     pub trees: Vec<TreePlan>,
     /// Zones of our own, in file order; there is a zone of any kind.
     pub services: Vec<ServicesPlan>,
-    /// In file order.
+    /// Regions, in file order.
     pub regions: Vec<RegionPlan>,
     /// Drains that the file orders, in file order.
     pub drains: Vec<Drain>,
@@ -116,7 +116,7 @@ pub struct Config {
 /// The HTTP endpoint for Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsPlan {
-    /// None switches it off.
+    /// Listen addresses; none switch the endpoint off.
     pub listen: Vec<SocketAddr>,
     /// True if the endpoint serves the status page.
     pub page: bool,
@@ -141,9 +141,9 @@ pub struct LogPlan {
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Human,
-    /// One JSON object a line.
+    /// JSON, one object a line.
     Json,
 }
 

@@ -139,14 +139,14 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub ok: bool,
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// For `--json`.
+    /// Data for `--json`.
     pub data: Value,
 }
 
 impl Reply {
-    /// Something that did not work, in words.
+    /// Returns the reply to a request that failed, with the reason in words.
     pub fn failure(text: impl Into<String>) -> Reply {
         Reply { ok: false, text: text.into(), data: Value::Null }
     }

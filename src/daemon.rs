@@ -419,7 +419,7 @@ impl Daemon {
         }
     }
 
-    /// Everything that is known of all zones, or of one; nothing while the server is stopping.
+    /// Collects the status of all zones, or of one; none while the server is stopping.
     fn report(&self, only: Option<Name>) -> impl Future<Output = Option<Report>> + Send + use<> {
         let commands = self.keeper.commands.clone();
         let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
@@ -535,7 +535,7 @@ fn start_failed(reason: impl std::fmt::Display) -> RunError {
     RunError::Start(reason.to_string())
 }
 
-/// As the first process of a container, we inherit children of others that end; the system shall not keep them for us.
+/// Lets the system forget ended children. As the first process of a container, this one inherits those of others.
 fn reap_orphans() {
     if std::process::id() == 1 {
         // SAFETY: this process has no children of its own to wait for.

@@ -27,7 +27,7 @@ pub const LOCAL: &[u8] = b"\x05local\x00";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub endpoint: Endpoint,
-    /// Of its SRV record.
+    /// Priority of its SRV record.
     pub priority: u16,
     pub weight: u16,
 }

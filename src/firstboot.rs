@@ -132,7 +132,7 @@ pub enum Looked {
     Noted(String),
 }
 
-/// The first line of the answer to whoever has asked for a look, when what the host says is not used.
+/// First line of the reply to a request for a look, if the configuration that the host gives is not used.
 const REFUSED: &str = "refused\n";
 
 /// Returns the path of the configuration in the folder of a first start.
@@ -173,7 +173,7 @@ struct Boot {
     socket: PathBuf,
     /// Configuration from metadata that no server has taken.
     refused: Option<Refusal>,
-    /// Until when a server may start with what is on trial, while that is open.
+    /// Deadline for a server to start with the configuration on trial; none without a trial.
     trial: Option<Instant>,
 }
 

@@ -65,8 +65,7 @@ const RETIRE_AFTER: Duration = Duration::from_secs(2);
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// Interval at which states and gauges are updated when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-/// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than
-/// the batch itself.
+/// Number of zones above which gauges are set once in a tick. After each batch, that would cost more than the batch.
 const FEW_ZONES: usize = 200;
 /// Longest wait of a publication for the disk: many times what a healthy disk takes.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
@@ -74,12 +73,12 @@ const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
 const END_PATIENCE: Duration = Duration::from_secs(15);
 /// Rises when the program merges the same members to other contents than before.
 const MERGE_VERSION: u32 = 3;
-/// With fewer names than these a difference is always worth having.
+/// Number of names below which a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 
 /// Command of the daemon to the keeper.
 pub enum Command {
-    /// Another set of zones and regions; answered when it is published.
+    /// Changes the zones and regions to keep; answered when the new set is published.
     Plan(Box<Plan>, oneshot::Sender<PlanChanges>),
     Status(oneshot::Sender<Snapshot>),
     /// Gives the published versions and the data that they are made of, at one moment.
@@ -102,7 +101,7 @@ struct SourceZone {
     state: State,
     refreshed: Option<Instant>,
     lifetime: Lifetime,
-    /// The way from older versions to the present one.
+    /// History: the differences from older versions to the present one.
     history: History,
 }
 
@@ -146,7 +145,7 @@ pub struct Keeper {
     /// The newest serial of each region that clients have seen, with its drift, also of regions that are gone: one that
     /// comes back must not fall behind what secondaries have.
     seen_serials: HashMap<Name, RegionState>,
-    /// Those of them that are on disk.
+    /// Serials and drifts of them that are on disk.
     saved_serials: HashMap<Name, RegionState>,
     retired: VecDeque<(Instant, Arc<Published>)>,
     generation: u64,
@@ -156,7 +155,7 @@ pub struct Keeper {
     shown: Option<Instant>,
 }
 
-/// The ways to a running keeper: for sources, and for the daemon.
+/// Senders to a running keeper: for sources, and for the daemon.
 #[derive(Clone)]
 pub struct Handle {
     pub updates: mpsc::Sender<Update>,

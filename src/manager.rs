@@ -20,9 +20,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The first descriptor that a manager hands over.
+/// Number of the first descriptor that a manager hands over.
 const FIRST_DESCRIPTOR: RawFd = 3;
-/// More than any configuration listens on.
+/// Largest number of descriptors taken over, more than any configuration listens on.
 const MOST_DESCRIPTORS: RawFd = 1024;
 
 /// Protocol of a listening socket; part of the name by which the manager knows it.

@@ -23,20 +23,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use wire::name::Name;
 
-/// For as long every server may be behind: a transfer that failed is tried again.
+/// Shortest default for `stale_after`: a transfer that failed is tried again within it.
 const LEAST_STALE_AFTER: Duration = Duration::from_secs(300);
 
 /// Settings for the check of name servers from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// None switches it off; it can be done once nevertheless.
+    /// Interval of the check; none switches it off, except for a single check on request.
     pub every: Option<Duration>,
     /// Resolvers for addresses and parent zones; if empty, those of the system.
     pub resolvers: Vec<SocketAddr>,
     /// Longest time that a server may be behind, or ahead of us; by default the zone's REFRESH, but at least five
     /// minutes.
     pub stale_after: Option<Duration>,
-    /// For each question.
+    /// Longest wait for each answer.
     pub timeout: Duration,
     /// Servers of parent zones, instead of those that the resolver finds.
     pub parents: HashMap<Name, Vec<SocketAddr>>,
@@ -44,7 +44,7 @@ pub struct ProbePlan {
     pub hosts: HashMap<Name, Vec<SocketAddr>>,
     /// Port of the name servers at the addresses that are found.
     pub port: u16,
-    /// In file order, regions last.
+    /// Zones to check, in file order, regions last.
     pub zones: Vec<Name>,
 }
 

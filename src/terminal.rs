@@ -46,7 +46,7 @@ impl Style {
     }
 }
 
-/// One line of pieces, cut at the width.
+/// Returns one line of pieces, cut at the width.
 pub fn render(pieces: &[(Style, String)], width: usize, color: bool) -> String {
     let (mut line, mut room) = (String::new(), width);
     for (style, text) in pieces {

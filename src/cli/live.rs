@@ -26,7 +26,7 @@ use wire::serial::Serial;
 /// seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two questions to a server that is behind.
+/// Pause between two questions to a server that is behind.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Looks at all zones, or at one, and prints what was found; fails when anything is wrong.

@@ -48,7 +48,7 @@ pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> Exit
 /// Reason for which the progress bar was removed.
 enum End {
     Outcome(Result<Reply, CallError>),
-    /// Somebody had seen enough.
+    /// The user has ended the display.
     Left,
 }
 

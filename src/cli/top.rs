@@ -24,9 +24,9 @@ const PACE: Duration = Duration::from_secs(1);
 const CHART: usize = 60;
 /// Columns where a terminal does not say how many it has.
 const WIDTH: usize = 120;
-/// Another screen than the one that was there (DEC private mode 1049), without a cursor (DECTCEM).
+/// Control sequence that changes to the alternate screen (DEC private mode 1049) and hides the cursor (DECTCEM).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-/// Back.
+/// Control sequence that shows the cursor and goes back to the screen before.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Heights of a chart in eighths.
@@ -72,7 +72,7 @@ pub fn top(socket: &Path) -> ExitCode {
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Quit,
-    /// So many rows down, or up.
+    /// Scroll down by so many rows, or up if negative.
     Move(isize),
     Nothing,
 }
@@ -106,11 +106,11 @@ fn show(picture: &Picture<'_>, skipped: usize, color: bool) -> io::Result<usize>
     Ok(picture.rows().len().saturating_sub(rows.saturating_sub(picture.head(columns).len() + 1)))
 }
 
-/// The other screen, until this ends.
+/// The alternate screen, which is left when this is dropped.
 struct Screen;
 
 impl Screen {
-    /// Goes there.
+    /// Changes to the alternate screen.
     fn enter() -> Screen {
         print_raw(ENTER);
         Screen
@@ -131,7 +131,7 @@ fn print_raw(sequence: &str) {
 
 //--- Pictures ---
 
-/// One moment.
+/// State of the server at one moment, ready to be drawn.
 struct Picture<'a> {
     status: &'a Value,
     /// Queries a second, oldest first.

@@ -27,7 +27,7 @@ const SHORT_SECRET_BYTES: usize = 16;
 struct Declared {
     name: Name,
     at: usize,
-    /// None when something is wrong with it.
+    /// The key and the file of its secret; none if the declaration has errors.
     key: Option<(Arc<Key>, PathBuf)>,
     used: Cell<bool>,
 }

@@ -117,7 +117,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// The last line.
+    /// Returns the last line of the plan, with all totals.
     fn totals(&self) -> String {
         let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         let Counts { zones, trees, own, regions, catalog, warnings } = *self;
@@ -220,7 +220,7 @@ fn write_services(own: &ServicesPlan, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Another server: its address, where we come from, what we sign with.
+/// Describes another server: its address, the source address and the key used with it.
 fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>) -> String {
     let source = source.map(|source| format!(" from {source}")).unwrap_or_default();
     let key = key.map(|key| format!(" with key {}", key.name)).unwrap_or_default();

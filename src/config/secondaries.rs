@@ -32,7 +32,7 @@ const SECONDARY: Role = Role { noun: "secondary", table: &schema::TARGET };
 /// Settings for outgoing transfers and NOTIFY, as the file has them.
 pub struct Secondaries<'k> {
     keys: &'k Keys,
-    /// For everything that does not say otherwise.
+    /// Access rules and secondaries of every zone and region that has none of its own.
     defaults: (Access, Vec<Target>),
     /// Position of the default secondaries, until the error that nobody may transfer has been reported once.
     useless_at: Option<usize>,

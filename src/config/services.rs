@@ -25,7 +25,7 @@ use wire::serial::Serial;
 /// Keys that mark a table of `[zones]` as a zone of our own.
 const MARKS: [&str; 2] = ["services", "openstack"];
 
-/// Within such a time secondaries hear of us, or give the zone up; as CNS has it.
+/// Expire time: within it secondaries hear of us, or give the zone up; the value is that of CNS.
 const EXPIRE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Returns true if a table of `[zones]` has its records itself, also if the key is misspelt.

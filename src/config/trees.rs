@@ -39,7 +39,7 @@ const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
 /// Domains that hold all reverse zones (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
-/// More octets than a private key in PEM needs.
+/// Largest size of a file with a private key, more than any in PEM needs.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// Returns true if a table of `[zones]` stands for a tree, also if the key is misspelt.

@@ -19,7 +19,7 @@ pub struct ReloadChanges {
     pub primaries_changed: Vec<Name>,
     /// Drains of the configuration that are new, or have changed.
     drained: Vec<String>,
-    /// Those that are gone, or were otherwise.
+    /// Drains of the configuration that are gone, or had another form before.
     undrained: Vec<String>,
     /// Zones that others may transfer now, or in other ways, or no more; new and removed zones are told elsewhere.
     access_changed: Vec<Name>,

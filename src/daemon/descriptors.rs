@@ -14,9 +14,10 @@ use crate::{control, serve};
 /// Files of the runtime, the log and the state folder, signals, announcements, and connections that have lost their
 /// places and are still ending.
 const ALWAYS: usize = 96;
-/// For each listener: its socket, the one that the service manager keeps, and room for its successor in a reload.
+/// Descriptors for each listener: its socket, the one that the service manager keeps, and room for its successor in a
+/// reload.
 const PER_LISTENER: usize = 4;
-/// For each tree of ZooKeeper's: a session and its successors.
+/// Descriptors for each tree of ZooKeeper's: a session and its successors.
 const PER_TREE: usize = 4;
 /// Least share of all descriptors that is left to connections of clients: one in so many.
 const LEAST_SHARE: usize = 4;
@@ -29,7 +30,7 @@ pub struct Descriptors(usize);
 pub struct Room {
     /// Open files that the system allows.
     pub open_files: usize,
-    /// Those of them that everything else may need.
+    /// Descriptors of them that everything else may need.
     pub set_apart: usize,
     /// Connections that there is room for.
     pub connections: usize,
@@ -45,7 +46,7 @@ impl Room {
 }
 
 impl Descriptors {
-    /// As many as [`Descriptors::raise`] would allow to this process, without raising anything.
+    /// Returns the limit that [`Descriptors::raise`] would give to this process, without raising anything.
     pub fn allowed() -> Descriptors {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the call takes a pointer to this structure, which outlives it. It cannot fail with one.

@@ -44,7 +44,7 @@ pub struct Changes {
     pub zone: Name,
     pub from: Serial,
     pub to: Serial,
-    /// None where both are the same version.
+    /// Difference; none if both are the same version.
     delta: Option<Delta>,
 }
 
@@ -86,7 +86,7 @@ impl Changes {
         self.describe_first(usize::MAX)
     }
 
-    /// The same of so many records.
+    /// Returns the first `limit` changes as lines of zone files, with a sign before each.
     pub fn describe_first(&self, limit: usize) -> String {
         if self.from == self.to {
             return String::new();
@@ -98,12 +98,12 @@ impl Changes {
         text
     }
 
-    /// The changes for programs, as many as fit, and how many more there are.
+    /// Returns the changes as JSON, at most 10,000 records, with the number of those left out.
     pub fn to_json(&self) -> Value {
         self.to_json_first(JSON_RECORDS)
     }
 
-    /// The same of so many records.
+    /// Returns the first `limit` changes as JSON, with the number of those left out.
     pub fn to_json_first(&self, limit: usize) -> Value {
         let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
         let (removed, added): (Vec<Change>, Vec<Change>) =
@@ -194,12 +194,12 @@ fn name_serials(history: &History, present: Serial) -> String {
 pub struct Change {
     /// `+` or `-`.
     pub sign: char,
-    /// For sorting.
+    /// Owner name, for sorting.
     name: Name,
     owner: String,
     ttl: u32,
     rtype: u16,
-    /// As zone files have it.
+    /// RDATA as zone files have it.
     data: String,
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// Threads that may wait for the disk although nobody waits for them any more.
 const MOST_LOST: usize = 4;
-/// After so long an operator wants to know what the server waits for.
+/// Time after which the log tells that the server waits for the disk.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
 /// Error: work on the disk was not done.

@@ -68,7 +68,7 @@ struct RegionReport {
     pinned: bool,
     /// Number of names that would lose their last address.
     names_without_address: usize,
-    /// The first of them.
+    /// First of those names, in order.
     without_address: Vec<Name>,
     emptied: bool,
 }
@@ -87,7 +87,7 @@ impl RegionReport {
         }
     }
 
-    /// In words.
+    /// Describes the effect in words.
     fn describe(&self, text: &mut String) {
         let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
         let names = if *changed_names == 1 { "name changes" } else { "names change" };

@@ -95,7 +95,7 @@ pub fn list_versions(served: &Served, limit: usize) -> Versions {
 }
 
 impl Versions {
-    /// As a table.
+    /// Describes the versions as a table.
     fn describe(&self) -> String {
         let mut text = String::new();
         let serial = self.serial.map_or("-".into(), |serial| serial.to_string());
@@ -175,7 +175,7 @@ fn list_changes(served: &Served, name: &Name, limit: usize) -> NameHistory {
 }
 
 impl NameHistory {
-    /// In words, with the records as lines of zone files.
+    /// Describes the changes in words, with the records as lines of zone files.
     fn describe(&self) -> String {
         let mut text = format!("{} in {}\n", self.name, self.zone);
         for change in &self.changes {
@@ -299,7 +299,7 @@ fn describe_causes(causes: &[Cause]) -> String {
     words.join(", ")
 }
 
-/// One cause.
+/// Describes one cause.
 fn describe_cause(cause: &Cause) -> String {
     match cause {
         Cause::Source => "source".to_owned(),

@@ -62,7 +62,7 @@ struct Sockets {
 pub struct Bound {
     sockets: Sockets,
     identity: Option<TlsIdentity>,
-    /// The same sockets, for the manager to keep.
+    /// Duplicates of the sockets, for the service manager to keep.
     kept: Vec<(Kind, SocketAddr, OwnedFd)>,
 }
 

@@ -17,9 +17,9 @@ use wire::serial::Serial;
 /// Number of transfers of a zone in one direction, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TransferCounts {
-    /// As differences.
+    /// Incremental transfers (IXFR).
     pub incremental: u64,
-    /// The whole zone.
+    /// Full transfers (AXFR).
     pub full: u64,
 }
 

@@ -88,12 +88,12 @@ pub struct Page {
     publisher: Arc<Publisher>,
     inquiries: mpsc::Sender<Inquiry>,
     rates: Arc<Rates>,
-    /// Under which names it is there; none when the configuration does not have it.
+    /// Host names under which the page is served; none if the configuration switches it off.
     hosts: Arc<ArcSwap<Option<Hosts>>>,
     comparisons: Arc<Semaphore>,
     /// Event streams that browsers keep open.
     views: Views,
-    /// Of the assets.
+    /// Version of the assets, which is part of their addresses.
     version: String,
 }
 
@@ -102,13 +102,13 @@ struct Shell {
     title: String,
     /// This server's name.
     server: String,
-    /// The program's.
+    /// Version of the program.
     version: &'static str,
-    /// Of the assets.
+    /// Version of the assets.
     assets: String,
     /// Unix seconds.
     now: i64,
-    /// The same as text.
+    /// Present time as text.
     moment: String,
     /// The page that events are wanted for; none are if it is empty.
     events: String,
@@ -207,7 +207,7 @@ impl Page {
         page.unwrap_or_else(|(status, why)| self.problem(status, &why))
     }
 
-    /// The first page.
+    /// Writes the overview, which is the first page.
     async fn overview(&self) -> Result<Content, Refused> {
         let report = self.report().await?;
         Ok(write_page(200, &Overview::new(self.shell("Status", "/"), &report, &self.rates.read())))
@@ -365,7 +365,7 @@ fn decode(segment: &str) -> String {
 /// Refusal of a request: the status code, and the reason in words.
 type Refused = (u16, String);
 
-/// That others were faster.
+/// Returns the refusal for a request that found the server busy.
 fn busy() -> Refused {
     (503, "The server is busy; try again in a moment.".to_owned())
 }

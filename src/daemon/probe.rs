@@ -73,7 +73,7 @@ struct Known {
 #[derive(Default)]
 struct Memory {
     report: Option<ProbeReport>,
-    /// By address; without one our own.
+    /// Earlier serials by server address; those under no address are our own.
     readings: HashMap<Option<SocketAddr>, Readings>,
     /// Time of the next check.
     due: Option<tokio::time::Instant>,
@@ -89,7 +89,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// One that does nothing yet.
+    /// Returns a probe that does nothing yet.
     pub fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Probe {
         Probe { publisher, metrics, known: Arc::default(), running: None }
     }

@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 struct Reading {
     at: Instant,
     totals: QueryTotals,
-    /// By zone; nothing when the reading is old.
+    /// Counters by zone; empty if the reading is old.
     zones: HashMap<Name, [u64; Tally::KINDS.len()]>,
 }
 
@@ -47,7 +47,7 @@ pub struct QueryRates {
     pub transports: BTreeMap<&'static str, f64>,
     /// Queries a second by response code; those that never occurred are left out.
     pub rcodes: BTreeMap<&'static str, f64>,
-    /// By zone; those that nobody ever asked are left out.
+    /// Rates by zone; zones without any query are left out.
     pub zones: BTreeMap<String, ZoneRates>,
 }
 
@@ -55,7 +55,7 @@ pub struct QueryRates {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ZoneRates {
     pub per_second: f64,
-    /// By response code, the rare ones together.
+    /// Queries a second by response code, the rare ones together.
     pub rcodes: BTreeMap<&'static str, f64>,
 }
 
@@ -68,7 +68,7 @@ pub struct Queries {
     pub interval_seconds: f64,
     /// Queries a second over the last minutes, oldest first.
     pub history: Vec<f64>,
-    /// The same for each response code that ever occurred.
+    /// Queries a second over the last minutes for each response code that ever occurred.
     pub rcode_history: BTreeMap<&'static str, Vec<f64>>,
 }
 

@@ -87,7 +87,7 @@ impl Reloads {
 pub struct Reloaded {
     config: Arc<Config>,
     changes: ReloadChanges,
-    /// Those that are others than before.
+    /// New schedule of audits, if it has changed.
     schedule: Option<Schedule>,
     control: Option<ControlServer>,
     resolvers: Vec<SocketAddr>,
@@ -205,7 +205,7 @@ struct Reload {
     disk: DiskWork,
 }
 
-/// Everything that a publication needs, and nothing that anybody has seen.
+/// All that a publication needs; nobody has seen any of it yet.
 struct Prepared {
     config: Arc<Config>,
     bound: Bound,

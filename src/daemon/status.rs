@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Everything, for `--json`.
+/// Report on all zones or some, as `--json` prints it.
 #[derive(Serialize)]
 pub struct Report {
     pub version: &'static str,
@@ -50,7 +50,7 @@ pub struct Report {
 /// The folder that keeps zones over a restart.
 #[derive(Serialize)]
 pub struct StateReport {
-    /// None when it is switched off.
+    /// Path of the folder; none if it is switched off.
     pub folder: Option<PathBuf>,
     /// True if everything that should be on disk is written.
     pub healthy: bool,
@@ -82,7 +82,7 @@ impl StateReport {
         }
     }
 
-    /// One line.
+    /// Describes the folder in one line.
     fn describe(&self) -> String {
         let Some(folder) = &self.folder else { return "state folder off: a restart begins without zones".to_owned() };
         let folder = folder.display();
@@ -113,7 +113,7 @@ impl MemoryReport {
         MemoryReport { used: usage.octets(), usage, refused }
     }
 
-    /// One line.
+    /// Describes the use of memory in one line.
     fn describe(&self) -> String {
         let (used, budget) = (BinaryBytes(self.used), BinaryBytes(self.usage.budget));
         let mut text = format!("memory {used} of {budget}");
@@ -301,7 +301,7 @@ impl Report {
         self.name_servers.iter().find(|report| report.check.zone == *zone).map_or(0, ProbeReport::faults)
     }
 
-    /// Everything about the zones and regions that are left.
+    /// Describes the zones and regions of the report in full.
     pub fn details(&self) -> String {
         let mut text = String::new();
         self.zones.iter().for_each(|zone| write_zone(&mut text, zone));
@@ -580,7 +580,7 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
     write_outward(text, outward);
 }
 
-/// Since when a region is pinned, to what, and why.
+/// Describes a pin: the version, the time and the reason.
 pub fn describe_pin(pin: &PinStatus) -> String {
     let reason = pin.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
     format!("pinned to version {} since {}{reason}", pin.to, moment(Some(pin.since)))

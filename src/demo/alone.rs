@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval_at};
 use wire::name::Name;
 
-/// Between two steps of the script.
+/// Time between two steps of the script.
 const BEAT: Duration = Duration::from_secs(3);
 
 /// A datacenter alone.

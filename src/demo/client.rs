@@ -44,7 +44,7 @@ pub enum AskError {
 /// Answer for a service name; order and repetition do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// From A and AAAA.
+    /// Addresses, from A and AAAA records.
     pub addresses: BTreeSet<IpAddr>,
     /// Host and port, from SRV.
     pub targets: BTreeSet<(String, u16)>,

@@ -21,13 +21,13 @@ pub struct SiteRow {
     pub label: String,
     pub address: SocketAddr,
     pub is_away: bool,
-    /// At the primary.
+    /// Serial at the primary.
     pub serial: Serial,
-    /// At the aggregator.
+    /// Serial at the aggregator.
     pub served: Option<Serial>,
 }
 
-/// One moment.
+/// State of the demonstration at one moment, ready to be drawn.
 pub struct Picture<'a> {
     pub elapsed: Duration,
     pub limit: Option<Duration>,

@@ -23,7 +23,7 @@ pub struct Expected {
 /// Answer that the aggregator gave in one round of questions.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// None if one of the questions failed.
+    /// Answer of the region; none if one of the questions failed.
     pub answer: Option<Answer>,
     pub region: Option<Serial>,
     pub served: Vec<Option<Serial>>,
@@ -38,7 +38,7 @@ pub struct Observed {
 pub enum Outcome {
     /// The open change is answered.
     Followed { latency: Duration },
-    /// Something is wrong.
+    /// The region is wrong, as described.
     Fault(String),
 }
 
@@ -120,7 +120,7 @@ impl Ledger {
         self.open.is_some()
     }
 
-    /// Since when a change has been waiting.
+    /// Returns the time at which the waiting change was made.
     pub fn open_since(&self) -> Option<Duration> {
         self.open.as_ref().map(|open| open.made)
     }

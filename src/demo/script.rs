@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-/// One thing that happens to a datacenter.
+/// Event in a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Instances are started.

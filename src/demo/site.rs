@@ -18,7 +18,7 @@ use wire::serial::Serial;
 pub const SERVICE: &str = "web";
 /// Its account.
 pub const ACCOUNT: &str = "acme";
-/// The same every time, so that every run shows the same instances.
+/// Seed of the model. It is fixed, so that every run shows the same instances.
 const SEED: u64 = 172;
 
 /// Error: a datacenter cannot be played.

@@ -25,11 +25,11 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Time from the first complete answer to the first change, for the eye.
 const FIRST_CHANGE: Duration = Duration::from_millis(500);
-/// Between two changes when nobody waits for the end.
+/// Time between two changes in a run without a limit.
 const USUAL_PACE: Duration = Duration::from_secs(3);
-/// Between two changes at least, which is more than a change usually takes to be followed.
+/// Shortest time between two changes, which is more than a change usually takes to be followed.
 const LEAST_PACE: Duration = Duration::from_millis(1200);
-/// A change later than this before the end would make the run last longer than it should.
+/// Time before the end in which no change is made, since it would make the run last longer than it should.
 const MARGIN: Duration = Duration::from_millis(1500);
 
 /// Error: the play ended early.

@@ -82,7 +82,7 @@ pub async fn discover(
 struct OwnRecords<'d> {
     kind: &'d ServiceType,
     domain: &'d Name,
-    /// By domain; none of one that offers nothing.
+    /// Records by domain; none for a domain that offers nothing.
     known: HashMap<Name, Option<Own>>,
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus};
 
 /// `CAP_NET_BIND_SERVICE`, as the kernel numbers it.
 const NET_BIND_SERVICE: u32 = 10;
-/// More capabilities than any kernel has.
+/// Number of capabilities to go through, which is more than any kernel has.
 const CAPABILITIES: u32 = 64;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
@@ -67,7 +67,7 @@ impl Child {
     }
 }
 
-/// This program's file. Where that cannot be told, the name that it was called by.
+/// Returns the path of this program's file, or else the name by which it was called.
 fn own_program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into())
 }

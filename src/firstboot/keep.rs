@@ -28,7 +28,7 @@ const ENVIRONMENT: &str = "environment";
 const FRESH: &str = "config.new";
 /// File with the configuration that the one on trial has replaced; there only during a trial.
 const PREVIOUS: &str = "config.previous";
-/// There once a trial goes on after it was cut short.
+/// File that marks a trial as resumed after it was cut short.
 const RESUMED: &str = "config.resumed";
 /// File with the configuration that a server has refused last.
 const REFUSED: &str = "config.refused";

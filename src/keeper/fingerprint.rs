@@ -99,7 +99,7 @@ fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// Something that may be missing.
+/// Writes an optional value.
 fn option(value: &Option<impl Display>) -> String {
     value.as_ref().map_or("None".to_owned(), |value| format!("Some({value})"))
 }
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// One that says everything.
+    /// Returns a plan that sets every optional field.
     fn full() -> RegionPlan {
         RegionPlan {
             ns: NsPolicy::Listed(vec![name("a.ns.example"), name("b\\.c.example")]),

@@ -48,7 +48,7 @@ pub enum PinError {
 /// All pins, as far as the disk is concerned.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    /// Those that an earlier run of the program left, until their regions are there.
+    /// Pins that an earlier run of the program left, until their regions are there.
     earlier: Vec<Pin>,
     unsaved: bool,
 }

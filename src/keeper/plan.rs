@@ -56,7 +56,7 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// That of a zone which needs no contact with anybody.
+    /// Lifetime of a zone that needs no contact with any server.
     pub const UNLIMITED: Lifetime = Lifetime { shortest: Duration::MAX, longest: Duration::MAX };
 }
 
@@ -67,7 +67,7 @@ pub struct PlanChanges {
     pub removed: Vec<Name>,
     /// Regions made anew because their plan changed.
     pub rebuilt: Vec<Name>,
-    /// Those of them that are pinned, so that clients see nothing of it until they are released.
+    /// Regions of `rebuilt` that are pinned, so that clients see nothing of it until they are released.
     pub pinned: Vec<Name>,
     /// Regions that were pinned when they left.
     pub unpinned: Vec<Name>,

@@ -62,13 +62,13 @@ pub(super) struct KeptRegion {
     pub damper: Option<Damper>,
     /// Time at which waiting for missing members began.
     pub waiting_since: Instant,
-    /// The way from older versions to the one that clients see.
+    /// History: the differences from older versions to the one that clients see.
     pub history: History,
-    /// The step of it that was given to the disk last.
+    /// Step of the history that was last given to the disk.
     pub saved_step: Option<Arc<Delta>>,
     /// True if steps have left the history since then for want of room.
     pub is_cut: bool,
-    /// The way to the version that an earlier run of the program served last, until the region is served.
+    /// History up to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
     /// Serials under which other servers have it, until it is certain whether it goes on from them.
     pub heard: Option<Heard>,
@@ -78,9 +78,10 @@ pub(super) struct KeptRegion {
     pub causes: Vec<Cause>,
     /// Contents to which the region is pinned, which clients see instead of the merged ones.
     pub pinned: Option<Pinned>,
-    /// Tells the plan and the drains, as far as contents go; that of no plan while anything is held.
+    /// Fingerprint of the plan and the drains, as far as contents depend on them; that of no plan while anything is
+    /// held.
     pub fingerprint: u32,
-    /// The same, whatever is held.
+    /// Fingerprint of the plan and the drains, even while anything is held.
     plan_fingerprint: u32,
     /// True if a drain or damping may change the contents while the members' serials stay.
     is_steered: bool,

@@ -11,11 +11,11 @@ use std::time::Instant;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Everything the keeper knows at one moment.
+/// Status of everything that the keeper knows, at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
     pub generation: u64,
-    /// In canonical order of names.
+    /// Source zones, in canonical order of names.
     pub zones: Vec<ZoneStatus>,
     pub regions: Vec<RegionStatus>,
     pub drains: Vec<DrainStatus>,
@@ -51,7 +51,7 @@ pub struct ZoneStatus {
     pub expires_in_seconds: Option<u64>,
     /// Names at which the zone cannot hold records of its primary.
     pub conflict_names: usize,
-    /// The first of them in order, with what was dropped.
+    /// First of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<ZoneConflict>>,
 }
 
@@ -79,7 +79,7 @@ pub struct RegionStatus {
     pub members: Vec<MemberStatus>,
     /// Names with conflicts.
     pub conflict_names: usize,
-    /// The first of them in order, with what was dropped.
+    /// First of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<Conflict>>,
 }
 
@@ -103,7 +103,7 @@ impl PinStatus {
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberStatus {
     pub zone: Name,
-    /// One of [`MemberStatus::STATES`].
+    /// State of the member, one of [`MemberStatus::STATES`].
     pub state: &'static str,
     pub serial: Option<Serial>,
 }
@@ -202,7 +202,7 @@ impl Keeper {
     }
 }
 
-/// The first conflicts in the order of their names.
+/// Lists the first conflicts in the order of their names.
 fn list_conflicts(region: &Region) -> BTreeMap<String, Vec<Conflict>> {
     let mut places: Vec<_> = region.conflicts.iter().collect();
     places.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));

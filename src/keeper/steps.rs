@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// With fewer names another thread is not worth its start.
+/// Number of names below which another thread is not worth its start.
 const MANY_NAMES: usize = 500;
 
 /// Change of a source zone by an update.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use wire::name::Name;
 
-/// One moment.
+/// Published versions and the data that regions are made of, at one moment.
 pub struct View {
     pub published: Arc<Published>,
     /// The source zones.
@@ -29,7 +29,7 @@ pub struct RegionView {
     pub plan: RegionPlan,
     /// The published serial minus the members' sum.
     pub drift: u32,
-    /// In the plan's order.
+    /// Members, in the plan's order.
     pub members: Vec<MemberView>,
     /// Damper, which keeps withdrawn addresses of services for a while.
     pub damper: Option<Damper>,

@@ -18,7 +18,7 @@ use wire::serial::Serial;
 
 //--- What was found ---
 
-/// Everything that was found about one zone.
+/// Facts about the name servers of one zone.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub zone: Name,
@@ -55,7 +55,7 @@ pub struct HostFacts {
     pub lookup: Lookup,
     /// The addresses that the parent gives for a name within the zone.
     pub glue: Vec<IpAddr>,
-    /// Those that the zone itself has for it, where somebody said so with authority.
+    /// Addresses that the zone itself has for the name, if an authoritative answer gave them.
     pub own: Option<Vec<IpAddr>>,
     pub servers: Vec<ServerFacts>,
 }
@@ -64,9 +64,9 @@ pub struct HostFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found,
-    /// It has them by another name.
+    /// The name is an alias of another.
     Alias(Name),
-    /// There is no such name, or no address of it.
+    /// The name does not exist, or has no address.
     Absent,
     Failed(String),
 }
@@ -85,15 +85,15 @@ pub struct ServerFacts {
 /// Reply of a server to the questions for the zone's SOA and NS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Has the zone with authority.
+    /// Authoritative answer.
     Authority { serial: Serial, ns: Vec<Name> },
     /// An answer without authority, or an error.
     Lame(String),
-    /// Nothing.
+    /// No answer.
     Silent(String),
-    /// This machine has no way to such addresses, which says nothing about the server.
+    /// This machine has no route to such an address, which says nothing about the server.
     NoRoute,
-    /// It could not be asked for another reason that lies here.
+    /// The question could not be sent for another reason that lies here.
     Failed(String),
 }
 
@@ -107,9 +107,9 @@ pub enum Problem {
     Lame,
     /// Does not answer.
     Unreachable,
-    /// Has an old version for too long.
+    /// Has had an old version for too long.
     Stale,
-    /// Has a version for long that we do not have.
+    /// Has long had a version that we do not have.
     Ahead,
     /// Lists other name servers than the zone does.
     Foreign,
@@ -173,7 +173,7 @@ impl Problem {
     }
 }
 
-/// One thing that is wrong.
+/// Fault of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub problem: Problem,
@@ -183,7 +183,7 @@ pub struct Finding {
 /// Result of the check of one server, of a name without address, or of the parent zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerCheck {
-    /// None for the parent's servers.
+    /// Name of the server; none for the parent's servers.
     pub name: Option<Name>,
     pub address: Option<SocketAddr>,
     pub serial: Option<Serial>,
@@ -209,7 +209,7 @@ pub struct ZoneCheck {
 }
 
 impl ZoneCheck {
-    /// Everything that is wrong, with the server that it is about.
+    /// Returns all faults, each with its server.
     pub fn findings(&self) -> impl Iterator<Item = (&ServerCheck, &Finding)> {
         self.servers.iter().flat_map(|server| server.findings.iter().map(move |finding| (server, finding)))
     }

@@ -12,11 +12,11 @@ use wire::name::Name;
 use wire::rr::{Set, TypeName};
 use wire::serial::Serial;
 
-/// Everything about a name.
+/// Explanation of a name's answer.
 #[derive(Debug, Serialize)]
 pub struct Lookup {
     pub name: Name,
-    /// None when all types are meant.
+    /// Type that was asked for; none for all types.
     #[serde(rename = "type")]
     pub rtype: Option<String>,
     /// The response code that a client gets.
@@ -26,7 +26,7 @@ pub struct Lookup {
     pub steps: Vec<Step>,
 }
 
-/// One name of a chain of aliases.
+/// Step of the lookup: one name of a chain of aliases.
 #[derive(Debug, Serialize)]
 pub struct Step {
     pub name: Name,
@@ -36,7 +36,7 @@ pub struct Step {
     pub rcode: &'static str,
     /// The outcome in words.
     pub explanation: String,
-    /// None when no zone here holds the name.
+    /// Zone that answers for the name; none if no zone here holds it.
     pub zone: Option<ZoneReport>,
     /// Owner of the records: the name itself, a wildcard, or a name above it.
     pub owner: Option<Name>,
@@ -92,7 +92,7 @@ impl Step {
 pub enum Outcome {
     /// There are records of the type.
     Records,
-    /// There are records, but none of the type.
+    /// The name has records, but none of the type.
     NoData {
         types: Vec<String>,
     },
@@ -100,7 +100,7 @@ pub enum Outcome {
     EmptyNonTerminal {
         below: u32,
     },
-    /// There is no such name; the closest one above that there is.
+    /// The name does not exist; `encloser` is the closest name above it that does.
     NoSuchName {
         encloser: Name,
     },
@@ -159,11 +159,11 @@ pub struct RecordReport {
     pub rtype: String,
     pub ttl: u32,
     pub data: String,
-    /// In a region: the members' records that it is made of.
+    /// Members' records that a region's record is made of; empty outside regions.
     pub from: Vec<Given>,
     /// Origin of a record that no member has given.
     pub made: Option<String>,
-    /// Since when it is there; none where nothing is known.
+    /// Version with which the record came; none if that is unknown.
     pub seen: Option<SeenReport>,
     #[serde(skip)]
     pub code: u16,
@@ -205,13 +205,13 @@ pub struct GoneReport {
     pub rtype: String,
     pub ttl: u32,
     pub data: String,
-    /// Since when it was there.
+    /// Version with which the record came; none if that is unknown.
     pub seen: Option<SeenReport>,
-    /// The last version that had it.
+    /// Last version that had the record.
     pub last: Serial,
-    /// The version with which it went.
+    /// Version that removed the record.
     pub gone: Serial,
-    /// Unix time at which that came.
+    /// Unix time at which that version came.
     pub gone_at: Option<i64>,
 }
 
@@ -221,7 +221,7 @@ pub struct Given {
     /// The member.
     pub zone: Name,
     pub serial: Option<Serial>,
-    /// In the spelling of its primary.
+    /// Owner name in the spelling of the member's primary.
     pub owner: String,
     pub ttl: u32,
     #[serde(rename = "type")]
@@ -252,7 +252,7 @@ pub struct ConflictReport {
 #[derive(Debug, Serialize)]
 pub struct SourceReport {
     pub zone: Name,
-    /// As `status` shows it.
+    /// State as `status` shows it.
     pub state: &'static str,
     pub serial: Option<Serial>,
     /// True if the region takes its records.
@@ -292,7 +292,7 @@ impl SourceReport {
 pub struct TreeReport {
     /// The configured members.
     pub ensemble: Vec<String>,
-    /// The one that has the session, or had it.
+    /// Member of the ensemble that has the session, or had the last one.
     pub member: Option<String>,
     pub session: Session,
     /// The newest change.
@@ -303,7 +303,7 @@ pub struct TreeReport {
 /// A node of a tree.
 #[derive(Debug, Serialize)]
 pub struct NodeReport {
-    /// Whole path.
+    /// Absolute path of the node.
     pub path: String,
     /// The beginning of the node's newest data.
     pub payload: String,

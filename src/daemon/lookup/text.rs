@@ -10,7 +10,7 @@ use std::fmt::Write;
 use wire::serial::Serial;
 
 impl Lookup {
-    /// Everything, a block for each name of the chain.
+    /// Returns the whole explanation as text, a block for each name of the chain.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for step in &self.steps {
@@ -134,7 +134,7 @@ fn write_record(text: &mut String, record: &RecordReport) {
     }
 }
 
-/// Since when a record is there.
+/// Describes the version with which a record came.
 fn describe_seen(seen: &SeenReport) -> String {
     let before = if seen.before { " or before" } else { "" };
     format!("since {}{before}", describe_version(seen.serial, seen.at))

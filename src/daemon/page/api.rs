@@ -69,7 +69,7 @@ impl Page {
         }
     }
 
-    /// Everything that is served, in canonical order of names.
+    /// Lists all zones and regions served, in canonical order of names.
     fn list_zones(&self) -> Value {
         let published = self.publisher.load();
         let mut served: Vec<_> = published.iter().collect();
@@ -87,17 +87,17 @@ impl Page {
     }
 }
 
-/// Everything about one zone.
+/// Details of one zone.
 #[derive(Serialize)]
 struct Detail<'r> {
     zone: &'r Name,
     /// `zone`, `region` or `catalog`.
     kind: &'static str,
-    /// As `aggregator status ZONE --json` has it.
+    /// Status, as `aggregator status ZONE --json` has it.
     status: Value,
-    /// None before the first transfer.
+    /// Timers of the SOA; none before the first transfer.
     timers: Option<Timers>,
-    /// The last ones, oldest first.
+    /// Last transfers, oldest first.
     transfers: Value,
 }
 
@@ -123,7 +123,7 @@ impl<'r> Detail<'r> {
     }
 }
 
-/// That there is no answer, and why.
+/// Returns the error response with this status code and reason.
 pub fn failure(status: u16, why: &str) -> Content {
     whole(status, json!({ "error": why }).to_string())
 }

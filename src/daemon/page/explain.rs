@@ -24,7 +24,7 @@ pub struct LookupPage {
     steps: Vec<StepCard>,
 }
 
-/// One name of a chain.
+/// Step of the lookup: one name of a chain of aliases.
 struct StepCard {
     name: String,
     mark: Mark,
@@ -162,7 +162,7 @@ fn step_card(step: &Step, now: i64) -> StepCard {
     }
 }
 
-/// With which version a record came.
+/// Describes the version with which a record came.
 fn since(seen: &SeenReport, now: i64) -> Cell {
     let before = if seen.before { "before " } else { "" };
     match seen.at {

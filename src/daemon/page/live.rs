@@ -34,7 +34,7 @@ pub struct Views(Arc<Mutex<HashMap<Vec<String>, Arc<View>>>>);
 /// A page that is open somewhere.
 #[derive(Default)]
 struct View {
-    /// As it was last; nothing before it is written for the first time.
+    /// Last version of the page; none before it is written for the first time.
     latest: watch::Sender<Option<Arc<Version>>>,
     /// Tells that somebody has just come.
     joined: Notify,
@@ -48,7 +48,7 @@ struct Version {
 }
 
 impl Views {
-    /// Nobody does anything that can fail while the views are locked.
+    /// Locks the views. Nobody does anything that can fail while it holds the lock, so a poisoned one is still good.
     fn lock(&self) -> MutexGuard<'_, HashMap<Vec<String>, Arc<View>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

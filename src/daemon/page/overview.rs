@@ -21,7 +21,7 @@ use wire::serial::Serial;
 
 /// Zones in the table; who has more looks for one by its name.
 const LISTED_ZONES: usize = 500;
-/// The first page.
+/// Overview, which is the first page.
 #[derive(Template)]
 #[template(path = "overview.html")]
 pub struct Overview {

@@ -102,12 +102,12 @@ pub fn member_row(member: &MemberStatus, zones: &HashMap<&Name, &ZoneReport>, no
     }
 }
 
-/// So many seconds ago.
+/// Returns the moment so many seconds ago as a cell.
 pub fn ago(seconds: Option<u64>, now: i64) -> Cell {
     when(seconds.map(|seconds| now.saturating_sub_unsigned(seconds)), now)
 }
 
-/// So many seconds ahead; what never comes is a dash.
+/// Returns the moment so many seconds ahead as a cell; a dash stands for never.
 pub fn ahead(seconds: Option<u64>, now: i64) -> Cell {
     const FOREVER: u64 = 100 * 365 * 86_400;
     when(seconds.filter(|seconds| *seconds < FOREVER).map(|seconds| now.saturating_add_unsigned(seconds)), now)
@@ -167,7 +167,7 @@ pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
     }
 }
 
-/// The last transfers of a zone; nothing for one that is not transferred.
+/// Draws the last transfers of a zone; nothing for one that is not transferred.
 pub fn transfer_bars(zone: &ZoneReport) -> Cell {
     let Some(SourceStatus::Primaries(source)) = &zone.source else { return Cell::none() };
     let notes: Vec<&TransferNote> = source.transfers.iter().collect();
@@ -191,7 +191,7 @@ pub fn transfer_bars(zone: &ZoneReport) -> Cell {
     spark_bars(&notes.iter().map(bar).collect::<Vec<_>>(), BARS, &label)
 }
 
-/// One transfer in words.
+/// Describes one transfer in words.
 fn describe_transfer(note: &TransferNote) -> String {
     let kind = note.kind.to_uppercase();
     match note.result {

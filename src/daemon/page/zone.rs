@@ -29,18 +29,18 @@ const LISTED_VERSIONS: usize = 50;
 pub struct ZonePage {
     shell: Shell,
     name: String,
-    /// For addresses.
+    /// Name as part of an address of the page.
     encoded: String,
     kind: &'static str,
     mark: Mark,
     remarks: String,
     facts: Vec<Fact>,
     timers: Vec<Fact>,
-    /// Of a region.
+    /// Members, if the zone is a region.
     members: Vec<MemberRow>,
     conflicts: Vec<ConflictRow>,
     conflicts_title: String,
-    /// Of a zone that is a member.
+    /// Regions that the zone is a member of.
     regions: Vec<Cell>,
     /// Drains and pins that operators have ordered.
     orders: Vec<(Mark, String)>,
@@ -127,7 +127,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Those of a version.
+    /// Returns the timers of an SOA.
     pub fn of(soa: &Soa) -> Timers {
         Timers { refresh: soa.refresh, retry: soa.retry, expire: soa.expire, minimum: soa.minimum }
     }

@@ -359,7 +359,7 @@ fn all_histories_together_keep_to_a_total() {
 
 //--- Law ---
 
-/// Something that happens.
+/// Event in the life of a region.
 #[derive(Clone, Debug)]
 enum Event {
     Load {
@@ -377,7 +377,7 @@ enum Event {
         member: usize,
         begins: bool,
     },
-    /// To a version, counted back from the present one.
+    /// Pins the region to a version, counted back from the present one.
     Pin {
         back: usize,
     },

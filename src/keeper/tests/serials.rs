@@ -14,11 +14,11 @@ const EXPIRED: Duration = Duration::from_secs(2_592_001);
 /// Move of a member's serial.
 #[derive(Clone, Debug)]
 enum Way {
-    /// To any serial, forward or not.
+    /// Jumps to any serial, forward or not.
     To(u32),
-    /// By a few; none is a primary that changes contents and keeps the serial.
+    /// Advances by a few; by none, it is a primary that changes contents and keeps the serial.
     On(u32),
-    /// By so much that two of them are too much for one step.
+    /// Advances by so much that two of them are too much for one step.
     Far(u32),
     Back(u32),
 }
