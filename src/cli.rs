@@ -1,4 +1,4 @@
-//! The command line: verbs, their output, and exit codes.
+//! Command line: verbs, their output, and exit codes.
 //!
 //! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover` and `announce`
 //! are programs of their own that need no server; all others are requests to the running server over its control

@@ -75,7 +75,7 @@ pub struct Config {
     pub listen: ListenPlan,
     /// The shortest time between two publications.
     pub hold_down: Duration,
-    /// Octets that zones, histories and transfers may take together; where the file does not say, the host does.
+    /// Octets that zones, histories and transfers may take together; none derives the limit from the host's memory.
     pub memory: Option<u64>,
     /// All TSIG keys.
     pub keys: Keyring,

@@ -168,7 +168,7 @@ pub struct Command {
 
 //--- Server ---
 
-/// A control socket that nobody is served at yet.
+/// Control socket that is bound and not yet in service.
 pub struct ControlListener {
     listener: std::os::unix::net::UnixListener,
     file: SocketFile,
@@ -206,7 +206,7 @@ fn try_connect(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates the socket and its folder, over a socket that nobody listens at any more.
+/// Creates the socket and its folder, in place of a socket at which no server listens any more.
 pub fn bind(path: &Path) -> io::Result<ControlListener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
@@ -338,7 +338,7 @@ async fn take_place(
     }
 }
 
-/// Serves one client, unless another takes its place before it has said anything.
+/// Serves one client, unless another takes its place before it has sent a request.
 async fn serve(
     mut stream: UnixStream,
     commands: mpsc::Sender<Command>,

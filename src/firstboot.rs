@@ -42,7 +42,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The folder of what was fetched, unless the command line says otherwise.
+/// Default folder for what was fetched.
 pub const DEFAULT_FOLDER: &str = "/var/lib/aggregator/boot";
 /// The metadata key of the configuration.
 pub const DEFAULT_KEY: &str = "aggregator-config";
@@ -296,7 +296,7 @@ impl Boot {
         self.note(end);
     }
 
-    /// Changes what is kept. A disk that is full must not end the server.
+    /// Changes the kept configuration. A disk that is full must not end the server.
     fn note(&self, change: fn(&Keep) -> io::Result<()>) {
         if let Err(error) = change(&self.keep) {
             say(&format!("cannot write {}: {error}", self.keep.configuration().display()));

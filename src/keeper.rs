@@ -1,4 +1,4 @@
-//! The one writer: takes what sources found out, makes the regions, publishes.
+//! Keeper, the one writer: takes new versions from sources, merges the regions, publishes.
 //!
 //! The keeper owns every zone version and is the only one to replace the published root. It takes all updates that
 //! are waiting as one batch, merges what they touch, and publishes datacenter zones and regions together, so that no

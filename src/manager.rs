@@ -1,4 +1,4 @@
-//! The service manager: telling it how we are, and having it keep our sockets over a restart.
+//! Notifications to the service manager, which also keeps our sockets over a restart.
 //!
 //! A manager such as systemd gives a datagram socket in `NOTIFY_SOCKET` and takes lines `KEY=VALUE` there. It also
 //! keeps open files that we send along, and hands them to the next process as descriptors 3 and following
@@ -209,7 +209,7 @@ impl Inherited {
         self.0.remove(&(Kind::Tcp, address)).map(TcpListener::from)
     }
 
-    /// Closes what nobody has asked for, so that the manager can do the same.
+    /// Closes sockets that nobody has asked for, so that the manager can do the same.
     pub fn close(self) -> Vec<(Kind, SocketAddr)> {
         self.0.into_keys().collect()
     }

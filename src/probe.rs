@@ -1,5 +1,5 @@
-//! Name servers as the rest of the world sees them: does the parent zone list those that a zone lists itself, and do
-//! all of them answer, alike and with what is current?
+//! Check of name servers as the rest of the world sees them: the parent zone lists the same servers as the zone itself,
+//! and all of them answer, alike and with the current version.
 //!
 //! `ask` finds the servers of a zone and asks them, `classify` judges what came back, as a pure function.
 //!

@@ -1,4 +1,4 @@
-//! Orders that are asked about first: what would happen, a question, then the order.
+//! Orders that need a confirmation: a preview of the effect, a question, then the order.
 //!
 //! Without a terminal nobody can answer, so `--yes` is needed there; `--dry-run` ends after the preview.
 

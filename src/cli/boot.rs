@@ -1,4 +1,4 @@
-//! `aggregator boot`: the options of a first start, and what `aggregator reload` asks one that runs.
+//! `aggregator boot`: options of a first start, and the request of `aggregator reload` to one that runs.
 //!
 //! Cost: that of the first start.
 

@@ -1,4 +1,4 @@
-//! `aggregator check`: would the server start with this file?
+//! `aggregator check`: checks that the server would start with a configuration.
 //!
 //! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
 //! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
@@ -90,7 +90,7 @@ fn describe_errors(errors: &ConfigErrors) -> serde_json::Value {
     described.collect()
 }
 
-/// Tries what only trying can tell.
+/// Checks what only an attempt can show.
 fn examine(config: &Config) -> Findings {
     let mut findings = Findings::default();
     if let Some(plan) = &config.listen.tls

@@ -1,4 +1,4 @@
-//! `aggregator discover`: where is a service?
+//! `aggregator discover`: finds the endpoints of a service.
 //!
 //! Prints the endpoints as URLs, one a line, in the order in which they are to be tried.
 

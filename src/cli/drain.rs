@@ -1,4 +1,4 @@
-//! `aggregator drain`: first what would be lost, then a question, then the order.
+//! `aggregator drain`: shows what would be lost, asks, then gives the order.
 
 use super::ask::{self, Asking};
 use super::read_duration;

@@ -1,4 +1,4 @@
-//! `aggregator check --live`: do all name servers answer alike, and as the parents list them?
+//! `aggregator check --live`: checks that all name servers answer alike, and that the parents list them.
 //!
 //! Works with the configuration alone. What a zone should have comes from it or from the zone's primaries; a server
 //! that is behind is asked again after a while, because changes take time.
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two questions to a server that is behind.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Looks at all zones, or at one, and prints what was found; fails when anything is wrong.
+/// Checks the name servers of all zones, or of one, and prints the results; fails if there is any fault.
 pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCode {
     let zones: Vec<Name> =
         config.probe.zones.iter().filter(|zone| only.is_none_or(|only| only == *zone)).cloned().collect();

@@ -39,7 +39,7 @@ fn color_difference(text: &str) -> String {
 
 /// Beginning of the preview's line that counts the names which would lose their last address.
 const LOSS: &str = "names that lose their last address: ";
-/// The columns that tell how something is: a word, or what is wrong up to the end of the line.
+/// Columns that show a state: a word, or a fault up to the end of the line.
 const COLUMNS: [&str; 2] = ["STATE", "RESULT"];
 
 /// Colours states: in the columns of tables, and where a line of details has one.

@@ -1,4 +1,4 @@
-//! `aggregator register`: the agent beside a service, with Registrar's configuration file.
+//! `aggregator register`: the agent that registers a service in ZooKeeper, with Registrar's configuration file.
 
 use crate::cli::{FAILED, fail, misuse, print, print_json, print_problem};
 use crate::log;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Time between looks at the transfer.
+/// Interval of requests for the progress of the transfer.
 const PACE: Duration = Duration::from_millis(200);
 
 /// Has a zone transferred, and shows how far that has come.

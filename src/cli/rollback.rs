@@ -1,4 +1,4 @@
-//! `aggregator rollback`: a region back to the contents of an earlier version, and free again.
+//! `aggregator rollback`: takes a region back to the contents of an earlier version, and releases it again.
 
 use super::ask::{self, Asking};
 use crate::control::Request;

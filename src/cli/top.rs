@@ -22,7 +22,7 @@ use std::time::Duration;
 const PACE: Duration = Duration::from_secs(1);
 /// Seconds in the chart of queries.
 const CHART: usize = 60;
-/// Columns where a terminal does not say how many it has.
+/// Width of the picture, in columns, if the terminal does not give its own.
 const WIDTH: usize = 120;
 /// Control sequence that changes to the alternate screen (DEC private mode 1049) and hides the cursor (DECTCEM).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -32,7 +32,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 /// Heights of a chart in eighths.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Shows pictures until somebody has seen enough.
+/// Shows pictures until the user ends it.
 pub fn top(socket: &Path) -> ExitCode {
     let request = Request::Status { zone: None };
     let first = match request_reply(socket, &request) {
@@ -77,7 +77,7 @@ enum Key {
     Nothing,
 }
 
-/// Reads what was pressed: `q`, control and C, arrows and pages, or `j` and `k`.
+/// Reads the keys pressed: `q`, control and C, arrows and pages, or `j` and `k`.
 fn read_keys(pressed: &[u8]) -> Key {
     match pressed {
         [b'q' | b'Q' | 3, ..] => Key::Quit,
@@ -145,7 +145,7 @@ const COLUMNS: [&str; 8] = ["ZONE", "STATE", "SERIAL", "LAG", "RECORDS", "REFRES
 /// The ones of numbers.
 const NUMBERS: [usize; 3] = [2, 3, 4];
 
-/// A row of the table: what state it tells, and its cells.
+/// Row of the table: the style of its state, and its cells.
 type Row = (Style, [String; COLUMNS.len()]);
 
 impl Picture<'_> {
@@ -274,7 +274,7 @@ fn lag(serial: &Value, primaries: &[Value]) -> String {
     announced.map(behind).max().map_or("-".to_owned(), |behind| behind.to_string())
 }
 
-/// A state with how it looks.
+/// Returns a state with its style.
 fn state(value: &Value) -> (Style, String) {
     let style = match value.as_str() {
         Some("ok") => Style::Good,

@@ -1,4 +1,4 @@
-//! Services of zones of our own, held against what RFC 6763 asks of whoever publishes them.
+//! Checks of the services in zones of our own against RFC 6763.
 //!
 //! Records that follow from `[[openstack]]` are right by themselves, as far as the hosts have addresses. Records that
 //! are written can say anything: then what clients would stumble over is told, each with its own place. Only what
@@ -37,7 +37,7 @@ struct Owners<'w> {
 /// Kinds of answers that a zone has for the addresses of a host.
 #[derive(PartialEq, Eq)]
 enum Addresses {
-    /// Some, or somebody else is to say so.
+    /// The host has addresses, or another zone is to have them.
     Enough,
     None,
     Alias,

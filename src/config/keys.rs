@@ -1,4 +1,4 @@
-//! The section `[keys]`: TSIG keys, and who refers to them.
+//! The section `[keys]`: TSIG keys, and the settings that use them.
 //!
 //! Invariants: a secret comes from a file of its own that strangers can neither read nor change, and is never part of a
 //! message; what we sign ourselves is never signed with an outdated algorithm; a key with a mistake in it counts as
@@ -204,7 +204,7 @@ enum KeyFileError {
     Encoding,
 }
 
-/// Reads the secret of a key, when nobody else can.
+/// Reads the secret of a key, if only the owner can read the file.
 fn read_secret(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let mut text = read_secret_file(path)?;
     text.retain(|byte| !byte.is_ascii_whitespace());

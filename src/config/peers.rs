@@ -1,4 +1,4 @@
-//! Other name servers: the primaries of a zone, and the secondaries that are told of its changes.
+//! Other name servers: the primaries of a zone, and the secondaries that get NOTIFY.
 //!
 //! Invariant: a peer is one host that packets can be sent to, from a local address of the same family if from a given
 //! one, and signed with a key that we may sign with.

@@ -227,7 +227,7 @@ fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>)
     format!("{address}{source}{key}")
 }
 
-/// Writes who may transfer a zone and who is told of its changes, where anyone is.
+/// Writes the access rules and the secondaries of a zone, if there are any.
 fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Result {
     let rules = config.outgoing.get(zone).map_or(&[][..], |outgoing| &outgoing.access.rules);
     if !rules.is_empty() {

@@ -1,4 +1,4 @@
-//! The section `[probe]`: whether name servers are compared with what parents and zones say of them.
+//! The section `[probe]`: settings for the check of name servers from outside.
 //!
 //! Invariant: what is looked at is served here; reverse zones and the catalog, which are rarely delegated, are left
 //! out.

@@ -45,7 +45,7 @@ pub struct ServerSections {
     pub name: Name,
     pub listen: ListenPlan,
     pub hold_down: Duration,
-    /// Octets of zones, histories and transfers; none for what the host says.
+    /// Limit on octets of zones, histories and transfers; none derives the limit from the host's memory.
     pub memory: Option<u64>,
     /// True if keys may use outdated algorithms.
     pub tsig_legacy: bool,

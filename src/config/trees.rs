@@ -271,7 +271,7 @@ fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32
 
 //--- What the zones hold beside the tree ---
 
-/// Reads what is added to serials.
+/// Reads the offset that is added to serials.
 fn read_offset(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
     reader.integer(key, node, 0..=u64::from(u32::MAX)).and_then(|offset| u32::try_from(offset).ok())
 }

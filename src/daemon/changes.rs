@@ -21,7 +21,7 @@ pub struct ReloadChanges {
     drained: Vec<String>,
     /// Drains of the configuration that are gone, or had another form before.
     undrained: Vec<String>,
-    /// Zones that others may transfer now, or in other ways, or no more; new and removed zones are told elsewhere.
+    /// Zones whose access rules for transfers have changed; new and removed zones are listed elsewhere.
     access_changed: Vec<Name>,
     /// Zones whose changes are announced to others than before.
     secondaries_changed: Vec<Name>,
@@ -120,7 +120,7 @@ fn differing<V: PartialEq>(old: &HashMap<Name, V>, new: &HashMap<Name, V>, with_
     names
 }
 
-/// The probe's plan apart from its zones, which are told elsewhere.
+/// The probe's plan without its zones, which are listed elsewhere.
 fn without_zones(config: &Config) -> ProbePlan {
     ProbePlan { zones: Vec::new(), ..config.probe.clone() }
 }

@@ -1,4 +1,4 @@
-//! Work that may wait for a disk, in threads that nobody waits for.
+//! Threads for work that may have to wait for a disk, so that nothing else waits for it.
 //!
 //! A system call on a disk that does not answer cannot be ended. So it is made in a thread of its own, and whoever
 //! asked for it may stop waiting; the end of the process ends the thread. The runtime's own threads for such work would

@@ -1,4 +1,4 @@
-//! The verbs `drain` and `undrain`: a member, or names of it, out of its regions and back.
+//! The verbs `drain` and `undrain`, which take a member, or names of it, out of its regions and back.
 //!
 //! An order is previewed first, from what is published at that moment: the regions are merged once more without what is
 //! to go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use wire::name::{self, Name};
 
-/// Names that a preview lists for one region; their number is always told.
+/// Largest number of names that a preview lists for one region; the total is always given.
 const LISTED_NAMES: usize = 20;
 
 /// An order as it comes from an operator.
@@ -124,7 +124,7 @@ impl Daemon {
     }
 }
 
-/// Asks the keeper for what is published.
+/// Asks the keeper for the published versions.
 pub async fn view(commands: &mpsc::Sender<keeper::Command>) -> Result<View, String> {
     let (sender, view) = oneshot::channel();
     // If the keeper is gone, the other end of the channel is, too.
@@ -243,7 +243,7 @@ fn preview(region: &RegionView, drain: &Drain) -> Preview {
     merge::preview(plan, region.merged.as_ref(), &members)
 }
 
-/// A member's zone without what is drained.
+/// Returns a member's zone without the drained names.
 fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
     let mut intake = Intake::default();
     intake.take(zone, None, scope, merge::Held::new());

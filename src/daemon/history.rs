@@ -21,10 +21,10 @@ use wire::serial::Serial;
 
 /// Versions or changes that are listed unless an operator wants more.
 const LISTED: usize = 20;
-/// Causes of one version that are told in words.
+/// Largest number of causes of one version that are described.
 const TOLD_CAUSES: usize = 4;
 
-/// A version, and what was done to the one before it.
+/// Version, with its difference from the one before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
     pub serial: Serial,

@@ -1,4 +1,4 @@
-//! Lines on the terminal for zones that come for the first time, while the server runs in the foreground.
+//! Progress of first loads, as lines on the terminal while the server runs in the foreground.
 //!
 //! A zone has a line while its first transfer runs, or while what an earlier run left of it is read from disk, as soon
 //! as either takes longer than a moment. Without a terminal there is no [`Loading`], and nobody looks.

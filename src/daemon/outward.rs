@@ -45,7 +45,7 @@ pub struct HistoryReport {
 }
 
 impl Outward {
-    /// The serial that secondaries were told last, the newest where they differ.
+    /// Newest serial that was announced to secondaries.
     pub fn notified(&self) -> Option<Serial> {
         newest(self.secondaries.iter().filter_map(|target| target.notified))
     }

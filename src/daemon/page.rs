@@ -1,4 +1,4 @@
-//! The status page and its API: what the daemon knows, for browsers and programs, read-only.
+//! Status page and API: all that the daemon knows, read-only, for browsers and programs.
 //!
 //! Pages are written on the server, work without scripts, and are kept current by server-sent events ([`live`]). The
 //! API gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
@@ -71,7 +71,7 @@ const ASSET_FIELDS: &[(&str, &str)] =
 
 /// Longest wait for the daemon's answer, which is less than the patience of a connection.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Differences and histories at the same time: each needs memory for all that it tells.
+/// Largest number of differences and histories computed at the same time: each needs memory for all that it shows.
 const MAX_COMPARISONS: usize = 2;
 
 /// Requests of the page to the daemon.
@@ -325,7 +325,7 @@ impl Page {
         }
     }
 
-    /// A page that says what is wrong.
+    /// Returns the page that describes an error.
     fn problem(&self, status: u16, text: &str) -> Content {
         let title = match status {
             400 => "That makes no sense",
@@ -336,7 +336,7 @@ impl Page {
     }
 }
 
-/// A page that says what is wrong.
+/// Page that describes an error.
 #[derive(Template)]
 #[template(path = "problem.html")]
 struct Problem {

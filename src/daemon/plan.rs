@@ -1,4 +1,4 @@
-//! A configuration as the parts of the server want it: the keeper's plan, and who may announce changes.
+//! Plans that the parts of the server get from a configuration: the keeper's plan, and the permitted senders of NOTIFY.
 //!
 //! Cost: O(configuration).
 

@@ -1,4 +1,4 @@
-//! The name servers of all zones, looked at from outside again and again.
+//! Periodic check of the name servers of all zones from outside.
 //!
 //! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period,
 //! another one on each replica, so that neither zones nor replicas come all at once.
@@ -26,7 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Zones that are looked at at once; the prober has a limit of its own for questions.
+/// Largest number of zones checked at once; the prober has a limit of its own for questions.
 const ZONES_AT_ONCE: usize = 8;
 
 /// Result of the last check of a zone's name servers, with its time.
@@ -39,7 +39,7 @@ pub struct ProbeReport {
 }
 
 impl ProbeReport {
-    /// Writes what `status ZONE` tells.
+    /// Writes the lines for `status ZONE`.
     pub fn write(&self, text: &mut String) {
         let ago = (unix_seconds(SystemTime::now()) - self.asked).max(0).cast_unsigned();
         _ = writeln!(text, "name servers of {}, asked {} ago", self.check.zone, format_seconds(ago));

@@ -1,4 +1,4 @@
-//! Reloads: another configuration for the running server, or a reason why not.
+//! Reloads: another configuration for the running server, or the reason for refusing it.
 //!
 //! ```text
 //!  read the file ──► bind ──► read the disk ──► orders' lock ──► check drains ──► publish ──► sources, listeners

@@ -1,4 +1,4 @@
-//! The verb `rollback`: a region back to the contents of an earlier version, and free again.
+//! The verb `rollback`, which takes a region back to the contents of an earlier version, and releases it again.
 //!
 //! What would change is told first, as a difference: to the version that the history has, or to what was merged behind
 //! the pin. Orders wait for each other, and for those about drains; none waits for the disk on which another one is
@@ -23,7 +23,7 @@ use tokio::sync::{MutexGuard, mpsc, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Records that a preview lists; their number is always told.
+/// Largest number of records that a preview lists; the total is always given.
 const LISTED_RECORDS: usize = 200;
 
 /// An order as it comes from an operator.

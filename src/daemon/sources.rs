@@ -1,4 +1,4 @@
-//! The sources of zones, of all kinds, behind the one map of the daemon.
+//! Sources of all zones, of every kind, in one map.
 //!
 //! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share
 //! one; a source whose plan has changed is gone before its successor begins.

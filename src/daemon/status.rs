@@ -100,12 +100,12 @@ pub struct MemoryReport {
     pub used: u64,
     #[serde(flatten)]
     pub usage: Usage,
-    /// Zones of which a new version is refused because there is no room for it.
+    /// Zones with a new version that is refused because memory has no room for it.
     pub refused: Vec<Name>,
 }
 
 impl MemoryReport {
-    /// Puts together what the keeper and the sources tell.
+    /// Combines the reports of the keeper and of the sources.
     fn new(usage: Usage, sources: &HashMap<Name, SourceStatus>) -> MemoryReport {
         let refused = sources.iter().filter(|(zone, source)| source.is_out_of_memory(zone));
         let mut refused: Vec<Name> = refused.map(|(zone, _)| zone.clone()).collect();
@@ -322,7 +322,7 @@ pub fn remarks(source: &SourceStatus) -> String {
     }
 }
 
-/// The newest serial that a primary of a zone has told; none for a zone that is not transferred.
+/// Returns the newest serial of a zone's primaries; none for a zone that is not transferred.
 pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
     match &zone.source {
         Some(SourceStatus::Primaries(source)) => {
@@ -402,7 +402,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     write_outward(text, &report.outward);
 }
 
-/// Writes what is known of a zone's primaries.
+/// Writes the state of a zone's primaries.
 fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
     let at_primary = serial(newest_at_primary(report));
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
@@ -442,7 +442,7 @@ fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
     assumed.into_iter().chain(asked).collect()
 }
 
-/// Writes what is known of the tree that a zone comes from.
+/// Writes the state of the tree that a zone comes from.
 fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
@@ -479,7 +479,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     }
 }
 
-/// Writes what the configuration says of a zone of our own.
+/// Writes the settings of a zone of our own.
 fn write_services(text: &mut String, report: &ZoneReport, source: &ServicesStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");

@@ -1,4 +1,4 @@
-//! A client that asks the aggregator over UDP, as a resolver would.
+//! Client that asks the aggregator over UDP, as a resolver would.
 //!
 //! Invariants: an answer counts only if it has the identifier and the question of the query; a query that gets none is
 //! sent once more, as resolvers do, before it counts as unanswered. Messages are read by a library that the answering

@@ -1,4 +1,4 @@
-//! The picture of one moment, as lines of text.
+//! Picture of the demonstration at one moment, as lines of text.
 //!
 //! Invariants: no line is longer than the width that was asked for; without colour there is no escape sequence in it.
 //! Pure. Cost: O(addresses).

@@ -1,4 +1,4 @@
-//! The ledger: which changes the region followed, how soon, and what went wrong.
+//! Ledger of the demonstration: the changes that the region followed, the time that it took, and the faults.
 //!
 //! It compares what DNS answers with what the model expects, and decides whether the demonstration worked. It knows
 //! neither sockets nor clocks: times are given, counted from the beginning of the run.
@@ -135,7 +135,7 @@ impl Ledger {
         self.faults.is_empty()
     }
 
-    /// Compares an observation with what is expected; all that came of it.
+    /// Compares an observation with the expected answer; returns all results of that.
     pub fn judge(&mut self, now: Duration, expected: &Expected, observed: &Observed) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let before = self.faults.len();

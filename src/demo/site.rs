@@ -1,4 +1,4 @@
-//! One datacenter of the demonstration: its model, its primary, and what the region should have of it.
+//! One datacenter of the demonstration: its model, its primary, and its expected contribution to the region.
 //!
 //! Invariant: [`Site::expected`] is what the primary published last while it could be reached, which is the copy that
 //! the aggregator must keep while it cannot. Cost: O(records) for a change.

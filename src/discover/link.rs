@@ -1,4 +1,4 @@
-//! The local link: which interfaces, and services that others announce there.
+//! Services that others announce on the local link, and the interfaces to it.
 //!
 //! A host answers by IPv4 and by IPv6 each for itself, with the addresses of that family, so whoever has the first
 //! answer listens a little longer. The endpoints are those of all addresses, IPv4 first whatever came first: the same

@@ -1,4 +1,4 @@
-//! Services of a domain, as a resolver tells of them.
+//! Services of a domain, found through a resolver.
 //!
 //! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is
 //! missing is an empty one (RFC 6763 section 6.1).

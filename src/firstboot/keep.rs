@@ -1,4 +1,4 @@
-//! The folder that keeps what was fetched: the next start has it even if the host is silent then.
+//! Folder that keeps what was fetched, so that the next start has it even if the host is silent then.
 //!
 //! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing
 //! is followed out of it, and one that somebody else has put there is refused.

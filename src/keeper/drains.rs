@@ -1,4 +1,4 @@
-//! The drains in force: what operators and the configuration take out of regions, and when that ends.
+//! Drains in force: members and names that operators or the configuration take out of regions, with their ends.
 //!
 //! Invariants: no two drains of one origin have the same target; one whose time has come is not in force, whether the
 //! program ran at that time or not. Times are those of the wall clock, because they outlive the process.
@@ -70,7 +70,7 @@ impl Drains {
         self.earlier.clear();
     }
 
-    /// Ends what is over.
+    /// Ends drains whose time is over.
     pub fn end(&mut self, now: SystemTime) {
         self.remove(|drain| drain.is_over(now), "a drain has ended by itself");
     }

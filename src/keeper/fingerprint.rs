@@ -1,4 +1,4 @@
-//! A number that tells how a region is made, to compare with what an earlier run of the program has kept on disk.
+//! Fingerprint of a region's plan, to compare with what an earlier run of the program has kept on disk.
 //!
 //! Where it is the same, the same versions of the members make the same contents, so that the serial under which they
 //! were served may come again. It is the checksum of a text that is written here word by word, so that no change to the

@@ -1,4 +1,4 @@
-//! The pins in force: regions that operators have taken back to the contents of an earlier version.
+//! Pins in force: regions that operators have taken back to the contents of an earlier version.
 //!
 //! Merging goes on behind a pin: [`Region`] makes versions that nobody sees, each under a serial that is newer than the
 //! one which clients have, so that the region can be released at any time. What is published stays as it is meanwhile,
@@ -205,7 +205,7 @@ impl Keeper {
         released.ok_or_else(|| PinError::NotPinned(name.clone()))
     }
 
-    /// Gives a region what was merged behind its pin.
+    /// Replaces a region's pinned contents by the merged ones.
     fn release_region(&self, kept: &mut KeptRegion) -> Option<Pin> {
         let Pinned { pin, zone: before } = kept.pinned.take()?;
         kept.causes.clear();

@@ -45,7 +45,7 @@ pub struct MemberView {
 }
 
 impl Keeper {
-    /// Gives out what is published.
+    /// Gives out the published versions.
     pub(super) fn view(&self, now: Instant) -> View {
         let zones = self.sources.iter().map(|(name, source)| (name.clone(), source.status(name, now)));
         let region = |(name, kept): (&Name, &super::KeptRegion)| {

@@ -1,4 +1,4 @@
-//! The line to the host: a serial port or a Unix socket, read and written with a deadline.
+//! Connection to the host: a serial port or a Unix socket, read and written with a deadline.
 //!
 //! Invariants: nothing here waits beyond its deadline, or for the rest of a line that keeps coming, beyond its limit; a
 //! line that the host sends is at most [`MAX_LINE_BYTES`] long in memory; a serial port is ours alone while it is open,
@@ -198,7 +198,7 @@ impl Line {
         MetadataError::Lost { path: self.path.clone(), error }
     }
 
-    /// The error of a host that says nothing.
+    /// Returns the error for a host that does not answer.
     pub fn silent(&self) -> MetadataError {
         MetadataError::Silent(self.path.clone())
     }

@@ -27,7 +27,7 @@ use wire::serial::Serial;
 
 /// Questions under way.
 const AT_ONCE: usize = 8;
-/// Names that are looked at for a zone; thirteen is what fits into an answer of old.
+/// Largest number of names checked for a zone; thirteen is what fits into an answer without EDNS.
 const MOST_HOSTS: usize = 32;
 /// Addresses of a name that are asked.
 const MOST_ADDRESSES: usize = 8;
@@ -36,7 +36,7 @@ const MOST_PARENTS: usize = 8;
 /// Referrals from a parent's server on the way to the delegation.
 const MOST_REFERRALS: usize = 4;
 
-/// A zone to be looked at, and what is known of it beforehand.
+/// Zone to check, and the facts known beforehand.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub zone: Name,

@@ -215,7 +215,7 @@ impl ZoneCheck {
     }
 }
 
-/// Judges what was found about a zone.
+/// Judges the facts about a zone.
 pub fn classify(facts: &Facts) -> ZoneCheck {
     let answered = facts.hosts.iter().flat_map(|host| &host.servers).find_map(|server| match &server.reply {
         Reply::Authority { ns, .. } => Some(ns.clone()),
@@ -234,7 +234,7 @@ pub fn classify(facts: &Facts) -> ZoneCheck {
     ZoneCheck { zone: facts.zone.clone(), servers }
 }
 
-/// Judges what the parent's servers said.
+/// Judges the answers of the parent's servers.
 fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
     let row = |address, findings, note| ServerCheck { name: None, address, serial: None, findings, note };
     let parents = match &facts.parents {
@@ -299,7 +299,7 @@ fn judge_name(facts: &Facts, host: &HostFacts) -> Vec<Finding> {
     findings
 }
 
-/// Judges what one server said.
+/// Judges the answers of one server.
 fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &ServerFacts) -> ServerCheck {
     let (mut findings, mut row_serial, mut note) = (Vec::new(), None, None);
     match &server.reply {

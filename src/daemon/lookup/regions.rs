@@ -1,4 +1,4 @@
-//! The part of an explanation that is about regions: who gave the records, and where a member's records go.
+//! Explanation of a region's records: the members that gave each of them, and the fate of each member's records.
 
 use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};

@@ -1,4 +1,4 @@
-//! The parts of an explanation, as `--json` prints them.
+//! Parts of an explanation, as `--json` prints them.
 
 use super::data_text;
 use crate::discovery::Explanation;

@@ -1,4 +1,4 @@
-//! The part of an explanation that is about time: with which version each record came, and what there was before.
+//! Explanation of a record's past: the version with which it came, and the records that the name had before.
 //!
 //! It reaches as far back as the zone's history. A record that only got another TTL or spelling has not come with that.
 //!

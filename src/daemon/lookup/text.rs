@@ -1,4 +1,4 @@
-//! An explanation for people.
+//! Explanation as text for people.
 
 use super::report::{
     Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,

@@ -1,4 +1,4 @@
-//! The pages that explain: why a name answers as it does, and what changed between two versions.
+//! Pages that explain a name's answer, and the changes between two versions.
 //!
 //! Cost: O(records of the name × members); O(changes).
 

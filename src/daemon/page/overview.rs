@@ -1,4 +1,5 @@
-//! The first page: what needs attention, the regions with their members, all zones, queries, and the server itself.
+//! Overview: everything that needs attention, the regions with their members, all zones, queries, and the server
+//! itself.
 //!
 //! Cost: O(zones + members of all regions).
 

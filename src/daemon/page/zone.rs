@@ -1,4 +1,4 @@
-//! The page of one zone, region or catalog: where it comes from, where it goes, what it was before.
+//! Page of one zone, region or catalog: its source, its outgoing transfers, and its history.
 //!
 //! Cost: O(members, primaries, secondaries) and O(changes of the versions that are listed).
 
@@ -66,7 +66,7 @@ struct ConflictRow {
     link: String,
     kind: &'static str,
     member: String,
-    /// The member whose records did it, where that is told.
+    /// Member whose records caused it, if that is known.
     by: String,
     dropped: u32,
 }
@@ -134,7 +134,7 @@ impl Timers {
 }
 
 impl ZonePage {
-    /// Puts the page together; none when there is no such zone.
+    /// Builds the page; none if there is no such zone.
     pub fn new(shell: Shell, report: &Report, served: &Served) -> Option<ZonePage> {
         let (name, now) = (&served.origin, shell.now);
         let mut page = ZonePage {
