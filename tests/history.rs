@@ -89,7 +89,7 @@ impl Scene {
         dump.lines().filter(|line| !line.contains(" SOA ")).map(|line| format!("{line}\n")).collect()
     }
 
-    /// How often a zone went out in one way.
+    /// Returns the number of outgoing transfers of one kind.
     fn sent(&self, kind: &str) -> u64 {
         let line = format!("aggregator_xfr_served_total{{kind=\"{kind}\",result=\"ok\",zone=\"{REGION}\"}} ");
         let metrics = self.daemon.metrics();

@@ -1,7 +1,7 @@
-//! Where we answer otherwise than Binder, and why: the one table.
+//! Table of all differences between our answers and Binder's, with the reasons.
 //!
-//! Each entry turns Binder's answer into the one that we must give; they are applied in order. What no entry changes must be
-//! as Binder says. `docs/binder.md` shows the table to operators, and the test compares.
+//! Each entry turns Binder's answer into the one that we must give; they are applied in order. What no entry changes
+//! must be as Binder says. `docs/binder.md` shows the table to operators, and the test compares.
 
 use super::cases::{Case, Line, Outcome, Reply};
 use super::world::World;
@@ -9,7 +9,7 @@ use Instead::*;
 
 /// One deliberate difference.
 pub struct Difference {
-    /// What it is about, and what each side does.
+    /// Subject of the entry, and the behaviour of each side.
     pub what: &'static str,
     pub binder: &'static str,
     pub ours: &'static str,
@@ -17,7 +17,7 @@ pub struct Difference {
     pub rule: Rule,
 }
 
-/// Which answers an entry changes, and how.
+/// Answers that an entry changes, and the change.
 pub enum Rule {
     /// Those of cases by their ids; a star at the end stands for any rest.
     Cases(&'static [(&'static str, Instead)]),
@@ -29,7 +29,7 @@ pub enum Rule {
     Shown(&'static str),
 }
 
-/// What there is instead of Binder's answer.
+/// Answer that replaces Binder's.
 pub enum Instead {
     /// A response code without records.
     Rcode(&'static str),

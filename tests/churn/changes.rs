@@ -1,7 +1,8 @@
 //! A zone that changes at random, as the test believes it to be.
 //!
-//! What it holds is what real primaries accept: an alias is alone at its name, a DNAME has nothing below it, an RRset has one
-//! TTL. The datacenters share a pool of labels, so that their RRsets unite, conflict and point at each other in a region.
+//! What it holds is what real primaries accept: an alias is alone at its name, a DNAME has nothing below it, an RRset
+//! has one TTL. The datacenters share a pool of labels, so that their RRsets unite, conflict and point at each other in
+//! a region.
 
 use crate::harness::{Dname, Edit, Random, Record, rtype};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ pub struct Model {
     serial: u32,
     /// By owner in lowercase and type; never empty, the apex' SOA apart.
     sets: BTreeMap<(Dname, u16), Vec<Record>>,
-    /// Whether the DNAME records are here, rather than names below them.
+    /// True if the DNAME records are here, rather than names below them.
     redirects: bool,
     bursts: usize,
 }

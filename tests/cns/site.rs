@@ -16,7 +16,7 @@ use wire::serial::Serial;
 
 /// Time between two ticks of an empty CNS, which is ten seconds in life.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a CNS that restarts is away.
+/// Time for which a CNS that restarts is away.
 const ABSENCE: Duration = Duration::from_millis(500);
 /// Bounds on the number of instances that change.
 const FEW: usize = 20;
@@ -27,7 +27,7 @@ pub struct Site {
     pub primary: Arc<Primary>,
     pub datacenter: Datacenter,
     pub versions: Arc<Mutex<Versions>>,
-    /// What happened, with how often.
+    /// Number of events, by kind.
     pub events: BTreeMap<&'static str, usize>,
     apex: Apex,
     serial: u32,
@@ -76,7 +76,7 @@ impl Site {
         self.datacenter.zone().with_apex(self.apex.clone(), Serial(self.serial))
     }
 
-    /// What a secondary should have.
+    /// Returns the records that a secondary should have.
     pub fn records(&self) -> Vec<Record> {
         records(&self.zone())
     }
@@ -123,8 +123,8 @@ impl Site {
         self.primary.commit(self.zone(), Duration::from_millis(20)).await;
     }
 
-    /// Writes what the datacenter is now, without its serial: whole transfers find old and new names, and differences go one
-    /// step too far.
+    /// Writes what the datacenter is now, without its serial: whole transfers find old and new names, and differences
+    /// go one step too far.
     pub fn prepare(&mut self, old: &Zone) {
         self.take_serial(2);
         self.note();
@@ -136,7 +136,7 @@ impl Site {
         });
     }
 
-    /// What a scan finds while a version is being written: each name as it was or as it is, some twice.
+    /// Returns the result of a scan while a version is being written: each name as it was or as it is, some twice.
     fn mix(&mut self, old: &Zone, new: &Zone) -> Vec<Node> {
         let mut scan = Vec::new();
         let gone = old.nodes().iter().filter(|node| new.find(node.owner.as_wire()).is_none());

@@ -97,7 +97,7 @@ impl Stand {
         }));
     }
 
-    /// What the daemon said of its transfers lately.
+    /// Prints the last log lines of the daemon about transfers.
     fn tell_log(&self) {
         let text = self.daemon.log_text();
         let lines: Vec<&str> = text.lines().filter(|line| !line.contains("transfer out")).collect();
@@ -110,8 +110,8 @@ impl Stand {
         assert!(!self.tracker.as_ref().is_some_and(JoinHandle::is_finished), "the answers stop CNS");
     }
 
-    /// Waits until every zone is what its datacenter is, and the region what they are together; and until the watch has seen
-    /// that.
+    /// Waits until every zone is what its datacenter is, and the region what they are together; and until the watch has
+    /// seen that.
     pub fn settle(&mut self) {
         let mut members = Vec::new();
         for site in &self.sites {
@@ -183,7 +183,7 @@ impl Stand {
         self.metric(&format!("aggregator_records_in_doubt{{zone=\"{}\"}}", self.sites[0].origin()))
     }
 
-    /// Whether a version of the first zone waits for confirmation.
+    /// Returns true if a version of the first zone waits for confirmation.
     pub fn is_held(&self) -> bool {
         self.metric(&format!("aggregator_transfer_held{{zone=\"{}\"}}", self.sites[0].origin())) == 1
     }

@@ -72,7 +72,7 @@ impl Drop for Watch {
     }
 }
 
-/// What the watching thread has seen.
+/// Observations of the watching thread.
 struct Eye {
     client: Client,
     region: Dname,

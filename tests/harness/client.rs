@@ -46,7 +46,7 @@ pub struct Client {
     server: SocketAddr,
     udp: UdpSocket,
     tcp: Option<TcpStream>,
-    /// Where connections come from; none leaves it to the system.
+    /// Address that connections come from; none leaves it to the system.
     source: Option<IpAddr>,
     deadline: Duration,
     next_id: u16,

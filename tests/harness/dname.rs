@@ -85,7 +85,7 @@ impl Dname {
         Dname(self.0.to_ascii_lowercase())
     }
 
-    /// Whether the name is `other` or lies below it.
+    /// Returns true if the name is `other` or lies below it.
     pub fn is_within(&self, other: &Dname) -> bool {
         let (ours, theirs) = (self.lower(), other.lower());
         let (ours, theirs) = (ours.labels(), theirs.labels());
@@ -99,7 +99,7 @@ impl Dname {
         Dname::from_labels(labels[..kept].iter().copied().chain(to.labels()))
     }
 
-    /// Whether the first label is an asterisk alone.
+    /// Returns true if the first label is an asterisk alone.
     pub fn is_wildcard(&self) -> bool {
         self.0.starts_with(b"\x01*")
     }

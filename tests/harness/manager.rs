@@ -66,7 +66,7 @@ impl ServiceManager {
         });
     }
 
-    /// What was heard since the last time that this was asked.
+    /// Returns the messages received since the last call.
     pub fn take_heard(&mut self) -> Vec<String> {
         self.listen();
         std::mem::take(&mut self.heard)

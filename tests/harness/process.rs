@@ -86,7 +86,7 @@ impl Process {
         None
     }
 
-    /// How the process has ended by itself, or `None` while it runs.
+    /// Returns the exit status if the process has ended by itself, or `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

@@ -71,7 +71,7 @@ pub enum Part {
     Name,
 }
 
-/// Where names lie in the RDATA of a type; what follows the last part is opaque.
+/// Returns the places of names in the RDATA of a type; what follows the last part is opaque.
 pub fn layout(rtype: u16) -> &'static [Part] {
     match rtype {
         rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => &[Part::Name],

@@ -1,4 +1,4 @@
-//! What the three real name servers have in common as secondaries: one primary, zones or a catalog of zones, keys.
+//! Common parts of the three real name servers as secondaries: one primary, zones or a catalog of zones, keys.
 
 use super::folder::write_file;
 use super::peer::program_path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a secondary may take to do what it was asked for; none of them hurries with everything.
+/// Longest time that a secondary may take for a request; none of them hurries with everything.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A TSIG key in the words of configurations.
@@ -30,7 +30,7 @@ impl TsigKey {
     }
 }
 
-/// What a secondary follows.
+/// Zones that a secondary follows, and the way in which it does.
 #[derive(Clone, Debug)]
 pub struct SecondaryPlan {
     pub primary: SocketAddr,
@@ -38,7 +38,7 @@ pub struct SecondaryPlan {
     pub other_primary: Option<SocketAddr>,
     /// Signs its requests for the serial and for transfers.
     pub transfer_key: Option<TsigKey>,
-    /// What announcements must be signed with; they come from 127.0.0.1 in any case.
+    /// Key that announcements must be signed with; they come from 127.0.0.1 in any case.
     pub notify_key: Option<TsigKey>,
     pub zones: Vec<Dname>,
     /// The catalog whose members it takes up, from the same primary.
@@ -84,7 +84,7 @@ impl SecondaryPlan {
     }
 }
 
-/// How one kind of server is configured as a secondary, and started.
+/// Configuration and start of one kind of server as a secondary.
 pub struct SecondaryKind {
     pub program: &'static str,
     /// Writes the configuration from the server's folder, its address and its plan.
@@ -118,7 +118,7 @@ impl Secondary {
         secondary
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

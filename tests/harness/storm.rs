@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is asked, and how.
+/// Questions of a storm, and the way in which they are put.
 #[derive(Clone, Debug)]
 pub struct StormPlan {
     pub server: SocketAddr,
@@ -22,7 +22,7 @@ pub struct StormPlan {
     pub lost_after: Duration,
 }
 
-/// What came of a storm.
+/// Result of a storm.
 #[derive(Debug)]
 pub struct Toll {
     pub asked: u64,
