@@ -44,7 +44,7 @@ use world::World;
 #[derive(Default)]
 struct Tally {
     faults: Vec<String>,
-    /// By entry, and by case pattern in it.
+    /// Entries that were needed, each with the case pattern in it.
     used: BTreeSet<(usize, usize)>,
     cases: usize,
 }
@@ -122,7 +122,7 @@ fn matches(pattern: &str, id: &str) -> bool {
     }
 }
 
-/// Everything that was captured.
+/// All captures.
 struct Captures {
     domain: String,
     nodes: Nodes,
@@ -196,7 +196,7 @@ impl Captures {
     }
 }
 
-/// Everything in memory, in both modes.
+/// Compares all captures with answers made in memory, in both modes.
 fn run_in_memory() -> Tally {
     let captures = Captures::read();
     let mut tally = Tally::default();
@@ -420,7 +420,7 @@ fn the_table_is_in_the_documentation() {
     assert!(text.contains(&table.join("\n")), "docs/binder.md needs this table:\n{}", table.join("\n"));
 }
 
-/// Everything from a ZooKeeper over sockets, in one mode.
+/// Compares all captures with answers over sockets and a real ZooKeeper, in one mode.
 fn run_live(refuses: bool) {
     let folder = Folder::new();
     let zookeeper = Rc::new(RefCell::new(ZooKeeper::start(&folder)));

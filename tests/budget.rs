@@ -14,7 +14,7 @@ use harness::*;
 use std::time::Duration;
 use swelling::{Contents, Swelling, Version};
 
-/// More than anything here takes.
+/// Longest wait for anything, more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
 /// Bound on the memory of the program without zones, its threads and buffers included; the real use is far less.

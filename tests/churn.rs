@@ -47,7 +47,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
-/// Everything that runs, and what it should hold.
+/// Running servers, and the records that they should hold.
 struct Scene {
     daemon: Aggregator,
     primaries: Vec<Primary>,

@@ -1,9 +1,10 @@
-//! CNS with all its habits as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever empty,
+//! CNS with every quirk as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever
+//! empty,
 //! and what is stale goes.
 //!
 //! The primary is the one of the demonstration, which answers octet by octet as CNS did when it was captured; here its
-//! database fails in all the ways in which that of CNS does. While that happens, every zone is transferred from the daemon
-//! again and again and held against the datacenters' true content.
+//! database fails in all the ways in which that of CNS does. While that happens, every zone is transferred from the
+//! daemon again and again and held against the datacenters' true content.
 
 mod harness;
 
@@ -96,8 +97,8 @@ async fn a_zone_that_does_not_change_is_not_transferred() {
     stand.finish();
 }
 
-/// Quirks 3, 5, 6, 7, 15: differences are asked for with an SOA, come without AA, with the question in the first of several
-/// messages, with repeated records, compressed throughout; and are enough.
+/// Quirks 3, 5, 6, 7, 15: differences are asked for with an SOA, come without AA, with the question in the first of
+/// several messages, with repeated records, compressed throughout; and are enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn changes_come_as_differences() {
     let mut stand = Stand::start(1, 2, NO_AUDIT).await;
@@ -190,8 +191,8 @@ async fn differences_are_used_up_to_their_frame() {
     stand.finish();
 }
 
-/// Section 7: an error of the database ends differences with a proper SOA. New records are late then, no old one is gone,
-/// and the audit brings what is missing.
+/// Section 7: an error of the database ends differences with a proper SOA. New records are late then, no old one is
+/// gone, and the audit brings what is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn differences_cut_short_are_made_good() {
     let mut stand = Stand::start(1, 7, "audit = false\nmessage_timeout = \"1s\"\n").await;
@@ -283,8 +284,8 @@ async fn half_a_zone_is_never_served() {
     stand.finish();
 }
 
-/// Quirks 13 and 14: a database that is rebuilt, and then has a serial below those of the empty zone; the second time below
-/// ours as well.
+/// Quirks 13 and 14: a database that is rebuilt, and then has a serial below those of the empty zone; the second time
+/// below ours as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_rebuilt_database_empties_nothing() {
     let mut stand = Stand::start(1, 11, NO_AUDIT).await;
@@ -306,8 +307,8 @@ async fn a_rebuilt_database_empties_nothing() {
     stand.finish();
 }
 
-/// A database that is lost in the midst of a copy: what is missing from it is not half of the zone, so that its size alone
-/// reveals nothing.
+/// A database that is lost in the midst of a copy: what is missing from it is not half of the zone, so that its size
+/// alone reveals nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_database_that_is_lost_while_it_is_copied_costs_no_names() {
     let mut stand = Stand::start(1, 14, NO_AUDIT).await;

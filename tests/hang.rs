@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// For what is to happen soon, on a machine that is busy.
+/// Longest wait for what is to happen soon, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For the end of a server whose disk does not answer: it waits ten seconds for that.
+/// Longest wait for the end of a server whose disk does not answer: it waits ten seconds for that.
 const END: Duration = Duration::from_secs(30);
 const WATCHDOG: Duration = Duration::from_secs(1);
 /// The beginning of a TLS handshake (RFC 8446 section 5.1): a record of 512 octets of which one comes.

@@ -65,7 +65,7 @@ impl Scene {
         self.wait_for(zone, serial);
     }
 
-    /// Another configuration, while the daemon runs.
+    /// Gives the running daemon another configuration.
     fn reload(&self, members: &[&str]) -> String {
         self.daemon.write_settings(&settings(&self.primary, members, &self.notify));
         self.text(&["reload"])
@@ -78,7 +78,7 @@ impl Scene {
         output.stdout
     }
 
-    /// The same for programs.
+    /// Returns the output of a verb as JSON.
     fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.text(&[arguments, &["--json"]].concat())).unwrap()
     }

@@ -146,7 +146,7 @@ struct Given {
     member: usize,
     rtype: &'static str,
     ttl: u32,
-    /// In the member's zone, and in the region.
+    /// Record in the member's zone, and in the region.
     here: String,
     there: String,
     reason: Option<&'static str>,
@@ -155,7 +155,7 @@ struct Given {
 /// Records of a region at a name.
 struct Outcome {
     given: Vec<Given>,
-    /// By type and data.
+    /// TTL by type and data.
     records: BTreeMap<(String, String), u32>,
 }
 

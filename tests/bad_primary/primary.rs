@@ -114,7 +114,7 @@ pub struct Script {
     pub differences: Differences,
     /// The version before: serial, names, flavour.
     pub before: (u32, u32, u8),
-    /// The first name's address comes twice in whole zones, as records of CNS do.
+    /// True if the first name's address comes twice in whole zones, as records of CNS do.
     pub twice: bool,
     /// Zone transfers begun, questions for differences, and addresses that queries came from.
     pub transfers: u32,

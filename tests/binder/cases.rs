@@ -18,7 +18,7 @@ pub struct Case {
     pub tcp: bool,
     /// True if the question has an OPT record.
     pub edns: bool,
-    /// In lowercase, with a final dot; empty where the request is not a single question.
+    /// Name in lowercase, with a final dot; empty where the request is not a single question.
     pub name: String,
     pub rtype: String,
     pub outcome: Outcome,
@@ -120,7 +120,7 @@ pub enum Step {
     /// The DNS server's own process.
     StopServer,
     StartServer,
-    /// Without ZooKeeper, as long as it was when Binder was asked.
+    /// Wait without ZooKeeper for as long as in the capture.
     Wait,
 }
 

@@ -19,13 +19,13 @@ pub struct Difference {
 
 /// Answers that an entry changes, and the change.
 pub enum Rule {
-    /// Those of cases by their ids; a star at the end stands for any rest.
+    /// Captured answers by the ids of their cases; a star at the end stands for any rest.
     Cases(&'static [(&'static str, Instead)]),
-    /// Those that look so.
+    /// All answers that the function recognises.
     All(fn(&World, &Case, &mut Reply)),
-    /// None that was captured; random trees show it.
+    /// No captured answer; random trees show it.
     Random,
-    /// None that was captured; this test shows it, here or in `zookeeper_resets.rs`.
+    /// No captured answer; this test shows it, here or in `zookeeper_resets.rs`.
     Shown(&'static str),
 }
 
@@ -37,9 +37,9 @@ pub enum Instead {
     NoData,
     /// The records of another captured answer.
     Like(&'static str),
-    /// These records in the answer and beside it; `@` stands for the domain.
+    /// Records in the answer and beside it; `@` stands for the domain.
     Records(&'static [&'static str], &'static [&'static str]),
-    /// The same records with another TTL.
+    /// Same records with another TTL.
     Ttl(u32),
     NoReply,
 }

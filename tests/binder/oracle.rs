@@ -76,7 +76,7 @@ impl Switch {
 
 /// A node of the cache.
 pub struct Node {
-    /// As in ZooKeeper.
+    /// Name of the node in ZooKeeper.
     pub name: String,
     /// Its full name in lowercase.
     pub domain: String,

@@ -12,7 +12,7 @@ const MEMBERS: [&str; 5] = ["load_balancer", "moray_host", "ops_host", "redis_ho
 
 /// A tree, and the mode in which it is served.
 pub struct World {
-    /// With a final dot.
+    /// Domain, with a final dot.
     domain: String,
     /// The data of nodes that is an object, by owner name.
     records: HashMap<String, Value>,

@@ -18,11 +18,11 @@ const AXFR: u16 = 252;
 /// Contents of a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contents {
-    /// So many names with an address each.
+    /// Names with one address each.
     Plain(u32),
-    /// So many names with one record of two long names each.
+    /// Names with one record of two long names each.
     Swelling(u32),
-    /// So many names, each of as many labels as a name can have: there are a hundred empty non-terminals above each.
+    /// Names of as many labels as a name can have: there are a hundred empty non-terminals above each.
     Deep(u32),
 }
 

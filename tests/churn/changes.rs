@@ -15,12 +15,12 @@ const REDIRECTS: usize = 4;
 const BURST_OF_TTLS: usize = 80;
 const TYPES: &[u16] = &[rtype::A, rtype::AAAA, rtype::TXT, rtype::SRV, rtype::MX];
 
-/// One zone.
+/// Model of one zone.
 pub struct Model {
     pub origin: Dname,
     random: Random,
     serial: u32,
-    /// By owner in lowercase and type; never empty, the apex' SOA apart.
+    /// Records by owner in lowercase and type; no set is empty, and the apex' SOA is not among them.
     sets: BTreeMap<(Dname, u16), Vec<Record>>,
     /// True if the DNAME records are here, rather than names below them.
     redirects: bool,

@@ -34,7 +34,7 @@ pub struct Site {
     random: Random,
     /// Chooses events, the same whatever comes of them.
     choices: Random,
-    /// Whole zones sent when a scan was last cut.
+    /// Number of whole zones that had been sent when a scan was last cut.
     cut_at: u64,
 }
 
@@ -171,7 +171,7 @@ impl Site {
         self.primary.publish(self.zone());
     }
 
-    /// Has other name servers in the next version.
+    /// Gives the next version other name servers.
     pub fn choose_name_servers(&mut self) {
         let domain = self.apex.mname.parent().expect("a parent");
         let before = self.apex.name_servers.clone();
@@ -192,7 +192,7 @@ impl Site {
         }
     }
 
-    /// Has the database again, with a serial below the present one, from before the database was lost or not.
+    /// Restores the database with a serial below the present one, from before the database was lost or not.
     pub fn regain_database(&mut self, back: u32) {
         self.serial -= back;
         while !self.versions.lock().unwrap().is_new(self.serial) {
@@ -214,7 +214,7 @@ impl Site {
 
     //--- Chance ---
 
-    /// Something happens, and then some time passes.
+    /// Lets an event happen, and then some time pass.
     pub async fn live(&mut self) {
         let event = match self.choices.below(100) {
             0..35 => {

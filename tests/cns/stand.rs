@@ -13,7 +13,7 @@ use wire::name::Name;
 
 const REGION: &str = "us-west.cns.example.com.";
 const SERVER: &str = "ns1.test.";
-/// For all that must happen at some time on a busy machine.
+/// Longest wait for all that must happen at some time on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two announcements of CNS, which is five seconds in life.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ impl Stand {
         Stand::start_with(count, seed, transfer, None).await
     }
 
-    /// The same with state on disk.
+    /// Starts a stand with state on disk.
     pub async fn start_kept(count: u8, seed: u64, transfer: &str) -> Stand {
         Stand::start_with(count, seed, transfer, Some("state".to_owned())).await
     }

@@ -77,7 +77,7 @@ struct Eye {
     client: Client,
     region: Dname,
     truths: Vec<Truth>,
-    /// For each datacenter the version that was seen last.
+    /// Version of each datacenter that was seen last.
     places: Vec<usize>,
     last: Option<(u32, HashSet<Record>)>,
 }

@@ -5,7 +5,7 @@ use crate::explained::{Case, Peer};
 use crate::harness::{Message, Record, rtype};
 use crate::model::ALIAS_LIMIT;
 
-/// One choice.
+/// Choice of ours that an RFC leaves open.
 pub struct Choice {
     pub name: &'static str,
     pub rfc: &'static str,

@@ -5,7 +5,7 @@ use crate::model::{ALIAS_LIMIT, Expected, NOERROR, World};
 use crate::questions::Question;
 use std::collections::{BTreeSet, HashSet};
 
-/// Everything wrong with an answer, in words; empty when it is as expected.
+/// Faults of an answer, in words; empty when it is as expected.
 pub type Faults = Vec<String>;
 
 /// Strictness of a comparison.

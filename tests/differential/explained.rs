@@ -48,7 +48,7 @@ impl Case {
     }
 }
 
-/// One habit of a peer.
+/// Known habit of a peer that makes its answers differ.
 pub struct Difference {
     pub peer: Peer,
     pub name: &'static str,

@@ -71,7 +71,7 @@ impl Aggregator {
         Aggregator::start_limited(home, settings, None)
     }
 
-    /// The same with a limit on open files, which the daemon cannot raise.
+    /// Starts the daemon with a limit on open files, which it cannot raise.
     pub fn start_limited(home: &Path, settings: &Settings, open_files: Option<u64>) -> Aggregator {
         let mut ports = [Port::reserve(), Port::reserve()];
         let (address, metrics) = (ports[0].address(), ports[1].address());
@@ -181,7 +181,7 @@ impl Aggregator {
         stream
     }
 
-    /// Everything the daemon has logged so far.
+    /// Returns all that the daemon has logged so far.
     pub fn log_text(&self) -> String {
         self.process.log_text()
     }

@@ -73,7 +73,7 @@ impl Browser {
         self.command("POST", "execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
-    /// The same for one that calls its last argument when it is done.
+    /// Runs a script that calls its last argument when it is done.
     pub fn run_later(&self, script: &str, arguments: Value) -> Value {
         self.command("POST", "execute/async", &json!({ "script": script, "args": arguments }))
     }

@@ -58,7 +58,7 @@ impl Client {
         Client::bound("127.0.0.1:0", server)
     }
 
-    /// The same for a server that is not on loopback.
+    /// Returns a client of a server that is not on loopback.
     pub fn any(server: SocketAddr) -> Client {
         Client::bound("0.0.0.0:0", server)
     }

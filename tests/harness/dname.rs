@@ -79,7 +79,7 @@ impl Dname {
         (self.0[0] != 0).then(|| Dname(self.0[usize::from(self.0[0]) + 1..].to_vec()))
     }
 
-    /// The same name in lowercase.
+    /// Returns the name in lowercase.
     pub fn lower(&self) -> Dname {
         // Octets of length are below 64 and so no capital letters.
         Dname(self.0.to_ascii_lowercase())

@@ -20,7 +20,7 @@ pub struct ServiceManager {
     socket: UnixDatagram,
     /// Kept sockets, by the names that the service gave them.
     store: BTreeMap<String, OwnedFd>,
-    /// Everything heard, a line each, without what concerns the store.
+    /// Messages received, a line each, without those about the store.
     heard: Vec<String>,
 }
 

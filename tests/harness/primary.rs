@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// Secondary that a primary serves: its address and key.
 #[derive(Clone, Debug)]
 pub struct PrimaryPlan {
-    /// Is told of every change.
+    /// Address that is notified of every change.
     pub notify: SocketAddr,
     /// Signs transfers and announcements.
     pub key: Option<TsigKey>,
@@ -33,7 +33,7 @@ pub struct PrimaryPlan {
 /// Changes that lead from one version of a zone to the next.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// Without the SOA, as `added`.
+    /// Removed records, without the SOA, as in `added`.
     pub removed: Vec<Record>,
     pub added: Vec<Record>,
     /// The next version in whole, its SOA first.

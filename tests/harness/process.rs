@@ -113,7 +113,7 @@ impl Process {
         })
     }
 
-    /// Everything the process has written so far.
+    /// Returns all that the process has written so far.
     pub fn log_text(&self) -> String {
         let mut text = Vec::new();
         // A test may have put a pipe there: whoever reads that must not wait for more.

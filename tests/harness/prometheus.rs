@@ -31,7 +31,7 @@ impl Alert {
 
 /// A running Prometheus.
 pub struct Prometheus {
-    /// None for one that somebody else has started.
+    /// Process of the server; none for one that somebody else has started.
     process: Option<Process>,
     address: SocketAddr,
 }
@@ -55,7 +55,7 @@ impl Prometheus {
         prometheus
     }
 
-    /// The one that listens there.
+    /// Returns the Prometheus that listens at an address.
     pub fn at(address: SocketAddr) -> Prometheus {
         Prometheus { process: None, address }
     }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Questions {
     #[default]
     Pass,
-    /// They do not arrive.
+    /// Questions do not arrive.
     Lost,
     /// Their answers have another MAC in their signature.
     Spoiled,
@@ -27,7 +27,7 @@ pub enum Questions {
 /// Treatment of messages that pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Nothing passes, and connections end.
+    /// True if nothing passes, and connections end.
     pub cut: bool,
     /// The shortest and the longest delay of one way, in milliseconds.
     pub delay: (u64, u64),

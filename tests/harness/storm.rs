@@ -16,7 +16,7 @@ pub struct StormPlan {
     pub query: Query,
     /// The number of records in a good answer.
     pub records: usize,
-    /// Between two queries of a thread over UDP.
+    /// Pause between two queries of a thread over UDP.
     pub pause: Duration,
     /// A query that is not answered by then is lost.
     pub lost_after: Duration,

@@ -34,7 +34,7 @@ impl ZooKeeper {
         ZooKeeper::start_with(folder, &[])
     }
 
-    /// The same with further options for Java.
+    /// Starts a server with further options for Java.
     pub fn start_with(folder: &Folder, options: &[&str]) -> ZooKeeper {
         let mut port = Port::reserve();
         let mut server = ZooKeeper::prepare(folder, port.address(), "");
@@ -220,7 +220,7 @@ impl Ensemble {
         Ensemble { members }
     }
 
-    /// One of the members.
+    /// Returns one of the members.
     pub fn member(&mut self, index: usize) -> &mut ZooKeeper {
         &mut self.members[index]
     }

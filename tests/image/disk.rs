@@ -7,9 +7,9 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// From power-on to the first answer, in seconds.
+/// Goal: seconds from power-on to the first answer.
 const FIRST_ANSWER: f64 = 12.0;
-/// Of that the program, until it is ready.
+/// Goal: seconds of those that the program takes until it is ready.
 const READY: f64 = 0.3;
 /// Seconds that the machine for which the goals were set takes to start forty programs of Debian's, one after the
 /// other, in the quickest of as many rounds. Derived from another machine: 1.07 where firmware, boot loader and kernel

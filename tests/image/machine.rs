@@ -96,12 +96,12 @@ impl Machine {
         self.folder.join("monitor.sock")
     }
 
-    /// Returns the text that the machine wrote to its first serial port.
+    /// Returns the path of the file with the output of the machine's first serial port.
     fn console(&self) -> PathBuf {
         self.folder.join("console.log")
     }
 
-    /// Everything that the machine has said so far.
+    /// Returns all that the machine has written to its console so far.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(self.console()).unwrap_or_default()).into_owned()
     }
