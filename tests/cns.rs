@@ -1,6 +1,5 @@
 //! CNS with every quirk as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever
-//! empty,
-//! and what is stale goes.
+//! empty, and what is stale goes.
 //!
 //! The primary is the one of the demonstration, which answers octet by octet as CNS did when it was captured; here its
 //! database fails in all the ways in which that of CNS does. While that happens, every zone is transferred from the
