@@ -25,7 +25,7 @@ pub enum Role {
     /// A resolver, which is to find the answer.
     Resolver,
     /// A server that has the answer itself. Neither EDNS nor RD is set: CNS stops on EDNS sizes that are too small
-    /// (contract `cns.md`, quirk 4), and what others know is of no use.
+    /// (`docs/cns.md` 4), and what others know is of no use.
     Authority,
 }
 

@@ -1,5 +1,5 @@
-//! CNS with every quirk as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever
-//! empty, and what is stale goes.
+//! Every quirk of CNS, individually and randomised, as primary of the real daemon: nothing that a datacenter has is ever lost, nothing is ever empty,
+//! and what is stale goes.
 //!
 //! The primary is the one of the demonstration, which answers octet by octet as CNS did when it was captured; here its
 //! database fails in all the ways in which that of CNS does. While that happens, every zone is transferred from the
@@ -96,8 +96,8 @@ async fn a_zone_that_does_not_change_is_not_transferred() {
     stand.finish();
 }
 
-/// Quirks 3, 5, 6, 7, 15: differences are asked for with an SOA, come without AA, with the question in the first of
-/// several messages, with repeated records, compressed throughout; and are enough.
+/// Habits 3, 5, 6, 7, 15: differences are asked for with an SOA, come without AA, with the question in the first of several
+/// messages, with repeated records, compressed throughout; and are enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn changes_come_as_differences() {
     let mut stand = Stand::start(1, 2, NO_AUDIT).await;
@@ -283,8 +283,8 @@ async fn half_a_zone_is_never_served() {
     stand.finish();
 }
 
-/// Quirks 13 and 14: a database that is rebuilt, and then has a serial below those of the empty zone; the second time
-/// below ours as well.
+/// Habits 13 and 14: a database that is rebuilt, and then has a serial below those of the empty zone; the second time below
+/// ours as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_rebuilt_database_empties_nothing() {
     let mut stand = Stand::start(1, 11, NO_AUDIT).await;

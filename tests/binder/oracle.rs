@@ -1,5 +1,4 @@
-//! Binder as its code has it, naively: what `contract binder.md` says of the cache and of each kind of question, in the
-//! same order, over the nodes' JSON. Nothing of the crate is used.
+//! Binder as its code has it, naively: the cache and each kind of question, in the same order, over the nodes' JSON. Nothing of the crate is used.
 //!
 //! Where we differ on purpose there is a [`Switch`], named by its entry of the table. With all of them off this is
 //! Binder, which the captures prove; with all of them on it is what we must say, which random trees prove; and each one

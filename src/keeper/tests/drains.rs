@@ -209,7 +209,7 @@ fn drains_outlive_the_program() {
     assert!(away < Duration::from_millis(1), "what the configuration drains goes on from when it began");
 }
 
-/// Drained data makes no delegation give way, and delegates nothing itself (`aggregation.md` S11).
+/// What is drained is no data that a delegation gives way to, and delegates nothing (`docs/regions.md` 19).
 #[test]
 fn a_delegation_gives_way_to_nothing_that_is_drained() {
     let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
