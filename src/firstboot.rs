@@ -11,8 +11,8 @@
 //! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is
 //! on its way by a minute more, and none delays the server; a configuration that is not valid, or that the
 //! server refuses, is reported and not used: the one before it stays, for the next start, too, and a server that does
-//! not start with new metadata starts with that one. The text of the environment is taken as it is. As the first process
-//! of a container this one answers TERM, INT and HUP, and collects the children of others.
+//! not start with new metadata starts with that one. The text of the environment is taken as it is. As the first
+//! process of a container this one answers TERM, INT and HUP, and collects the children of others.
 //!
 //! Cost: one short conversation with the host for each look.
 
