@@ -236,7 +236,7 @@ pub fn run_main(
     code
 }
 
-/// Does what the command line says.
+/// Runs the verb of the command line.
 fn run_verb(
     arguments: impl IntoIterator<Item = OsString>,
     run: impl FnOnce(Config) -> ExitCode,
@@ -378,7 +378,7 @@ fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
     report_call(try_request(socket, request))
 }
 
-/// Prints why there is no reply, if there is none, and gives the exit code that goes with it.
+/// Prints the error of a request that got no reply, and returns its exit code.
 fn report_call(reply: Result<Reply, CallError>) -> Result<Reply, ExitCode> {
     reply.map_err(|error| {
         let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
@@ -393,7 +393,7 @@ fn try_request(socket: &Path, request: &Request) -> Result<Reply, CallError> {
     runtime.block_on(control::call(socket, request))
 }
 
-/// Prints what the server said.
+/// Prints the reply of the server.
 fn print_reply(reply: Reply, json: bool, with_text: bool) -> ExitCode {
     let Reply { ok, text, data } = reply;
     match (ok, json) {
@@ -439,7 +439,7 @@ fn print_problem(text: &str) {
     log::print(text);
 }
 
-/// Prints what was wrong with the command line; the exit code that goes with it.
+/// Prints an error in the command line, and returns the exit code for it.
 fn misuse(text: &str) -> ExitCode {
     print_problem(text);
     ExitCode::from(MISUSE)

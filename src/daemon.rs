@@ -444,7 +444,7 @@ impl Daemon {
         }
     }
 
-    /// Tells sources to act and waits for what comes of it: one zone's, a region's members', or all.
+    /// Wakes sources and waits for their results: one zone's, a region's members', or all.
     fn wake(&self, zone: Option<String>, kind: WakeKind) -> impl Future<Output = Reply> + Send + use<> {
         let waiting = self.send_wakes(zone.as_deref(), kind);
         async move {

@@ -139,7 +139,7 @@ pub fn kept_configuration(folder: &Path) -> PathBuf {
     folder.join(keep::CONFIGURATION)
 }
 
-/// Has a running first start look at the metadata, if there is one; what came of it.
+/// Requests a look at the metadata from a running first start, if there is one; returns its result.
 pub fn request_look(folder: &Path, patience: Duration) -> Option<Looked> {
     use std::io::Read;
     let mut stream = std::os::unix::net::UnixStream::connect(folder.join(keep::REQUESTS)).ok()?;
@@ -277,7 +277,7 @@ impl Boot {
         Child::start(&child::server_arguments(configuration), user).map_err(BootError::Server)
     }
 
-    /// Has the server that starts now show whether it takes what is new, where there is something to go back to.
+    /// Begins the trial of a new configuration, if there is an earlier one to go back to.
     fn begin_trial(&mut self, found: &Found) {
         match found.origin {
             Origin::Metadata | Origin::Kept => {
@@ -315,7 +315,7 @@ impl Boot {
         }
     }
 
-    /// Has the server start with what was there before what is on trial.
+    /// Ends the trial, and goes back to the configuration before it.
     fn take_back(&mut self, why: &str) {
         say(why);
         self.end_trial(Keep::withdraw);
@@ -354,7 +354,7 @@ impl Boot {
         }
     }
 
-    /// Says what is wrong with the network that the host describes, once for each new state of affairs.
+    /// Logs the problems with the network that the host describes, once for each change of them.
     fn say_network(&mut self, told: &Told) {
         if self.network_said != told.network_problems {
             told.network_problems.iter().for_each(|problem| say(&format!("network: {problem}")));
@@ -362,7 +362,7 @@ impl Boot {
         }
     }
 
-    /// Says on the console what is missing, once for each new state of affairs.
+    /// Logs the reasons for having no configuration, once for each change of them.
     fn explain(&mut self, reasons: Vec<String>) {
         if self.said == reasons {
             return;
@@ -380,7 +380,7 @@ impl Boot {
         self.said = reasons;
     }
 
-    /// Follows the metadata while a server runs: this process's child, or somebody else's.
+    /// Follows the metadata while a server runs, as this process's child or under a service manager.
     async fn follow(&mut self, found: &Found, mut child: Option<Child>) -> Result<ExitCode, BootError> {
         let is_polling = self.plan.host.is_some() && !self.plan.poll.is_zero();
         loop {
@@ -451,7 +451,7 @@ impl Boot {
         }
     }
 
-    /// Looks at the metadata and has the server reload what is new. One that was ordered tells again what is known.
+    /// Looks at the metadata and lets the server reload a new configuration. A requested look repeats known problems.
     async fn look(&mut self, current: &Found, child: Option<&Child>, is_ordered: bool) -> Look {
         if self.plan.host.is_none() {
             return Look::default();
@@ -484,7 +484,7 @@ impl Boot {
         look
     }
 
-    /// Has the server take what the host says, if it is new and valid.
+    /// Gives the configuration from the host to the server, if it is new and valid.
     async fn weigh(&mut self, told: Told, has_child: bool, is_ordered: bool) -> Look {
         let text = match find::word(&self.plan.key, told) {
             Ok(text) => text,
@@ -513,7 +513,7 @@ impl Boot {
         self.try_new(&path, has_child).await
     }
 
-    /// Tells the server, once, of a configuration that is wrong: it logs and counts what is not used.
+    /// Reports a faulty configuration to the server, once, which logs and counts it.
     async fn refuse(&mut self, text: String, problems: Vec<String>, is_ordered: bool) -> Look {
         let is_known = self.refused.as_ref().is_some_and(|refused| refused.text == text && !refused.by_server);
         if !is_known || is_ordered {

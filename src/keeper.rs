@@ -403,7 +403,7 @@ impl Keeper {
         None
     }
 
-    /// Takes a source's news; returns whom to tell once it is published.
+    /// Takes in a new version from a source; returns the sender to notify once it is published.
     fn take_update(
         &mut self,
         update: Update,

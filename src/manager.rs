@@ -59,7 +59,7 @@ impl Manager {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// Says that requests are answered, in words for whoever looks.
+    /// Reports readiness to the manager, with a status in words.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"), None);
     }

@@ -47,7 +47,7 @@ pub struct ReloadChanges {
 }
 
 impl ReloadChanges {
-    /// Compares two configurations, beside what the keeper, the sources and the control socket have to tell.
+    /// Compares two configurations. The caller adds the changes of the sources and of the control socket.
     pub fn between(old: &Config, new: &Config, plan: PlanChanges) -> ReloadChanges {
         let (before, after) = (listen_addresses(old), listen_addresses(new));
         let drains = |of: &Config, others: &Config| -> Vec<String> {

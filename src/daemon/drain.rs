@@ -250,7 +250,7 @@ fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
     intake.zone().cloned()
 }
 
-/// Finds out whether a configuration drains regions of the last that they have; says which, and what to do.
+/// Checks that the drains of a configuration leave each region some data; the error names the regions, and the remedy.
 pub async fn check_drains(commands: &mpsc::Sender<keeper::Command>, config: &Config) -> Result<(), String> {
     let view = view(commands).await?;
     let now = SystemTime::now();

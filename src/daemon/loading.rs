@@ -74,7 +74,7 @@ impl Loading {
         found
     }
 
-    /// Draws what was found, and takes away what is over.
+    /// Draws a line for each load in progress, and removes the lines of finished ones.
     fn draw(&self, lines: &mut BTreeMap<String, Bar>, found: BTreeMap<String, (u64, String)>) {
         lines.retain(|zone, _| found.contains_key(zone));
         for (zone, (records, words)) in found {

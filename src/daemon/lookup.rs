@@ -45,7 +45,7 @@ impl Daemon {
         }
     }
 
-    /// Explains a name, or says what is wrong with the question.
+    /// Explains a name's answer, or returns the error in the question.
     pub(super) fn explain(
         &self,
         name: String,
@@ -89,7 +89,7 @@ fn add_source(sources: &Sources, report: &mut SourceReport) {
     report.tree = Some(TreeReport::new(tree.plan(), &tree.status(), nodes));
 }
 
-/// Reads what is to be explained.
+/// Reads the name and the type of a question.
 fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>), String> {
     let name = Name::parse(name).map_err(|error| format!("no domain name: {error}"))?;
     let rtype = rtype.map(str::parse::<TypeName>).transpose().map_err(|error| error.to_string())?;

@@ -285,7 +285,7 @@ impl Page {
         explained.map_err(|error| (400, error))
     }
 
-    /// Does what may take long where nobody waits for the thread.
+    /// Runs work that may take long in a thread of its own.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
         let places = self.comparisons.clone();
         let worked = async {

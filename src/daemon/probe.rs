@@ -170,7 +170,7 @@ impl Drop for Probe {
     }
 }
 
-/// Serials that somebody had, as far as they matter.
+/// Recent serials of one server, as far back as they matter.
 #[derive(Default)]
 struct Readings(VecDeque<(Instant, Serial)>);
 
@@ -219,7 +219,7 @@ impl Round {
         }
     }
 
-    /// Looks at one zone, and gives when it is to be looked at again.
+    /// Checks one zone, and returns the time of its next check.
     async fn look_and_tell(
         self: Arc<Self>,
         zone: Name,
@@ -267,7 +267,7 @@ impl Round {
         classify(&facts)
     }
 
-    /// Notes a serial that somebody has, and gives the one of a while ago.
+    /// Notes the present serial of a server, and returns the one that it had `age` ago.
     fn note(&self, zone: &Name, address: Option<SocketAddr>, serial: Serial, age: Duration) -> Option<Serial> {
         let mut known = self.lock()?;
         let readings = &mut known.zones.get_mut(zone)?.readings;

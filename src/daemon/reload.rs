@@ -64,7 +64,7 @@ struct Running {
 }
 
 impl Reloads {
-    /// Waits for the reload that runs; for ever while there is none. Who asked for it comes with what came of it.
+    /// Waits for the running reload, or forever if there is none. Returns its result, and those who asked for it.
     pub async fn finished(&mut self) -> (Result<Reloaded, String>, Vec<oneshot::Sender<Reply>>) {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let result = (&mut running.task).await;
@@ -128,7 +128,8 @@ impl Daemon {
         self.reloads.running = Some(Running { task, askers });
     }
 
-    /// Goes on with what came of a reload, and begins the next one if somebody waits for it.
+    /// Puts the result of a reload into effect, answers those who asked, and begins the next one if somebody waits for
+    /// it.
     pub(super) fn end_reload(&mut self, result: Result<Reloaded, String>, askers: Vec<oneshot::Sender<Reply>>) {
         let reply = match result.and_then(|reloaded| self.adopt(reloaded)) {
             Ok(changes) => {

@@ -105,7 +105,7 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// Combines the reports of the keeper and of the sources.
+    /// Combines the usage of the budget with the zones that sources could not take in.
     fn new(usage: Usage, sources: &HashMap<Name, SourceStatus>) -> MemoryReport {
         let refused = sources.iter().filter(|(zone, source)| source.is_out_of_memory(zone));
         let mut refused: Vec<Name> = refused.map(|(zone, _)| zone.clone()).collect();

@@ -120,7 +120,7 @@ pub async fn announce(
     result
 }
 
-/// Announces one service whenever nobody else does, until it is told to stop.
+/// Announces one service whenever no other host does, until it is told to stop.
 async fn keep(
     announcement: Announcement,
     interfaces: Vec<String>,
@@ -180,7 +180,7 @@ async fn hold(
     }
 }
 
-/// Waits until nobody has had a name for some time.
+/// Waits until no host has had a name for some time.
 async fn wait_for_name(
     announcement: &Announcement,
     daemon: &ServiceDaemon,

@@ -57,11 +57,11 @@ pub struct Finding {
 /// Data that the host has given.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// The value of the key; an error if it could not be had, nothing where there is no host.
+    /// Value of the key; an error if it could not be read, none where there is no host.
     pub configuration: Option<Result<Option<String>, MetadataError>>,
     /// Description of the network, where that is wanted and known.
     pub network: Option<NetworkKeys>,
-    /// The keys of those who may log in, where they are wanted and the host has said whether there are any.
+    /// Keys for logging in, if they are wanted and the host has said whether there are any.
     pub login: Option<Option<String>>,
     /// Problems with the description of the network, a line each.
     pub network_problems: Vec<String>,
@@ -106,7 +106,7 @@ pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Durati
     Told { configuration: key.map(|key| client.get(key, deadline)), network, login, ..Told::default() }
 }
 
-/// Looks everywhere, in order: `file`, the host's words, the environment, what is kept.
+/// Searches all places, in order: `file`, the host's metadata, the environment, the kept configuration.
 pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, keep: &Keep) -> Finding {
     let mut reasons = Vec::new();
     if file.exists() {
@@ -183,7 +183,7 @@ pub fn word(key: &str, told: Told) -> Result<String, String> {
     }
 }
 
-/// Checks a text: whether it differs from what is kept, or what is wrong with it, a line each.
+/// Checks a text. Returns true if it differs from the kept one; the error lists the problems, a line each.
 pub fn check(name: &str, text: &str, keep: &Keep) -> Result<bool, Vec<String>> {
     let lines = |problem: String| problem.lines().map(str::to_owned).collect::<Vec<_>>();
     // First under the name that its author knows.

@@ -10,7 +10,7 @@ use super::{Plan, login, network, say};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// Asks the host, if there is one, and sets up the network and who may log in as it says.
+/// Asks the host, if there is one, and sets up the network and the keys for logging in.
 pub async fn ask(plan: Arc<Plan>) -> Told {
     let asking = tokio::task::spawn_blocking(move || {
         let Some(host) = &plan.host else { return Told::default() };
@@ -23,7 +23,7 @@ pub async fn ask(plan: Arc<Plan>) -> Told {
     asking.await.unwrap_or_default()
 }
 
-/// Sets up the network as the host describes it; what is wrong with that. What it does not describe stays as it is.
+/// Sets up the network as the host describes it; returns the problems. Settings that it does not describe stay.
 pub fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
     let mut problems = Vec::new();
     let (Some(folder), Some(keys)) = (&plan.network, keys) else { return problems };
@@ -52,7 +52,7 @@ pub fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
     problems
 }
 
-/// Lets those log in whose keys the host has, where it said whether it has any.
+/// Writes the keys for logging in, if the host has said whether it has any.
 fn set_login(plan: &Plan, keys: Option<Option<String>>) {
     let (Some(file), Some(keys)) = (&plan.login, keys) else { return };
     match login::write_keys(file, keys.as_deref()) {

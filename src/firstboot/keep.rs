@@ -124,12 +124,13 @@ impl Keep {
         self.folder.sync_all()
     }
 
-    /// Has what was refused tried again by the next start.
+    /// Forgets the refused text, so that the next start tries it again.
     pub fn forget_refused(&self) -> io::Result<()> {
         self.remove(REFUSED)
     }
 
-    /// Ends a trial that says nothing about the text: the configuration before it is back, and the text as good as any.
+    /// Withdraws the configuration on trial without judging it: the one before it is back, and the text may be tried
+    /// again.
     pub fn withdraw(&self) -> io::Result<()> {
         self.put_back()?;
         self.forget_refused()

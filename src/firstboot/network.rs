@@ -22,7 +22,7 @@ const PREFIX: &str = "10-triton-";
 /// Name servers, in the form that C libraries read.
 const RESOLVERS: &str = "triton-resolv.conf";
 
-/// An interface, as far as we use what is said of it.
+/// Interface, with the fields of the description that are used.
 #[derive(Debug, Deserialize)]
 struct Nic {
     mac: String,
@@ -138,7 +138,7 @@ fn add_routes(drafts: &mut [Draft], routes: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Adds a route, or says why it is none of ours.
+/// Adds a route, or returns the reason for leaving it out.
 fn add_route(drafts: &mut [Draft], route: &serde_json::Value) -> Result<(), String> {
     let Route { dst, gateway, linklocal } = Route::deserialize(route).map_err(|error| error.to_string())?;
     let (address, length) = match dst.parse::<IpAddr>() {
@@ -236,7 +236,7 @@ pub fn write_files(folder: &Path, files: &BTreeMap<String, String>) -> io::Resul
     Ok(has_changed)
 }
 
-/// Sets the machine's name; the part of it that a host may have.
+/// Sets the machine's name, as much of it as a host name may have.
 pub fn set_host_name(name: &str) -> io::Result<()> {
     let is_name = |name: &str| !name.is_empty() && name.len() <= 64;
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';

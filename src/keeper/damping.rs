@@ -31,7 +31,7 @@ impl Keeper {
             .for_each(|result| drop(self.metrics.region_withdrawals.with_label_values(&[&region[..], result])));
     }
 
-    /// Lets a region's damper see what its members have now. Returns what is held of each.
+    /// Shows the members' present data to a region's damper. Returns the held addresses of each.
     pub(super) fn damp(
         &self,
         kept: &mut KeptRegion,

@@ -163,7 +163,7 @@ impl KeptRegion {
 }
 
 impl Keeper {
-    /// Merges what was touched into the regions; returns whether any region has a new version.
+    /// Merges the touched names into the regions; returns true if any region has a new version.
     pub(super) fn merge(&mut self, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
         let mut regions = std::mem::take(&mut self.regions);
         let mut changed = false;
@@ -375,8 +375,8 @@ impl Keeper {
     /// Those of which a region takes anything: the members that contribute, the drained ones for their serials and name
     /// servers.
     ///
-    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all who
-    /// ask, where without any drain the region had expired (`docs/regions.md` 22).
+    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all
+    /// who ask, where without any drain the region had expired (`docs/regions.md` 22).
     fn taken(&self, plan: &RegionPlan, scopes: &[Scope]) -> Vec<bool> {
         let mut taken = self.contributing(plan);
         let undrained: Vec<bool> =

@@ -153,7 +153,7 @@ impl Line {
         }
     }
 
-    /// Reads what is there, or comes in time; whether anything did.
+    /// Reads octets as they come, until the deadline. Returns true if there were any.
     fn fill(&mut self, deadline: Instant) -> Result<bool, MetadataError> {
         let mut buffer = [0; 16 << 10];
         loop {

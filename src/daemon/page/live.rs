@@ -36,7 +36,7 @@ pub struct Views(Arc<Mutex<HashMap<Vec<String>, Arc<View>>>>);
 struct View {
     /// Last version of the page; none before it is written for the first time.
     latest: watch::Sender<Option<Arc<Version>>>,
-    /// Tells that somebody has just come.
+    /// Notified when a browser has joined.
     joined: Notify,
 }
 
@@ -53,8 +53,8 @@ impl Views {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins those who look at a page, from the next time that it is written; whoever is the first has to keep it
-    /// current.
+    /// Subscribes to a page, from the next time that it is written. The first subscriber also gets the view, and has to
+    /// keep it current.
     fn join(&self, segments: &[String]) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
         let mut views = self.lock();
         if let Some(view) = views.get(segments) {
@@ -66,7 +66,7 @@ impl Views {
         (view.latest.subscribe(), Some(view))
     }
 
-    /// Ends a view if nobody looks at it any more, or in any case.
+    /// Ends a view that has no subscriber any more, or in any case if so asked. Returns true if it has ended.
     fn end(&self, segments: &[String], in_any_case: bool) -> bool {
         let mut views = self.lock();
         let ends = in_any_case || views.get(segments).is_none_or(|view| view.latest.receiver_count() == 0);
@@ -93,7 +93,7 @@ impl Page {
         Content::Events(sent)
     }
 
-    /// Writes a page anew while somebody looks at it.
+    /// Writes a page again and again while it has subscribers.
     async fn keep_current(self, segments: Vec<String>, view: Arc<View>) {
         let path: Vec<&str> = segments.iter().map(String::as_str).collect();
         let mut published = self.publisher.changes();
@@ -119,7 +119,7 @@ impl Page {
     }
 }
 
-/// Sends one browser what changes, until it has gone or there is nothing to tell any more.
+/// Sends the changes of a page to one browser, until the browser has gone or the view has ended.
 async fn tell(mut latest: watch::Receiver<Option<Arc<Version>>>, events: mpsc::Sender<String>) {
     let mut known: Option<Arc<Version>> = None;
     loop {
