@@ -375,8 +375,8 @@ impl Keeper {
     /// Those of which a region takes anything: the members that contribute, the drained ones for their serials and name
     /// servers.
     ///
-    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all
-    /// who ask, where without any drain the region had expired (`docs/regions.md` 22).
+    /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all who
+    /// ask, where without any drain the region had expired (`docs/regions.md` 22).
     fn taken(&self, plan: &RegionPlan, scopes: &[Scope]) -> Vec<bool> {
         let mut taken = self.contributing(plan);
         let undrained: Vec<bool> =
