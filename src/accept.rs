@@ -1,8 +1,8 @@
-//! A listener that cannot accept: it pauses, and says so now and then.
+//! Pauses and log lines of a listener that cannot accept connections.
 //!
-//! The cause is most often a lack of file descriptors (EMFILE, ENFILE). The connection that could not be accepted stays in
-//! the queue, so that accepting again at once would fail again at once: without a pause a listener keeps a processor busy,
-//! and without a limit its log lines fill a disk.
+//! The cause is most often a lack of file descriptors (EMFILE, ENFILE). The connection that could not be accepted stays
+//! in the queue, so that accepting again at once would fail again at once: without a pause a listener keeps a processor
+//! busy, and without a limit its log lines fill a disk.
 //!
 //! Cost: O(1), and a pause of `PAUSE`, for each failure.
 
@@ -41,7 +41,7 @@ impl AcceptFailures {
         sleep(PAUSE).await;
     }
 
-    /// How many failures had no line since the last, if this one is worth a line.
+    /// Returns the number of failures that were not logged since the last line, or none if no line is due yet.
     fn note(&mut self, now: Instant) -> Option<u64> {
         if self.said.is_some_and(|said| now - said < BETWEEN_LINES) {
             self.held_back += 1;

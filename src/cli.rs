@@ -1,8 +1,8 @@
-//! The command line: verbs, their output, and exit codes.
+//! Command line: verbs, their output, and exit codes.
 //!
 //! `run` and `demo` are handed to the caller. `check` works on the file alone, `register`, `discover` and `announce`
-//! are programs of their own that need no server; all others are requests to the running server over its control socket. Exit codes: 0 fine,
-//! 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
+//! are programs of their own that need no server; all others are requests to the running server over its control
+//! socket. Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 no server is running, 4 no such service.
 //!
 //! Results go to standard output, problems to standard error. A reader that closes the output early, such as `head`,
 //! ends the program quietly.
@@ -43,16 +43,16 @@ use std::time::Duration;
 use wire::name::Name;
 use wire::rr::TypeName;
 
-/// Where the configuration is unless the command line says otherwise.
+/// Path of the configuration unless the command line names another.
 pub const DEFAULT_CONFIG: &str = "/etc/aggregator/config.toml";
 
-/// Something did not work.
+/// Exit code: the request failed.
 const FAILED: u8 = 1;
-/// The command line makes no sense.
+/// Exit code: the command line is wrong.
 const MISUSE: u8 = 2;
-/// There is no server to talk to.
+/// Exit code: no server is running.
 const NOT_RUNNING: u8 = 3;
-/// What was looked for is not there.
+/// Exit code: the thing that was asked for does not exist.
 const NOT_FOUND: u8 = 4;
 
 /// Unites the CNS zones of several Triton datacenters into region zones and serves them over DNS.
@@ -95,14 +95,16 @@ impl Arguments {
     }
 }
 
-/// What to do.
+/// The verbs of the command line.
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the server in the foreground
     Run,
-    /// Find the configuration of a new instance in file, metadata or environment, wait for one, and run the server with it
+    /// Find the configuration of a new instance in file, metadata or environment, wait for one, and run the server with
+    /// it
     Boot(boot::BootArguments),
-    /// Check the configuration and whether its addresses are free, and print what would run; or ask all name servers (--live)
+    /// Check the configuration and whether its addresses are free, and print what would run; or ask all name servers
+    /// (--live)
     Check(check::CheckOptions),
     /// Have the server read its configuration again, without dropping a query
     Reload,
@@ -148,7 +150,7 @@ enum Verb {
         /// The zone whose history is looked at [default: the one that answers for the name]
         #[arg(long, value_name = "ZONE")]
         zone: Option<String>,
-        /// How many are listed [default: 20]
+        /// Number of versions or changes to list [default: 20]
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
@@ -183,10 +185,10 @@ enum Verb {
         /// Be the primary of one such datacenter instead, for servers elsewhere: the name of its zone
         #[arg(long, value_name = "ZONE", value_parser = read_name, requires = "listen")]
         primary: Option<Name>,
-        /// Where that primary listens
+        /// Address that this primary listens on
         #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
         listen: Option<SocketAddr>,
-        /// Whom that primary tells of changes; may be repeated
+        /// Secondary that this primary notifies of changes; may be repeated
         #[arg(long, value_name = "ADDRESS:PORT", requires = "primary")]
         notify: Vec<SocketAddr>,
     },
@@ -234,7 +236,7 @@ pub fn run_main(
     code
 }
 
-/// Does what the command line says.
+/// Runs the verb of the command line.
 fn run_verb(
     arguments: impl IntoIterator<Item = OsString>,
     run: impl FnOnce(Config) -> ExitCode,
@@ -376,7 +378,7 @@ fn request_reply(socket: &Path, request: &Request) -> Result<Reply, ExitCode> {
     report_call(try_request(socket, request))
 }
 
-/// Prints why there is no reply, if there is none, and gives the exit code that goes with it.
+/// Prints the error of a request that got no reply, and returns its exit code.
 fn report_call(reply: Result<Reply, CallError>) -> Result<Reply, ExitCode> {
     reply.map_err(|error| {
         let code = if matches!(error, CallError::NotRunning(_)) { NOT_RUNNING } else { FAILED };
@@ -391,7 +393,7 @@ fn try_request(socket: &Path, request: &Request) -> Result<Reply, CallError> {
     runtime.block_on(control::call(socket, request))
 }
 
-/// Prints what the server said.
+/// Prints the reply of the server.
 fn print_reply(reply: Reply, json: bool, with_text: bool) -> ExitCode {
     let Reply { ok, text, data } = reply;
     match (ok, json) {
@@ -437,7 +439,7 @@ fn print_problem(text: &str) {
     log::print(text);
 }
 
-/// Prints what was wrong with the command line; the exit code that goes with it.
+/// Prints an error in the command line, and returns the exit code for it.
 fn misuse(text: &str) -> ExitCode {
     print_problem(text);
     ExitCode::from(MISUSE)

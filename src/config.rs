@@ -1,9 +1,9 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `services`, `regions`,
-//! `drains` and `probe` know the sections. `instances` holds services that are written as records against their rules.
-//! `schema` holds the table of all keys, `plan` prints what came out.
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `services`,
+//! `regions`, `drains` and `probe` know the sections. `instances` holds services that are written as records against
+//! their rules. `schema` holds the table of all keys, `plan` prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
 //! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk; a text that
@@ -65,7 +65,7 @@ use std::time::Duration;
 use wire::name::Name;
 use wire::tsig::Keyring;
 
-/// Everything a configuration file says.
+/// Contents of a configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The file, as it was named to us.
@@ -75,7 +75,7 @@ pub struct Config {
     pub listen: ListenPlan,
     /// The shortest time between two publications.
     pub hold_down: Duration,
-    /// Octets that zones, histories and transfers may take together; where the file does not say, the host does.
+    /// Octets that zones, histories and transfers may take together; none derives the limit from the host's memory.
     pub memory: Option<u64>,
     /// All TSIG keys.
     pub keys: Keyring,
@@ -85,29 +85,29 @@ pub struct Config {
     pub trees: Vec<TreePlan>,
     /// Zones of our own, in file order; there is a zone of any kind.
     pub services: Vec<ServicesPlan>,
-    /// In file order.
+    /// Regions, in file order.
     pub regions: Vec<RegionPlan>,
-    /// What regions go without, in file order.
+    /// Drains that the file orders, in file order.
     pub drains: Vec<Drain>,
     /// Cron expression with seconds, UTC, of the audit that transfers every zone in full; it is valid and comes due.
     pub audit: Option<String>,
-    /// Who may transfer what is served: each zone, each region, and the catalog.
+    /// Access rules for outgoing transfers: of each zone, each region, and the catalog.
     pub outgoing: HashMap<Name, Outgoing>,
-    /// Who is told of changes, for the same.
+    /// Secondaries to notify of changes: of each zone, each region, and the catalog.
     pub targets: Targets,
     pub catalog: Option<CatalogPlan>,
-    /// How far the differences of each zone reach back.
+    /// Limits on the history from which incremental transfers are answered.
     pub history: HistoryLimits,
-    /// Whether name servers are looked at from outside, and how.
+    /// Settings for the check of name servers from outside.
     pub probe: ProbePlan,
     /// The folder that keeps zones and serials over a restart.
     pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
     pub log: LogPlan,
-    /// What is allowed but probably not meant, each with `file:line:column`.
+    /// Warnings: settings that are allowed but probably not meant, each with `file:line:column`.
     pub warnings: Vec<String>,
-    /// Where the file names each listen address.
+    /// Position in the file of each listen address.
     listen_positions: Vec<(SocketAddr, String)>,
     /// The file of each key's secret, in file order.
     secret_files: Vec<(Name, PathBuf)>,
@@ -116,9 +116,9 @@ pub struct Config {
 /// The HTTP endpoint for Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsPlan {
-    /// None switches it off.
+    /// Listen addresses; none switch the endpoint off.
     pub listen: Vec<SocketAddr>,
-    /// Whether it has the status page.
+    /// True if the endpoint serves the status page.
     pub page: bool,
     /// The names that browsers know the page by, beside those that it always has.
     pub names: Vec<Name>,
@@ -130,7 +130,7 @@ pub struct ControlPlan {
     pub socket: PathBuf,
 }
 
-/// What is logged, and how.
+/// Level and format of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlan {
     /// A level or a filter that `tracing_subscriber::EnvFilter` takes.
@@ -138,12 +138,12 @@ pub struct LogPlan {
     pub format: LogFormat,
 }
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Human,
-    /// One JSON object a line.
+    /// JSON, one object a line.
     Json,
 }
 
@@ -165,13 +165,13 @@ impl Config {
         found.map(|(_, position)| position.clone())
     }
 
-    /// Whether a listen address that failed was only a default whose family this machine does not have.
+    /// Returns true if a listen address that failed was only a default whose family this machine does not have.
     pub fn is_optional(&self, address: SocketAddr, error: &io::Error) -> bool {
         let no_family = matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL));
         no_family && self.listen_position(address).is_none()
     }
 
-    /// Where a listen address comes from: its position, or the file for a default.
+    /// Returns the origin of a listen address: its position in the file, or the file itself for a default.
     pub fn place_of(&self, address: SocketAddr) -> String {
         self.listen_position(address).unwrap_or_else(|| self.path.display().to_string())
     }

@@ -6,8 +6,8 @@
 //! open until the server has ended, so that the client can wait for that.
 //!
 //! Invariants: whoever may open the socket (mode 0660) may do everything; a client that is silent, sends nonsense or
-//! goes away costs its own connection only, and gives way when all places are taken; the socket of a running server is never taken over, and a file that is no
-//! socket is never removed.
+//! goes away costs its own connection only, and gives way when all places are taken; the socket of a running server is
+//! never taken over, and a file that is no socket is never removed.
 //!
 //! Cost: a task for each client; O(text) to send a reply.
 
@@ -35,9 +35,9 @@ const MAX_HEAD_BYTES: u64 = 1 << 30;
 pub const MAX_CLIENTS: usize = 64;
 /// Text is sent in pieces of this size, each with its own deadline.
 const PIECE_BYTES: usize = 64 << 10;
-/// How long the place of a client that is sent away takes to be free.
+/// Longest wait for the place of a client that was sent away.
 const DISPLACEMENT: Duration = Duration::from_millis(100);
-/// How long a client may take to send its line, and to take each piece of the reply.
+/// Longest time that a client may take to send its line, and to take each piece of the reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Request {
@@ -61,22 +61,22 @@ impl Request {
     }
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
-    /// Read the configuration again and go on with it; or, with what was wrong with a newer one that never became the file,
-    /// only say and count that.
+    /// Read the configuration again and go on with it; or, with what was wrong with a newer one that never became the
+    /// file, only say and count that.
     Reload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
-    /// How all zones are, or one.
+    /// The state of all zones, or of one.
     Status { zone: Option<String> },
     /// Poll the primaries of all zones, or of one, now.
     Refresh { zone: Option<String> },
-    /// Transfer a zone in full, even if its serial is the same; `accept` takes it even if most of the zone is gone or the serial is
-    /// older than ours.
+    /// Transfer a zone in full, even if its serial is the same; `accept` takes it even if most of the zone is gone or
+    /// the serial is older than ours.
     Retransfer {
         zone: String,
         #[serde(default)]
@@ -84,7 +84,7 @@ pub enum Request {
     },
     /// All records of a zone.
     Dump { zone: String },
-    /// What two versions of a zone do not have in common; the present one and the one before it unless others are named.
+    /// The differences between two versions of a zone; by default the present one and the one before it.
     Diff {
         zone: String,
         #[serde(default)]
@@ -108,7 +108,7 @@ pub enum Request {
         #[serde(default)]
         preview: bool,
     },
-    /// Why a name answers as it does, for one type or all.
+    /// Explain why a name answers as it does, for one type or all.
     Lookup {
         name: String,
         #[serde(default, rename = "type")]
@@ -119,7 +119,7 @@ pub enum Request {
         member: String,
         region: Option<String>,
         names: Option<String>,
-        /// How long it lasts.
+        /// Duration of the drain; without it, the drain has no end.
         milliseconds: Option<u64>,
         reason: Option<String>,
         #[serde(default)]
@@ -135,18 +135,18 @@ pub enum Request {
     Stop,
 }
 
-/// What comes back.
+/// Reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub ok: bool,
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// For `--json`.
+    /// Data for `--json`.
     pub data: Value,
 }
 
 impl Reply {
-    /// Something that did not work, in words.
+    /// Returns the reply to a request that failed, with the reason in words.
     pub fn failure(text: impl Into<String>) -> Reply {
         Reply { ok: false, text: text.into(), data: Value::Null }
     }
@@ -168,7 +168,7 @@ pub struct Command {
 
 //--- Server ---
 
-/// A control socket that nobody is served at yet.
+/// Control socket that is bound and not yet in service.
 pub struct ControlListener {
     listener: std::os::unix::net::UnixListener,
     file: SocketFile,
@@ -191,7 +191,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether a server accepts connections at the path.
+/// Returns true if a server accepts connections at the path.
 pub fn is_answering(path: &Path) -> bool {
     try_connect(path).is_ok()
 }
@@ -206,7 +206,7 @@ fn try_connect(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates the socket and its folder, over a socket that nobody listens at any more.
+/// Creates the socket and its folder, in place of a socket at which no server listens any more.
 pub fn bind(path: &Path) -> io::Result<ControlListener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
@@ -247,7 +247,7 @@ impl ControlListener {
     }
 }
 
-/// When clients that asked for the end see it.
+/// Time at which clients that asked the server to end get their reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
@@ -263,8 +263,8 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Ends the service like a drop, but clients that asked for the end see it only when the whole process has ended: its
-    /// ports are free then, and another server can start.
+    /// Ends the service like a drop, but clients that asked for the end see it only when the whole process has ended:
+    /// its ports are free then, and another server can start.
     pub async fn end_with_process(mut self) {
         self.file.take();
         self.stop.send_replace(End::WithProcess);
@@ -338,7 +338,7 @@ async fn take_place(
     }
 }
 
-/// Serves one client, unless another takes its place before it has said anything.
+/// Serves one client, unless another takes its place before it has sent a request.
 async fn serve(
     mut stream: UnixStream,
     commands: mpsc::Sender<Command>,
@@ -401,7 +401,7 @@ async fn read_line(reader: impl AsyncRead + Unpin, limit: u64) -> io::Result<Opt
 
 //--- Client ---
 
-/// Why a request got no reply.
+/// Error: a request got no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error("no server is running: nobody listens at {}", .0.display())]
@@ -420,7 +420,7 @@ pub enum CallError {
     Start(io::Error),
 }
 
-/// How long the reply to a request may take: as long as a transfer where one is waited for.
+/// Returns the longest wait for the reply to a request: that of a transfer for a request that waits for one.
 fn patience_with(request: &Request) -> Duration {
     match request {
         Request::Refresh { .. } | Request::Retransfer { .. } => Duration::from_secs(3600),

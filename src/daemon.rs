@@ -2,13 +2,13 @@
 //!
 //! Start: read what an earlier run left, bind every socket, publish the plan, start the sources, then answer. Reload
 //! (`reload`): read and check the whole file, bind what is new, publish once, start and stop sources, and only then end
-//! sockets that are gone; any error before the publication leaves everything as it was. Stop: no new connections, finish
-//! what is owed, remove the control socket; UDP is answered to the very end, because a successor that has our sockets
-//! begins only then.
+//! sockets that are gone; any error before the publication leaves everything as it was. Stop: no new connections,
+//! finish what is owed, remove the control socket; UDP is answered to the very end, because a successor that has our
+//! sockets begins only then.
 //!
-//! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published root.
-//! Invariant: the loop of the daemon feeds the service manager's watchdog and takes orders, and waits for nothing: not for
-//! a disk, a peer or a client.
+//! Nothing here answers queries or touches zones: the parts meet only through the keeper's queues and the published
+//! root. Invariant: the loop of the daemon feeds the service manager's watchdog and takes orders, and waits for
+//! nothing: not for a disk, a peer or a client.
 
 mod audit;
 mod changes;
@@ -79,7 +79,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Why the server cannot start.
+/// Error: the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("{}", .0.join("\n"))]
@@ -99,7 +99,7 @@ pub struct Daemon {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     keeper: keeper::Handle,
-    /// Where versions outlive the process.
+    /// Store on disk for versions; none if it is switched off.
     store: Option<Arc<Store>>,
     roots: Arc<Roots>,
     notifier: Arc<Notifier>,
@@ -119,13 +119,14 @@ pub struct Daemon {
     disk: DiskWork,
     rates: Arc<Rates>,
     probe: Probe,
-    /// What the terminal shows of first loads, if there is one.
+    /// Progress of first loads on the terminal, if there is one.
     loading: Option<Arc<Loading>>,
-    /// What the status page asks.
+    /// Requests of the status page.
     inquiries: mpsc::Receiver<Inquiry>,
 }
 
-/// How long the end of the process waits for threads that wait for something else, such as the resolver of this machine.
+/// Longest time that the end of the process waits for threads that wait for something else, such as this machine's
+/// resolver.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a server in the foreground until SIGTERM, SIGINT or `aggregator stop`.
@@ -154,7 +155,8 @@ pub fn run(config: Config) -> ExitCode {
     }
 }
 
-/// Starts a server and serves until the end, which may come before the start is complete. What comes back still answers.
+/// Starts a server and serves until the end, which may come before the start is complete. What comes back still
+/// answers.
 async fn serve(config: Config, log: LogHandle, bars: Option<Bars>) -> Result<Vec<UdpListener>, RunError> {
     let end = end_signal().map_err(|error| RunError::Start(error.to_string()))?;
     tokio::pin!(end);
@@ -182,7 +184,8 @@ pub fn end_signal() -> io::Result<impl Future<Output = ()>> {
 }
 
 impl Daemon {
-    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred, which `bars` show.
+    /// Starts a server; it answers when this returns, from its zones as soon as they are transferred, which `bars`
+    /// show.
     pub async fn start(
         config: Config,
         log: Option<LogHandle>,
@@ -297,13 +300,14 @@ impl Daemon {
         &self.publisher
     }
 
-    /// What is served, for the service manager.
+    /// Returns the number of zones and regions served, as the service manager shows it.
     fn summary(&self) -> String {
         let (zones, regions) = (self.config.source_zones().count(), self.config.regions.len());
         format!("zones: {zones}, regions: {regions}, serving")
     }
 
-    /// Serves until `end` is ready or an operator says stop. What comes back still answers over UDP, until it is dropped.
+    /// Serves until `end` is ready or an operator says stop. What comes back still answers over UDP, until it is
+    /// dropped.
     pub async fn run_until(mut self, end: impl Future<Output = ()>) -> Vec<UdpListener> {
         tokio::pin!(end);
         let manager = self.manager.clone();
@@ -415,7 +419,7 @@ impl Daemon {
         }
     }
 
-    /// Everything that is known of all zones, or of one; nothing while the server is stopping.
+    /// Collects the status of all zones, or of one; none while the server is stopping.
     fn report(&self, only: Option<Name>) -> impl Future<Output = Option<Report>> + Send + use<> {
         let commands = self.keeper.commands.clone();
         let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
@@ -440,7 +444,7 @@ impl Daemon {
         }
     }
 
-    /// Tells sources to act and waits for what comes of it: one zone's, a region's members', or all.
+    /// Wakes sources and waits for their results: one zone's, a region's members', or all.
     fn wake(&self, zone: Option<String>, kind: WakeKind) -> impl Future<Output = Reply> + Send + use<> {
         let waiting = self.send_wakes(zone.as_deref(), kind);
         async move {
@@ -526,12 +530,12 @@ impl Daemon {
     }
 }
 
-/// Why the server cannot start, where the reason says enough.
+/// Returns the error for a start that failed for this reason.
 fn start_failed(reason: impl std::fmt::Display) -> RunError {
     RunError::Start(reason.to_string())
 }
 
-/// As the first process of a container, we inherit children of others that end; the system shall not keep them for us.
+/// Lets the system forget ended children. As the first process of a container, this one inherits those of others.
 fn reap_orphans() {
     if std::process::id() == 1 {
         // SAFETY: this process has no children of its own to wait for.
@@ -539,5 +543,5 @@ fn reap_orphans() {
     }
 }
 
-/// What a source says to whoever woke it.
+/// Result that a source sends to whoever woke it.
 type WakeResult = oneshot::Receiver<Result<String, String>>;

@@ -3,8 +3,8 @@
 //! The datacenters are those of [`sim`]: a model of instances each, and a primary that serves it as CNS does.
 //!
 //! [`run`] puts three of them in front of a real server, changes them all the time, asks the server over DNS, and shows
-//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of the
-//! three can also run by itself, for a server in another process or on another machine.
+//! what comes of it. Everything is on 127.0.0.1, on free ports, and in a temporary folder; no rights are needed. One of
+//! the three can also run by itself, for a server in another process or on another machine.
 //!
 //! Nothing below this layer knows of it. Cost: O(records) for every change of a model, since zones are replaced
 //! whole.
@@ -41,10 +41,10 @@ use wire::name::{Name, NameError};
 const REGION: &str = "us-west";
 /// The domain of all CNS names.
 const DOMAIN: &str = "cns.example.com";
-/// How often free ports are chosen; another process may take one before the server does.
+/// Number of attempts with freshly chosen ports; another process may take one before the server does.
 const ATTEMPTS: usize = 5;
 
-/// Why there is no demonstration, or an early end of it.
+/// Error: the demonstration cannot start, or has ended early.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error("cannot start: {0}")]
@@ -67,13 +67,13 @@ enum DemoError {
     Stage(#[from] StageError),
 }
 
-/// Where the server listens.
+/// Addresses that the server listens on.
 struct Ports {
     dns: SocketAddr,
     metrics: SocketAddr,
 }
 
-/// What to show.
+/// Demonstration to show.
 #[derive(Clone, Debug)]
 pub enum Play {
     /// All datacenters and their server, for as long as this.
@@ -211,7 +211,7 @@ fn write_config(sites: &[Site], ports: &Ports) -> String {
     )
 }
 
-/// What to try in another terminal.
+/// Describes the commands to try in another terminal.
 fn describe_ways(folder: &Folder, ports: &Ports) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "aggregator".into());
     let name = format!("{SERVICE}.svc.{ACCOUNT}.{REGION}.{DOMAIN}");
@@ -228,7 +228,7 @@ fn describe_ways(folder: &Folder, ports: &Ports) -> String {
     )
 }
 
-/// Where to read on after a failure.
+/// Names the log of the server, after a failure.
 fn describe_log(folder: &Folder) -> String {
     format!("The log of the server is {}", folder.log().display())
 }

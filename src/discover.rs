@@ -1,11 +1,11 @@
 //! OpenStack services by their type: found in a domain or on the local link, and announced there.
 //!
-//! In a domain a resolver is asked for SRV and TXT records of the instance ([`unicast`]); on the link, whose domain is `local`,
-//! everyone is asked by multicast ([`link`]). What comes back is the same: [`Found`] endpoints in the order in which they
-//! are to be tried. [`announce`] is the other side of the link.
+//! In a domain a resolver is asked for SRV and TXT records of the instance ([`unicast`]); on the link, whose domain is
+//! `local`, everyone is asked by multicast ([`link`]). What comes back is the same: [`Found`] endpoints in the order in
+//! which they are to be tried. [`announce`] is the other side of the link.
 //!
-//! Hosts are told by name where a name will do. Names on the link, and names that are no host names, mean nothing to most
-//! programs; then the addresses stand in their place.
+//! Hosts are told by name where a name will do. Names on the link, and names that are no host names, mean nothing to
+//! most programs; then the addresses stand in their place.
 //!
 //! Cost: two questions for each service, and two for each host that is told by address.
 //! RFC 2782 (SRV), RFC 6762 (multicast), RFC 6763, OpenStack "DNS-based Service Discovery".
@@ -27,12 +27,12 @@ pub const LOCAL: &[u8] = b"\x05local\x00";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub endpoint: Endpoint,
-    /// Of its SRV record.
+    /// Priority of its SRV record.
     pub priority: u16,
     pub weight: u16,
 }
 
-/// Why a service was not found.
+/// Error: a service was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     #[error("no resolver: {0}; write --server ADDRESS")]
@@ -62,13 +62,13 @@ pub enum DiscoverError {
 }
 
 impl DiscoverError {
-    /// Whether all went well and there is no such service.
+    /// Returns true if the search itself succeeded and there is no such service.
     pub fn is_missing(&self) -> bool {
         matches!(self, DiscoverError::Missing(_) | DiscoverError::NotOffered(_) | DiscoverError::Nobody(_))
     }
 }
 
-/// What SRV and TXT records say of one endpoint.
+/// Data of the SRV and TXT records of one endpoint.
 struct Record {
     hosts: Vec<Host>,
     priority: u16,
@@ -78,8 +78,8 @@ struct Record {
     text: Vec<u8>,
 }
 
-/// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782 draws
-/// lots there, which whoever reads a list can do), then by name, since servers turn their records around.
+/// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782
+/// draws lots there, which whoever reads a list can do), then by name, since servers turn their records around.
 fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, DiscoverError> {
     records.sort_by_cached_key(|record| {
         let host = record.hosts.first().map(Host::to_string);
@@ -97,7 +97,8 @@ fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, Disc
     Ok(found)
 }
 
-/// Whether a name can stand for a host in an URL: it is no name of the link, and has none but letters, digits and hyphens.
+/// Returns true if a name can stand for a host in a URL: it is not in `local.`, and has only letters, digits and
+/// hyphens.
 fn is_host_name(name: &Name) -> bool {
     let plain = |label: &[u8]| label.iter().all(|octet| octet.is_ascii_alphanumeric() || *octet == b'-');
     let wire = name.as_wire();

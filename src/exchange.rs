@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use wire::name::{self, Name, NameBuf};
 
-/// Whom a question goes to.
+/// Kind of server that a question is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A resolver, which is to find the answer.
@@ -59,7 +59,7 @@ pub async fn ask_over_tcp(
     send_over_tcp(server, request, patience).await
 }
 
-/// How to ask whom.
+/// Returns the options of a question to this kind of server.
 fn options(role: Role) -> DnsRequestOptions {
     let mut options = DnsRequestOptions::default();
     if role == Role::Authority {

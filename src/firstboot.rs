@@ -1,17 +1,18 @@
 //! The first start of an instance that knows nothing yet: find a configuration, wait for one, follow its changes.
 //!
-//! The places, in order: a file, the metadata of the Triton host, the environment variable `AGGREGATOR_CONFIG`, and what
-//! an earlier start has fetched. Where there is none the console says what to set, and the search goes on. Metadata is
-//! looked at again every so often, on SIGHUP, and whenever `aggregator reload` asks; the server reloads what changed.
+//! The places, in order: a file, the metadata of the Triton host, the environment variable `AGGREGATOR_CONFIG`, and
+//! what an earlier start has fetched. Where there is none the console says what to set, and the search goes on.
+//! Metadata is looked at again every so often, on SIGHUP, and whenever `aggregator reload` asks; the server reloads
+//! what changed.
 //!
-//! Only root can reach the host, and the server shall not be root: as root, this process stays, as the parent of a server
-//! with one capability, or beside one that a service manager runs (`watch`). Otherwise it becomes the server.
+//! Only root can reach the host, and the server shall not be root: as root, this process stays, as the parent of a
+//! server with one capability, or beside one that a service manager runs (`watch`). Otherwise it becomes the server.
 //!
-//! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is on its
-//! way by a minute more, and none the server;
-//! what is not valid, or what the server refuses, is told and not used: what was there before stays, for the next start, too,
-//! and a server that does not start with new metadata starts with that. The text of the environment is taken as it is.
-//! As the first process of a container this one answers TERM, INT and HUP, and collects the children of others.
+//! Invariants: a host that is silent or wrong delays the start by [`Plan::patience`] at most, one whose long answer is
+//! on its way by a minute more, and none delays the server; a configuration that is not valid, or that the
+//! server refuses, is reported and not used: the one before it stays, for the next start, too, and a server that does
+//! not start with new metadata starts with that one. The text of the environment is taken as it is. As the first
+//! process of a container this one answers TERM, INT and HUP, and collects the children of others.
 //!
 //! Cost: one short conversation with the host for each look.
 
@@ -40,58 +41,59 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The folder of what was fetched, unless the command line says otherwise.
+/// Default folder for what was fetched.
 pub const DEFAULT_FOLDER: &str = "/var/lib/aggregator/boot";
 /// The metadata key of the configuration.
 pub const DEFAULT_KEY: &str = "aggregator-config";
 /// The user of the server, as in the container image.
 pub const DEFAULT_USER: u32 = 65532;
-/// How often everything is looked at while there is no configuration.
+/// Interval of the search while there is no configuration.
 const SEARCH_PAUSE: Duration = Duration::from_secs(5);
-/// How long somebody else may take to start a server with what is new: then what was there before is back.
+/// Longest time in which somebody else may start a server with a new configuration; after that the one before it is
+/// back.
 const TRIAL: Duration = Duration::from_secs(60);
-/// How often a server that starts with what is new is looked at.
+/// Interval of looks at a server that starts with a new configuration.
 const GLANCE: Duration = Duration::from_millis(200);
-/// How long the server may take to end, before it is killed: less than container engines wait for us.
+/// Longest time that the server may take to end before it is killed: less than container engines wait for us.
 const ENDING: Duration = Duration::from_secs(8);
 
-/// How long the reply to a reload is waited for when this process shall end.
+/// Longest wait for the reply to a reload when this process is to end.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How a first start goes.
+/// Settings of a first start.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The file that wins over everything.
     pub file: PathBuf,
-    /// What was fetched is kept here.
+    /// Folder that keeps what was fetched.
     pub folder: PathBuf,
     /// The socket or serial port of the host; by default what this machine has.
     pub host: Option<PathBuf>,
     pub key: String,
-    /// How often the metadata is looked at; zero for only when asked.
+    /// Interval at which the metadata is read; zero for only on request.
     pub poll: Duration,
-    /// How long one conversation with the host may take, unless a long answer is on its way then.
+    /// Longest time of one conversation with the host, unless a long answer is on its way then.
     pub patience: Duration,
-    /// Where systemd-networkd reads files, if the network is to be set up as well.
+    /// Folder from which systemd-networkd reads files, if the network is to be set up as well.
     pub network: Option<PathBuf>,
-    /// Whether to set up the network and do nothing else.
+    /// True to set up the network and do nothing else.
     pub only_network: bool,
     /// The file for the keys of those who may log in, if they are wanted.
     pub login: Option<PathBuf>,
-    /// Whether somebody else runs the server.
+    /// True if somebody else runs the server.
     pub watch: bool,
-    /// Whom the server runs as when this process is root.
+    /// User ID that the server runs as if this process is root.
     pub user: u32,
 }
 
-/// What is left to do for the caller.
+/// Work that is left to the caller.
 pub enum Outcome {
     /// Run the server here.
     Serve(PathBuf),
     Ended(ExitCode),
 }
 
-/// Why a first start is impossible.
+/// Error: a first start is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error("cannot use the folder {}: {error}; mount one that this user can write, or name another by --folder", .path.display())]
@@ -120,24 +122,24 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
     result
 }
 
-/// What came of a look at the metadata that somebody asked for, a line for each problem.
+/// Result of a look at the metadata that was requested, a line for each problem.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// What the host says is not used; the server knows that.
+    /// The host gives a configuration that is not used, which the server knows.
     Refused(String),
-    /// Why the host said nothing, if it did not.
+    /// The host gave no configuration, with the reason; empty if it did and nothing is wrong.
     Noted(String),
 }
 
-/// The first line of the answer to whoever has asked for a look, when what the host says is not used.
+/// First line of the reply to a request for a look, if the configuration that the host gives is not used.
 const REFUSED: &str = "refused\n";
 
-/// Where the folder of a first start has the configuration.
+/// Returns the path of the configuration in the folder of a first start.
 pub fn kept_configuration(folder: &Path) -> PathBuf {
     folder.join(keep::CONFIGURATION)
 }
 
-/// Has a running first start look at the metadata, if there is one; what came of it.
+/// Requests a look at the metadata from a running first start, if there is one; returns its result.
 pub fn request_look(folder: &Path, patience: Duration) -> Option<Looked> {
     use std::io::Read;
     let mut stream = std::os::unix::net::UnixStream::connect(folder.join(keep::REQUESTS)).ok()?;
@@ -162,15 +164,15 @@ struct Boot {
     interrupt: Signal,
     children: Signal,
     manager: Manager,
-    /// What was last said about why there is no configuration, or none that is new.
+    /// Reasons that were last logged for having no configuration, or no new one.
     said: Vec<String>,
-    /// What was last said about the network.
+    /// Problems with the network that were last logged.
     network_said: Vec<String>,
-    /// Where the server listens that runs: what is new may name another place.
+    /// Control socket of the running server: a new configuration may name another.
     socket: PathBuf,
-    /// What metadata says and no server has taken.
+    /// Configuration from metadata that no server has taken.
     refused: Option<Refusal>,
-    /// Until when a server may start with what is on trial, while that is open.
+    /// Deadline for a server to start with the configuration on trial; none without a trial.
     trial: Option<Instant>,
 }
 
@@ -178,16 +180,17 @@ struct Boot {
 struct Refusal {
     text: String,
     problems: Vec<String>,
-    /// Whether the server has tried it: it may be valid the next time without a change, where files that it names are.
+    /// True if the server has tried it. Such a text may become valid without a change, once the files that it names are
+    /// there.
     by_server: bool,
-    /// Which server knows of it: another one may take it, and has yet to count it.
+    /// Server that knows of the refusal: another one may take the text, and has yet to count it.
     server: Option<Identity>,
 }
 
-/// What tells the server that listens at a socket from the one before it: the socket's number and times.
+/// Inode and time of change of a control socket, which tell its server from the one before it.
 type Identity = (u64, i64, i64);
 
-/// What a look at the metadata came to.
+/// Result of a look at the metadata.
 #[derive(Default)]
 struct Look {
     problems: Vec<String>,
@@ -202,7 +205,7 @@ impl Look {
     }
 }
 
-/// What happens next.
+/// Event that the loop waits for.
 enum Event {
     /// Time to look at the metadata.
     Due,
@@ -274,7 +277,7 @@ impl Boot {
         Child::start(&child::server_arguments(configuration), user).map_err(BootError::Server)
     }
 
-    /// Has the server that starts now show whether it takes what is new, where there is something to go back to.
+    /// Begins the trial of a new configuration, if there is an earlier one to go back to.
     fn begin_trial(&mut self, found: &Found) {
         match found.origin {
             Origin::Metadata | Origin::Kept => {
@@ -292,14 +295,15 @@ impl Boot {
         self.note(end);
     }
 
-    /// Changes what is kept. A disk that is full must not end the server.
+    /// Changes the kept configuration. A disk that is full must not end the server.
     fn note(&self, change: fn(&Keep) -> io::Result<()>) {
         if let Err(error) = change(&self.keep) {
             say(&format!("cannot write {}: {error}", self.keep.configuration().display()));
         }
     }
 
-    /// Ends the trial of what a server starts with once it serves, or has not served in time. A child has time until it ends.
+    /// Ends the trial of what a server starts with once it serves, or has not served in time. A child has time until it
+    /// ends.
     async fn judge_start(&mut self, has_child: bool) {
         if control::is_answering(&self.socket) {
             // It may have read what was there before.
@@ -311,7 +315,7 @@ impl Boot {
         }
     }
 
-    /// Has the server start with what was there before what is on trial.
+    /// Ends the trial, and goes back to the configuration before it.
     fn take_back(&mut self, why: &str) {
         say(why);
         self.end_trial(Keep::withdraw);
@@ -350,7 +354,7 @@ impl Boot {
         }
     }
 
-    /// Says what is wrong with the network that the host describes, once for each new state of affairs.
+    /// Logs the problems with the network that the host describes, once for each change of them.
     fn say_network(&mut self, told: &Told) {
         if self.network_said != told.network_problems {
             told.network_problems.iter().for_each(|problem| say(&format!("network: {problem}")));
@@ -358,7 +362,7 @@ impl Boot {
         }
     }
 
-    /// Says on the console what is missing, once for each new state of affairs.
+    /// Logs the reasons for having no configuration, once for each change of them.
     fn explain(&mut self, reasons: Vec<String>) {
         if self.said == reasons {
             return;
@@ -376,7 +380,7 @@ impl Boot {
         self.said = reasons;
     }
 
-    /// Follows the metadata while a server runs: this process's child, or somebody else's.
+    /// Follows the metadata while a server runs, as this process's child or under a service manager.
     async fn follow(&mut self, found: &Found, mut child: Option<Child>) -> Result<ExitCode, BootError> {
         let is_polling = self.plan.host.is_some() && !self.plan.poll.is_zero();
         loop {
@@ -447,7 +451,7 @@ impl Boot {
         }
     }
 
-    /// Looks at the metadata and has the server reload what is new. One that was ordered tells again what is known.
+    /// Looks at the metadata and lets the server reload a new configuration. A requested look repeats known problems.
     async fn look(&mut self, current: &Found, child: Option<&Child>, is_ordered: bool) -> Look {
         if self.plan.host.is_none() {
             return Look::default();
@@ -480,7 +484,7 @@ impl Boot {
         look
     }
 
-    /// Has the server take what the host says, if it is new and valid.
+    /// Gives the configuration from the host to the server, if it is new and valid.
     async fn weigh(&mut self, told: Told, has_child: bool, is_ordered: bool) -> Look {
         let text = match find::word(&self.plan.key, told) {
             Ok(text) => text,
@@ -509,7 +513,7 @@ impl Boot {
         self.try_new(&path, has_child).await
     }
 
-    /// Tells the server, once, of a configuration that is wrong: it logs and counts what is not used.
+    /// Reports a faulty configuration to the server, once, which logs and counts it.
     async fn refuse(&mut self, text: String, problems: Vec<String>, is_ordered: bool) -> Look {
         let is_known = self.refused.as_ref().is_some_and(|refused| refused.text == text && !refused.by_server);
         if !is_known || is_ordered {
@@ -570,7 +574,8 @@ impl Boot {
         look
     }
 
-    /// Asks the server something; nothing comes back if this process shall end meanwhile, and the server takes its time.
+    /// Asks the server something; nothing comes back if this process shall end meanwhile, and the server takes its
+    /// time.
     async fn call(&mut self, path: &Path, request: &Request) -> Option<Result<Reply, CallError>> {
         let socket = self.socket.clone();
         let asking = async {
@@ -611,7 +616,7 @@ impl Boot {
     }
 }
 
-/// Which server listens at a socket.
+/// Returns the identity of the server that listens at a socket.
 fn server_at(socket: &Path) -> Option<Identity> {
     let about = std::fs::symlink_metadata(socket).ok()?;
     Some((about.ino(), about.ctime(), about.ctime_nsec()))

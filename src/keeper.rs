@@ -1,4 +1,4 @@
-//! The one writer: takes what sources found out, makes the regions, publishes.
+//! Keeper, the one writer: takes new versions from sources, merges the regions, publishes.
 //!
 //! The keeper owns every zone version and is the only one to replace the published root. It takes all updates that
 //! are waiting as one batch, merges what they touch, and publishes datacenter zones and regions together, so that no
@@ -13,8 +13,8 @@
 //!
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
 //! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one
-//! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what is
-//! shown to Prometheus, `status` and `view` to operators.
+//! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what
+//! is shown to Prometheus, `status` and `view` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -59,30 +59,29 @@ use wire::name::Name;
 use wire::serial::Serial;
 use wire::tsig::Keyring;
 
-/// How long a replaced root is kept: longer than any query or transfer message that may still read it.
+/// Time for which a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
-/// How long a zone that has not been loaded before is held back at most: clients wait for it, and it comes but once.
+/// Longest time that a zone is held back at its first load: clients wait for it, and it comes but once.
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
-/// How often states and gauges are looked at when nothing happens.
+/// Interval at which states and gauges are updated when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-/// With more zones than these, gauges are set once in a tick instead of after each batch, which would cost more than
-/// the batch itself.
+/// Number of zones above which gauges are set once in a tick. After each batch, that would cost more than the batch.
 const FEW_ZONES: usize = 200;
-/// How long a publication waits for the disk: many times what a disk takes that is well.
+/// Longest wait of a publication for the disk: many times what a healthy disk takes.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
-/// How long the end waits for the keeper: longer than that waits for the disk.
+/// Longest wait of the process's end for the keeper: longer than the keeper waits for the disk.
 const END_PATIENCE: Duration = Duration::from_secs(15);
 /// Rises when the program merges the same members to other contents than before.
 const MERGE_VERSION: u32 = 3;
-/// With fewer names than these a difference is always worth having.
+/// Number of names below which a difference is always worth having.
 const SMALL_CHANGE: usize = 1000;
 
-/// What the daemon tells the keeper.
+/// Command of the daemon to the keeper.
 pub enum Command {
-    /// Another set of zones and regions; answered when it is published.
+    /// Changes the zones and regions to keep; answered when the new set is published.
     Plan(Box<Plan>, oneshot::Sender<PlanChanges>),
     Status(oneshot::Sender<Snapshot>),
-    /// What is published and what it is made of, at one moment.
+    /// Gives the published versions and the data that they are made of, at one moment.
     View(oneshot::Sender<View>),
     /// Takes something out of regions; answered when it is published, with whether it would outlive the process.
     Drain(Box<Drain>, oneshot::Sender<bool>),
@@ -102,12 +101,12 @@ struct SourceZone {
     state: State,
     refreshed: Option<Instant>,
     lifetime: Lifetime,
-    /// The way from older versions to the present one.
+    /// History: the differences from older versions to the present one.
     history: History,
 }
 
 impl SourceZone {
-    /// When the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
+    /// Returns the time at which the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
     fn expires(&self) -> Option<Instant> {
         let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
         // A lifetime without limits leads to no moment.
@@ -127,7 +126,7 @@ pub struct Keeper {
     publisher: Arc<Publisher>,
     budget: Arc<Budget>,
     metrics: Arc<Metrics>,
-    /// Where versions outlive the process; none when that is switched off.
+    /// Store on disk for versions; none if it is switched off.
     store: Option<Arc<Store>>,
     identity: Identity,
     keys: Arc<Keyring>,
@@ -146,22 +145,22 @@ pub struct Keeper {
     /// The newest serial of each region that clients have seen, with its drift, also of regions that are gone: one that
     /// comes back must not fall behind what secondaries have.
     seen_serials: HashMap<Name, RegionState>,
-    /// Those of them that are on disk.
+    /// Serials and drifts of them that are on disk.
     saved_serials: HashMap<Name, RegionState>,
     retired: VecDeque<(Instant, Arc<Published>)>,
     generation: u64,
-    /// When the last publication was.
+    /// Time of the last publication.
     published: Option<Instant>,
-    /// When the gauges were set.
+    /// Time at which the gauges were last set.
     shown: Option<Instant>,
 }
 
-/// The ways to a running keeper: for sources, and for the daemon.
+/// Senders to a running keeper: for sources, and for the daemon.
 #[derive(Clone)]
 pub struct Handle {
     pub updates: mpsc::Sender<Update>,
     pub commands: mpsc::Sender<Command>,
-    /// What sources may take of memory.
+    /// Memory that sources may take.
     pub budget: Arc<Budget>,
     /// Closed once the keeper has ended.
     ended: watch::Receiver<()>,
@@ -198,7 +197,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
     Handle { updates, commands, budget, ended }
 }
 
-/// Whether a difference that touches so many names is smaller than the zone, and so of use to anybody.
+/// Returns true if a difference that touches so many names is smaller than the zone, and so worth keeping.
 fn has_room(touched: usize, zone: &Zone) -> bool {
     touched <= SMALL_CHANGE || touched <= zone.names() / 2
 }
@@ -285,7 +284,8 @@ impl Keeper {
         }
     }
 
-    /// How long these updates are held back, so that one publication has all that come close together.
+    /// Returns the time for which these updates are held back, so that one publication has all that come close
+    /// together.
     fn held_for(&self, waiting: &[Update]) -> Duration {
         let is_first = |update: &Update| {
             let source = self.sources.get(&update.zone);
@@ -403,7 +403,7 @@ impl Keeper {
         None
     }
 
-    /// Takes a source's news; returns whom to tell once it is published.
+    /// Takes in a new version from a source; returns the sender to notify once it is published.
     fn take_update(
         &mut self,
         update: Update,

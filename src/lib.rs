@@ -15,7 +15,8 @@
 //! process.
 //!
 //! **Counting and showing.** [`metrics`] holds counters and their Prometheus names, [`moment`] points in time as text,
-//! [`terminal`] what a terminal can do, and bars on it. [`log`] has the set-up of log lines, which go between those bars.
+//! [`terminal`] what a terminal can do, and bars on it. [`log`] has the set-up of log lines, which go between those
+//! bars.
 //!
 //! **Limits.** [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key,
 //! [`budget`] how much memory zones may take.
@@ -33,11 +34,12 @@
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
 //! changed, with the same result; and tells of any name which member gave what.
 //!
-//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::answer`] turns a request
-//! into a response, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements, [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among
-//! them and sees to signatures, and [`serve::refusals`] keeps floods of those who are turned away out of the log. No
-//! sockets. [`notify`] announces to secondaries what has been published. [`state`] keeps on disk what a restart begins
-//! with. [`exchange`] asks another server one question.
+//! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::answer`] turns a
+//! request into a response, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements,
+//! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and
+//! [`serve::refusals`] keeps floods of those who are turned away out of the log. No sockets. [`notify`] announces to
+//! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`exchange`] asks another
+//! server one question.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
 //! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,

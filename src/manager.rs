@@ -1,9 +1,9 @@
-//! The service manager: telling it how we are, and having it keep our sockets over a restart.
+//! Notifications to the service manager, which also keeps our sockets over a restart.
 //!
-//! A manager such as systemd gives a datagram socket in `NOTIFY_SOCKET` and takes lines `KEY=VALUE` there. It also keeps
-//! open files that we send along, and hands them to the next process as descriptors 3 and following (`LISTEN_FDS`).
-//! A listening socket that is kept this way goes on to queue requests while nobody runs, so a restart answers them late
-//! instead of losing them.
+//! A manager such as systemd gives a datagram socket in `NOTIFY_SOCKET` and takes lines `KEY=VALUE` there. It also
+//! keeps open files that we send along, and hands them to the next process as descriptors 3 and following
+//! (`LISTEN_FDS`). A listening socket that is kept this way goes on to queue requests while nobody runs, so a restart
+//! answers them late instead of losing them.
 //!
 //! Invariants: without a manager everything here does nothing; a manager that does not listen delays nobody and is no
 //! error. Each descriptor is taken once, and by nobody else.
@@ -20,12 +20,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The first descriptor that a manager hands over.
+/// Number of the first descriptor that a manager hands over.
 const FIRST_DESCRIPTOR: RawFd = 3;
-/// More than any configuration listens on.
+/// Largest number of descriptors taken over, more than any configuration listens on.
 const MOST_DESCRIPTORS: RawFd = 1024;
 
-/// What a socket is for; part of the name that the manager knows it by.
+/// Protocol of a listening socket; part of the name by which the manager knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Udp,
@@ -37,7 +37,7 @@ pub enum Kind {
 pub struct Manager {
     socket: Option<Socket>,
     watchdog: Option<Duration>,
-    /// What the process before this one has left with the manager.
+    /// Sockets that the process before this one has left with the manager.
     pub inherited: Inherited,
 }
 
@@ -54,12 +54,12 @@ impl Manager {
         }
     }
 
-    /// How often [`Manager::alive`] must be called; half of what the manager waits for.
+    /// Returns the longest time between calls of [`Manager::alive`]; half of what the manager waits for.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// Says that requests are answered, in words for whoever looks.
+    /// Reports readiness to the manager, with a status in words.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"), None);
     }
@@ -138,8 +138,8 @@ fn send_with(socket: &Socket, bytes: &[u8], descriptor: Option<RawFd>) -> io::Re
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: zeroes are valid for this plain structure; all pointers in it are to values that outlive the call, and the
-    // control message is written inside of `control`, which has room for it.
+    // SAFETY: zeroes are valid for this plain structure; all pointers in it are to values that outlive the call, and
+    // the control message is written inside of `control`, which has room for it.
     let sent = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut vector;
@@ -183,8 +183,8 @@ impl Inherited {
         let count = RawFd::try_from(number(count).unwrap_or_default()).unwrap_or_default().min(MOST_DESCRIPTORS);
         let mut found = BTreeMap::new();
         for descriptor in FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + count {
-            // SAFETY: by the manager's word the descriptors are ours, and this is the only place that takes them; one that is
-            // not open is left alone.
+            // SAFETY: by the manager's word the descriptors are ours, and this is the only place that takes them; one
+            // that is not open is left alone.
             let socket = unsafe {
                 if libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) < 0 {
                     continue;
@@ -209,13 +209,13 @@ impl Inherited {
         self.0.remove(&(Kind::Tcp, address)).map(TcpListener::from)
     }
 
-    /// Closes what nobody has asked for, so that the manager can do the same.
+    /// Closes sockets that nobody has asked for, so that the manager can do the same.
     pub fn close(self) -> Vec<(Kind, SocketAddr)> {
         self.0.into_keys().collect()
     }
 }
 
-/// What a socket is; none if it is not one of ours.
+/// Returns the protocol and address of a socket; none if it is not one of ours.
 fn identify(socket: &Socket) -> Option<(Kind, SocketAddr)> {
     let address = socket.local_addr().ok()?.as_socket()?;
     match socket.r#type().ok()? {

@@ -1,11 +1,13 @@
 //! Instance metadata of Triton: what the host knows about this instance, and what its owner wants it to know.
 //!
-//! Guests of KVM and bhyve ask over their second serial port, zones over a socket that only root can open. [`find`] says
-//! which there is, [`Client::connect`] agrees with the host on version 2 of the protocol, [`Client::get`] asks for a key.
+//! Guests of KVM and bhyve ask over their second serial port, zones over a socket that only root can open. [`find`]
+//! says which there is, [`Client::connect`] agrees with the host on version 2 of the protocol, [`Client::get`] asks for
+//! a key.
 //!
-//! Invariants: nothing waits beyond the deadline that the caller gives, whatever the host does or omits, unless it is in the
-//! middle of a long answer then, which gets up to a minute more; frames that are damaged or meant for others are skipped; a
-//! serial port is opened only on machines that are guests of Triton, or on request. Nothing is ever written into the metadata.
+//! Invariants: nothing waits beyond the deadline that the caller gives, whatever the host does or omits, unless it is
+//! in the middle of a long answer then, which gets up to a minute more; frames that are damaged or meant for others are
+//! skipped; a serial port is opened only on machines that are guests of Triton, or on request. Nothing is ever written
+//! into the metadata.
 //!
 //! Cost: a request and its answer at a time; O(value). A serial port moves about 40 KiB a second in an emulator.
 
@@ -24,25 +26,26 @@ const SOCKETS: [&str; 3] =
     ["native/.zonecontrol/metadata.sock", ".zonecontrol/metadata.sock", "var/run/smartdc/metadata.sock"];
 /// The second serial port of a Linux guest.
 const SERIAL_PORT: &str = "dev/ttyS1";
-/// What the firmware of a guest calls its machine.
+/// File with the product name that the guest's firmware gives its machine.
 const PRODUCT: &str = "sys/class/dmi/id/product_name";
 /// The beginning of that name on Triton.
 const TRITON_PRODUCT: &str = "SmartDC";
 
-/// How long the host may take to show that it listens.
+/// Longest wait for the host to show that it listens.
 const GREETING: Duration = Duration::from_secs(2);
-/// How long it is waited for before it is asked for again.
+/// Pause before the host is asked again to show that it listens.
 const GREETING_PAUSE: Duration = Duration::from_millis(250);
-/// How long it may take to agree on a version.
+/// Longest wait for an agreement on the protocol version.
 const AGREEMENT: Duration = Duration::from_secs(6);
-/// How long it may take for an answer, before the question is sent again: a host drops a damaged one without a word.
+/// Longest wait for an answer before the question is sent again: a host drops a damaged one without a word.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long after the deadline an answer that keeps coming may be whole: a MiB of value takes half of it by a serial port.
+/// Longest time after the deadline in which an answer that keeps coming may be completed: a MiB of value takes half of
+/// it by a serial port.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Pause before another attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why the host could not be asked, or did not tell.
+/// Error: the host could not be asked, or did not give a value.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
     #[error("{} cannot be opened: {error}", path.display())]
@@ -66,13 +69,14 @@ pub enum MetadataError {
 }
 
 impl MetadataError {
-    /// Whether trying again at once cannot help.
+    /// Returns true if trying again at once cannot help.
     fn is_final(&self) -> bool {
         matches!(self, MetadataError::Denied(_) | MetadataError::OldHost(_) | MetadataError::TooLong(_))
     }
 }
 
-/// Where this machine can ask for metadata; none if it is no instance of Triton. `root` is the root folder.
+/// Returns the socket or serial port for metadata; none if this machine is no instance of Triton. `root` is the root
+/// folder.
 pub fn find(root: &Path) -> Option<PathBuf> {
     let is_socket = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let socket = SOCKETS.iter().map(|path| root.join(path)).find(is_socket);
@@ -107,8 +111,8 @@ impl Client {
     /// One attempt to connect.
     fn try_connect(path: &Path, deadline: Instant) -> Result<Client, MetadataError> {
         let mut line = Line::open(path, deadline)?;
-        // The complaint about an empty line is the greeting. What firmware or another program has left half-sent makes it a
-        // line that is not empty, which gets another answer or none: then it is the next one that is.
+        // The complaint about an empty line is the greeting. What firmware or another program has left half-sent makes
+        // it a line that is not empty, which gets another answer or none: then it is the next one that is.
         let patience = deadline.min(Instant::now() + GREETING);
         loop {
             line.send("", deadline)?;
@@ -163,7 +167,7 @@ impl Client {
     }
 }
 
-/// Whether a line says this, whatever white space is around it.
+/// Returns true if a line consists of this text, apart from white space around it.
 fn is_line(line: &[u8], text: &str) -> bool {
     line.trim_ascii() == text.as_bytes()
 }

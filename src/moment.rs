@@ -62,7 +62,7 @@ fn days_in_month(year: u64, month: u64) -> u64 {
     MONTHS[(month - 1) as usize] + u64::from(month == 2 && is_leap(year))
 }
 
-/// Whether a year has a 29th of February.
+/// Returns true if a year has a 29th of February.
 fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }

@@ -1,5 +1,5 @@
-//! Name servers as the rest of the world sees them: does the parent zone list those that a zone lists itself, and do all of
-//! them answer, alike and with what is current?
+//! Check of name servers as the rest of the world sees them: the parent zone lists the same servers as the zone itself,
+//! and all of them answer, alike and with the current version.
 //!
 //! `ask` finds the servers of a zone and asks them, `classify` judges what came back, as a pure function.
 //!
@@ -7,8 +7,8 @@
 //!
 //! Cost: see the two files; a round is O(zones × servers) questions, of which few are under way at once.
 //!
-//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 1035 section 3.3.13 (REFRESH), 2181 section 10.3 (no alias), 9471 (glue), 9499 (lame
-//! delegation).
+//! RFCs: 1034 section 4.2.2 (a delegation lists what the zone does), 1035 section 3.3.13 (REFRESH), 2181 section 10.3
+//! (no alias), 9471 (glue), 9499 (lame delegation).
 
 mod ask;
 mod classify;
@@ -23,32 +23,34 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use wire::name::Name;
 
-/// For as long every server may be behind: a transfer that failed is tried again.
+/// Shortest default for `stale_after`: a transfer that failed is tried again within it.
 const LEAST_STALE_AFTER: Duration = Duration::from_secs(300);
 
-/// What is asked, and how often.
+/// Settings for the check of name servers from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// None switches it off; it can be done once nevertheless.
+    /// Interval of the check; none switches it off, except for a single check on request.
     pub every: Option<Duration>,
-    /// Who finds addresses and parent zones; none are those of the system.
+    /// Resolvers for addresses and parent zones; if empty, those of the system.
     pub resolvers: Vec<SocketAddr>,
-    /// How long a server may be behind, or ahead of us; without, as long as the zone's REFRESH, but five minutes at least.
+    /// Longest time that a server may be behind, or ahead of us; by default the zone's REFRESH, but at least five
+    /// minutes.
     pub stale_after: Option<Duration>,
-    /// For each question.
+    /// Longest wait for each answer.
     pub timeout: Duration,
     /// Servers of parent zones, instead of those that the resolver finds.
     pub parents: HashMap<Name, Vec<SocketAddr>>,
     /// Addresses of name servers, instead of those that the parent and the resolver know.
     pub hosts: HashMap<Name, Vec<SocketAddr>>,
-    /// Where name servers answer at the addresses that are found.
+    /// Port of the name servers at the addresses that are found.
     pub port: u16,
-    /// In file order, regions last.
+    /// Zones to check, in file order, regions last.
     pub zones: Vec<Name>,
 }
 
 impl ProbePlan {
-    /// How long a server may be behind in a zone. RFC 1035 section 3.3.13: who is not told of changes looks every REFRESH.
+    /// Returns the longest time that a server may be behind in a zone. RFC 1035 section 3.3.13: a secondary that is not
+    /// notified of changes looks every REFRESH.
     pub fn allowance(&self, refresh: Duration) -> Duration {
         self.stale_after.unwrap_or(refresh.max(LEAST_STALE_AFTER))
     }

@@ -1,7 +1,8 @@
 //! Terminals: their size, whether they show pictures and colours, single keys, and lines that fit.
 //!
-//! Invariants: without colour there is no escape sequence in a line, and no line is wider than asked for; a terminal whose
-//! keys were taken gets its settings back when [`Keys`] ends, also by a panic; colours stay away when NO_COLOR is set.
+//! Invariants: without colour there is no escape sequence in a line, and no line is wider than asked for; a terminal
+//! whose keys were taken gets its settings back when [`Keys`] ends, also by a panic; colours stay away when NO_COLOR is
+//! set.
 //!
 //! Cost: O(text).
 
@@ -12,7 +13,7 @@ pub use bars::{Bar, Bars};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// How a piece of text looks.
+/// Colour or weight of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -45,7 +46,7 @@ impl Style {
     }
 }
 
-/// One line of pieces, cut at the width.
+/// Returns one line of pieces, cut at the width.
 pub fn render(pieces: &[(Style, String)], width: usize, color: bool) -> String {
     let (mut line, mut room) = (String::new(), width);
     for (style, text) in pieces {
@@ -56,14 +57,14 @@ pub fn render(pieces: &[(Style, String)], width: usize, color: bool) -> String {
     if color { line } else { line.trim_end().to_string() }
 }
 
-/// Where text goes.
+/// Output stream that text is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     Output,
     Errors,
 }
 
-/// Whether text goes to a terminal that can move its cursor.
+/// Returns true if the stream is a terminal that can move its cursor.
 pub fn is_live(stream: Stream) -> bool {
     let is_terminal = match stream {
         Stream::Output => io::stdout().is_terminal(),
@@ -72,7 +73,7 @@ pub fn is_live(stream: Stream) -> bool {
     is_terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Whether such a terminal may show colours.
+/// Returns true if the stream is such a terminal and may show colours.
 pub fn is_colored(stream: Stream) -> bool {
     // Any value but an empty one counts (no-color.org).
     is_live(stream) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -107,7 +108,7 @@ impl Keys {
         (set == 0).then_some(Keys { before })
     }
 
-    /// What was pressed, after a while at the latest; nothing when nothing was.
+    /// Waits for keys, no longer than `patience`. Returns the octets that they sent; empty if none was pressed.
     pub fn wait(&self, patience: Duration) -> Vec<u8> {
         let mut waiting = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
         let milliseconds = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);

@@ -35,7 +35,7 @@ struct Secondary {
     source: Source,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
-    /// What the keeper was told, in order.
+    /// Messages that the keeper got, in order.
     changes: Arc<Mutex<Vec<&'static str>>>,
     keeper: JoinHandle<()>,
 }
@@ -469,7 +469,7 @@ async fn an_empty_zone_is_not_believed_while_its_serial_rises() {
     assert_eq!(secondary.zone().unwrap().records, 1);
 }
 
-/// What an audit found is confirmed by audits; they must notice that the serial is lower now.
+/// Audits confirm the finding of an audit; they must notice that the serial is lower now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lower_serial_is_adopted_while_an_audit_waits_for_confirmation() {
     let primary = Primary::start("127.0.0.1", Script { names: 41, ..Script::new(5) }).await;

@@ -40,11 +40,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use world::World;
 
-/// What was wrong, and which entries of the table were needed.
+/// Differences found, and the entries of the table that were needed.
 #[derive(Default)]
 struct Tally {
     faults: Vec<String>,
-    /// By entry, and by case pattern in it.
+    /// Entries that were needed, each with the case pattern in it.
     used: BTreeSet<(usize, usize)>,
     cases: usize,
 }
@@ -69,7 +69,7 @@ impl Tally {
         }
     }
 
-    /// What Binder's answer becomes by the table.
+    /// Returns the answer that the table makes of Binder's.
     fn expected(&mut self, world: &World, case: &Case) -> Outcome {
         let mut outcome = case.outcome.clone();
         for (index, difference) in DIFFERENCES.iter().enumerate() {
@@ -114,7 +114,7 @@ fn ask(stand: &mut dyn Stand, case: &Case, expected: &Outcome) -> Outcome {
     ours
 }
 
-/// Whether a case is meant by a pattern.
+/// Returns true if a pattern matches a case.
 fn matches(pattern: &str, id: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => id.starts_with(start),
@@ -122,7 +122,7 @@ fn matches(pattern: &str, id: &str) -> bool {
     }
 }
 
-/// Everything that was captured.
+/// All captures.
 struct Captures {
     domain: String,
     nodes: Nodes,
@@ -196,7 +196,7 @@ impl Captures {
     }
 }
 
-/// Everything in memory, in both modes.
+/// Compares all captures with answers made in memory, in both modes.
 fn run_in_memory() -> Tally {
     let captures = Captures::read();
     let mut tally = Tally::default();
@@ -235,8 +235,8 @@ fn every_entry_of_the_table_is_needed() {
     }
 }
 
-/// What the oracle says to everything that was captured, Binder's flags of the question and records beside SERVFAIL apart, which
-/// it makes nothing of.
+/// The oracle answers everything that was captured as Binder did, apart from the flags of Binder's questions and
+/// records beside SERVFAIL.
 #[test]
 fn the_oracle_is_binder() {
     let captures = Captures::read();
@@ -333,7 +333,8 @@ fn random_trees_are_answered_as_binder_does_but_for_the_table() {
     }
 }
 
-/// In Triton a Binder has the domain of the whole site, finds its own datacenter's names in its tree, and asks the others' Binders.
+/// In Triton a Binder has the domain of the whole site, finds its own datacenter's names in its tree, and asks the
+/// others' Binders.
 #[test]
 fn names_of_other_datacenters_are_answered_from_their_zones() {
     let host =
@@ -419,7 +420,7 @@ fn the_table_is_in_the_documentation() {
     assert!(text.contains(&table.join("\n")), "docs/binder.md needs this table:\n{}", table.join("\n"));
 }
 
-/// Everything from a ZooKeeper over sockets, in one mode.
+/// Compares all captures with answers over sockets and a real ZooKeeper, in one mode.
 fn run_live(refuses: bool) {
     let folder = Folder::new();
     let zookeeper = Rc::new(RefCell::new(ZooKeeper::start(&folder)));

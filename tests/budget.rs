@@ -1,5 +1,6 @@
-//! What transfers become in memory, and the budget that bounds it: zones whose few octets on the wire become many, beside
-//! zones that are as they should be; and a tree of ZooKeeper's that grows. Memory is that of the real program, as the kernel has it.
+//! Memory of transfers, and the budget that bounds it: zones whose few octets on the wire become many, beside zones
+//! that are as they should be; and a tree of ZooKeeper's that grows. Memory is that of the real program, as the kernel
+//! has it.
 
 mod harness;
 // Made for other tests, which use all of it.
@@ -13,10 +14,10 @@ use harness::*;
 use std::time::Duration;
 use swelling::{Contents, Swelling, Version};
 
-/// More than anything here takes.
+/// Longest wait for anything, more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
-/// What the program takes without zones, its threads and buffers included, is far less.
+/// Bound on the memory of the program without zones, its threads and buffers included; the real use is far less.
 const BARE: u64 = 64 * MIB;
 /// Names of a zone that is 5.7 MiB on the wire and becomes more than 250 MiB.
 const SWELLING: Contents = Contents::Swelling(270_000);
@@ -35,13 +36,13 @@ fn metric(daemon: &Aggregator, series: &str) -> Option<u64> {
     Some(value.trim().parse::<f64>().expect("a number") as u64)
 }
 
-/// What is accounted of the budget.
+/// Returns the octets that the budget accounts for.
 fn accounted(daemon: &Aggregator) -> u64 {
     let part = |part: &str| metric(daemon, &format!("memory_accounted_bytes{{part=\"{part}\"}}")).unwrap_or(0);
     part("zones") + part("histories") + part("transfers")
 }
 
-/// What the status has of the budget.
+/// Returns the report on memory in the status.
 fn memory_told(daemon: &Aggregator) -> serde_json::Value {
     let output = daemon.verb(&["status", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
@@ -301,7 +302,7 @@ fn a_tree_that_outgrows_the_budget_keeps_its_zones_until_it_fits() {
     assert_eq!(memory_told(&daemon)["refused"], serde_json::json!([]));
 }
 
-/// What the budget calls the memory of a zone is what it takes, for zones of every kind.
+/// The budget accounts for as much memory as a zone really takes, for zones of every kind.
 #[test]
 fn what_is_accounted_is_what_is_resident() {
     let primary = Swelling::start();

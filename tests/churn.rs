@@ -1,10 +1,11 @@
-//! A thousand random changes, all the way: BIND, NSD and Knot as primaries, our daemon, BIND, NSD and Knot as secondaries.
+//! A thousand random changes, all the way: BIND, NSD and Knot as primaries, our daemon, BIND, NSD and Knot as
+//! secondaries.
 //!
 //! Nobody polls often enough to matter: announcements drive everything, and differences carry it. Two of the
-//! primaries and all secondaries sign; BIND and Knot take what they follow from the catalog. At intervals and at the end every
-//! copy of every zone must be what the test believes it to be, and every copy of the regions what a naive merge of
-//! these beliefs is. Meanwhile serials go through 2^32, a primary loses its history, and a datacenter comes and goes by
-//! reload.
+//! primaries and all secondaries sign; BIND and Knot take what they follow from the catalog. At intervals and at the
+//! end every copy of every zone must be what the test believes it to be, and every copy of the regions what a naive
+//! merge of these beliefs is. Meanwhile serials go through 2^32, a primary loses its history, and a datacenter comes
+//! and goes by reload.
 //!
 //! `AGGREGATOR_CHURN_CHANGES` asks for more changes, `AGGREGATOR_CHURN_SEED` for others.
 
@@ -27,7 +28,7 @@ const CATALOG: &str = "catalog.example.com.";
 const KEY: &str = "transfer.example.com";
 /// The octets 0 to 31.
 const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// Where the test's own transfers come from.
+/// Address that the test's own transfers come from.
 const READER: &str = "127.0.0.2";
 /// Names that a zone begins with, and that a burst brings.
 const NAMES: usize = 700;
@@ -38,7 +39,7 @@ const PER_VERSION: usize = 20;
 const ROUNDS_PER_BURST: usize = 9;
 /// Rounds between comparisons of everything.
 const ROUNDS_PER_CHECK: usize = 8;
-/// How long anything may take to arrive.
+/// Longest time until any change has arrived.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A number from the environment.
@@ -46,7 +47,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
-/// Everything that runs, and what it should hold.
+/// Running servers, and the records that they should hold.
 struct Scene {
     daemon: Aggregator,
     primaries: Vec<Primary>,
@@ -99,7 +100,7 @@ impl Scene {
         scene
     }
 
-    /// What the daemon is asked to be now.
+    /// Returns the configuration that the daemon is to have now.
     fn plan(&self) -> String {
         let notify: Vec<String> = self
             .secondaries
@@ -254,13 +255,13 @@ struct Counts {
 }
 
 impl Counts {
-    /// What came in.
+    /// Counts the transfers from primaries.
     fn received(scene: &Scene, zone: &str) -> Counts {
         let count = |kind| scene.sum("aggregator_transfer_duration_seconds_count", &[("zone", zone), ("kind", kind)]);
         Counts { differences: count("ixfr"), wholes: count("axfr") }
     }
 
-    /// What went out to secondaries.
+    /// Counts the transfers to secondaries, without those of the test itself.
     fn sent(scene: &Scene, zone: &str) -> Counts {
         let count =
             |kind| scene.sum("aggregator_xfr_served_total", &[("zone", zone), ("kind", kind), ("result", "ok")]);
@@ -270,7 +271,7 @@ impl Counts {
         Counts { differences: count("ixfr"), wholes: count("axfr") + count("ixfr-full") - own }
     }
 
-    /// What has been added since.
+    /// Returns the difference to an earlier count.
     fn since(self, before: Counts) -> Counts {
         Counts { differences: self.differences - before.differences, wholes: self.wholes - before.wholes }
     }

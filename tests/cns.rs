@@ -2,8 +2,8 @@
 //! and what is stale goes.
 //!
 //! The primary is the one of the demonstration, which answers octet by octet as CNS did when it was captured; here its
-//! database fails in all the ways in which that of CNS does. While that happens, every zone is transferred from the daemon
-//! again and again and held against the datacenters' true content.
+//! database fails in all the ways in which that of CNS does. While that happens, every zone is transferred from the
+//! daemon again and again and held against the datacenters' true content.
 
 mod harness;
 
@@ -190,8 +190,8 @@ async fn differences_are_used_up_to_their_frame() {
     stand.finish();
 }
 
-/// Section 7: an error of the database ends differences with a proper SOA. New records are late then, no old one is gone,
-/// and the audit brings what is missing.
+/// Section 7: an error of the database ends differences with a proper SOA. New records are late then, no old one is
+/// gone, and the audit brings what is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn differences_cut_short_are_made_good() {
     let mut stand = Stand::start(1, 7, "audit = false\nmessage_timeout = \"1s\"\n").await;
@@ -306,8 +306,8 @@ async fn a_rebuilt_database_empties_nothing() {
     stand.finish();
 }
 
-/// A database that is lost in the midst of a copy: what is missing from it is not half of the zone, so that its size alone
-/// reveals nothing.
+/// A database that is lost in the midst of a copy: what is missing from it is not half of the zone, so that its size
+/// alone reveals nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_database_that_is_lost_while_it_is_copied_costs_no_names() {
     let mut stand = Stand::start(1, 14, NO_AUDIT).await;

@@ -1,4 +1,4 @@
-//! What deploy/compose/compose.yaml describes, started: each service in a namespace with the address, the host name, the files and
+//! Services of deploy/compose/compose.yaml, started: each in a namespace with the address, the host name, the files and
 //! the command that the file gives it, with our program as the image and Debian's Prometheus as the other.
 //!
 //! Needs root; `make test-partition` runs it. The image itself is tested where it is built.

@@ -1,5 +1,5 @@
-//! More clients than there is room for, over TCP, TLS and HTTP: whoever comes is served, whoever only sits there goes, and
-//! secondaries, monitoring, operators and primaries find what they need. From primaries with many zones no more is
+//! More clients than there is room for, over TCP, TLS and HTTP: whoever comes is served, whoever only sits there goes,
+//! and secondaries, monitoring, operators and primaries find what they need. From primaries with many zones no more is
 //! asked at once than they take.
 
 mod harness;
@@ -155,7 +155,7 @@ fn assert_answer(answer: &[u8], id: u16) {
     assert_eq!((answer.id, answer.rcode(), answer.answer.len()), (id, 0, 1), "{answer:?}");
 }
 
-/// Whether the server has ended a connection on which nothing was asked.
+/// Returns true if the server has ended a connection on which nothing was asked.
 fn has_ended(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("nonblocking");
     match (&mut &*stream).read(&mut [0]) {

@@ -1,4 +1,5 @@
-//! What lies in deploy/ besides monitoring: read by the programs that it is for, or against their own schema, and against itself.
+//! Checks of the files in deploy/, apart from monitoring: by the programs that they are for, or against their own
+//! schema, and against each other.
 
 mod harness;
 
@@ -84,7 +85,7 @@ fn compose_takes_its_file_and_its_parts_fit() {
     }
 }
 
-/// What the compose file has for datacenters.
+/// Checks the datacenters of the compose file.
 #[test]
 fn a_datacenter_alone_transfers_changes_and_announces() {
     let folder = Folder::new();
@@ -120,8 +121,8 @@ fn a_datacenter_alone_transfers_changes_and_announces() {
 
 //--- Kubernetes ---
 
-/// Builds every object with the API's own classes: a field that they do not know, one that is missing, and a value of another
-/// type are errors. The classes have no list of the words that a field takes.
+/// Builds every object with the API's own classes: a field that they do not know, one that is missing, and a value of
+/// another type are errors. The classes have no list of the words that a field takes.
 const SCHEMA: &str = "
 import json, re, sys
 from kubernetes import client
@@ -155,7 +156,7 @@ for value in json.load(sys.stdin):
 print('fine')
 ";
 
-/// What the schema says of some objects.
+/// Checks some objects against the schema; returns the checker's output.
 fn check_schema(objects: &[Value]) -> Result<String, String> {
     let folder = Folder::new();
     let path = folder.path().join("objects.json");
@@ -319,7 +320,7 @@ fn files_below(folder: &Path, is_meant: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> 
     found
 }
 
-/// Whether a file's name ends like this.
+/// Returns true if a file has this extension.
 fn ends_in(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }

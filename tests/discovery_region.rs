@@ -1,5 +1,5 @@
-//! A service that three datacenters have, two in ZooKeeper and one in a zone of Knot's, under one region name; and all of it
-//! at real secondaries.
+//! A service that three datacenters have, two in ZooKeeper and one in a zone of Knot's, under one region name; and all
+//! of it at real secondaries.
 //!
 //! Nobody polls: what changes was told by a watch, and what the secondaries have they were told to fetch.
 
@@ -15,11 +15,11 @@ const ZONES: [&str; 3] = ["us-west-1.example.com.", "us-west-2.example.com.", "u
 const DOCUMENT: &str = include_str!("../docs/verbs.md");
 const REGION: &str = "us-west.example.com.";
 const REVERSE: &str = "27.172.in-addr.arpa.";
-/// How long a tree is served without its ensemble.
+/// Time for which a tree is served without its ensemble.
 const SERVE_STALE: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What Registrar writes for an instance and for its service.
+/// Returns the payload that Registrar writes for an instance.
 fn host(address: Ipv4Addr) -> Vec<u8> {
     let inner = format!("{{\"address\":\"{address}\",\"ports\":[6379],\"ttl\":30}}");
     format!("{{\"type\":\"redis_host\",\"address\":\"{address}\",\"redis_host\":{inner}}}").into_bytes()
@@ -120,7 +120,7 @@ impl Scene {
         assert_eq!(serial(REGION), sum);
     }
 
-    /// What `lookup` tells of the service's name in the region.
+    /// Returns the output of `lookup` for the service's name in the region.
     fn lookup(&self) -> Value {
         let output = self.daemon.verb(&["lookup", &format!("authcache.{REGION}"), "A", "--json"]);
         assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{output:?}");
@@ -157,7 +157,7 @@ fn counted(daemon: &Aggregator, line: &str) -> u64 {
     metrics.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// How often a zone was sent as differences, and in full.
+/// Returns the number of incremental and of full transfers of a zone to secondaries.
 fn sent(daemon: &Aggregator, zone: &str) -> (u64, u64) {
     let count = |kind: &str| {
         counted(daemon, &format!("aggregator_xfr_served_total{{kind=\"{kind}\",result=\"ok\",zone=\"{zone}\"}}"))

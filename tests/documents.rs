@@ -1,4 +1,4 @@
-//! What the documents say of files, commands and versions: that they are there.
+//! Checks that files, commands and versions named in the documents exist.
 
 mod harness;
 
@@ -57,7 +57,7 @@ fn anchor(title: &str) -> String {
     title.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
 }
 
-/// What a document has the reader type: a verb and its options.
+/// Returns the commands that a document shows: a verb and its options.
 fn commands_in(text: &str) -> Vec<(String, Vec<String>)> {
     let in_line = text.split('`').skip(1).step_by(2).filter_map(|code| code.strip_prefix("aggregator "));
     let prompt = |line: &'_ str| line.trim_start().trim_start_matches(['$', '#', ' ']).to_string();
@@ -123,7 +123,8 @@ fn versions_in_instructions_are_the_current_one() {
     }
 }
 
-/// The job that Kubernetes' document has for Prometheus takes the pods of the manifests, under the name that rules expect.
+/// The job that Kubernetes' document has for Prometheus takes the pods of the manifests, under the name that rules
+/// expect.
 #[test]
 fn the_scrape_job_of_kubernetes_takes_the_pods_of_its_manifests() {
     let text = repository_text("deploy/kubernetes/README.md");

@@ -28,7 +28,7 @@ fn zone_text(zone: &str, serial: u32) -> String {
     text
 }
 
-/// What the daemon is asked to be.
+/// Configuration that the daemon is to have.
 struct Plan<'a> {
     primary: &'a Peer,
     zones: Vec<&'a str>,

@@ -1,4 +1,5 @@
-//! `drain` and `undrain` as operators use them: preview, refusal, what clients and secondaries see, restarts and `--for`.
+//! `drain` and `undrain` as operators use them: preview, refusal, what clients and secondaries see, restarts and
+//! `--for`.
 
 mod harness;
 
@@ -47,7 +48,7 @@ impl Scene {
         scene
     }
 
-    /// What `status` says of everything.
+    /// Returns the status of everything.
     fn status(&self) -> Value {
         let output = self.daemon.verb(&["status", "--json"]);
         serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
@@ -58,7 +59,7 @@ impl Scene {
         self.status()["regions"][0]["members"][number]["state"].as_str().unwrap().to_owned()
     }
 
-    /// How many addresses the service `web` of the operator has in a zone or region.
+    /// Returns the number of addresses of the operator's service `web` in a zone or region.
     fn count(&self, zone: &str) -> usize {
         let owner = format!("web.svc.{}", self.account());
         let query = Query::new(&Dname::parse(&format!("{owner}.{zone}")), rtype::A);

@@ -1,5 +1,6 @@
-//! What hangs holds up nothing but itself: a disk that does not answer, clients and peers that say nothing, a log that
-//! nobody reads. Meanwhile UDP is answered, the service manager hears from us, NOTIFY is obeyed, `status` and `stop` work, and nothing spins.
+//! Hangs that hold up nothing but themselves: a disk that does not answer, clients and peers that say nothing, a log
+//! that nobody reads. Meanwhile UDP is answered, the service manager hears from us, NOTIFY is obeyed, `status` and
+//! `stop` work, and nothing spins.
 //!
 //! A disk that hangs is a named pipe in the place of a file: whoever opens it waits for the other end.
 
@@ -22,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// For what is to happen soon, on a machine that is busy.
+/// Longest wait for what is to happen soon, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For the end of a server whose disk does not answer: it waits ten seconds for that.
+/// Longest wait for the end of a server whose disk does not answer: it waits ten seconds for that.
 const END: Duration = Duration::from_secs(30);
 const WATCHDOG: Duration = Duration::from_secs(1);
 /// The beginning of a TLS handshake (RFC 8446 section 5.1): a record of 512 octets of which one comes.
@@ -63,7 +64,8 @@ struct World {
 }
 
 impl World {
-    /// Starts it and waits until the region is served; `plan` makes more of the configuration, from the server's folder.
+    /// Starts it and waits until the region is served; `plan` makes more of the configuration, from the server's
+    /// folder.
     fn start(plan: impl Fn(&Path) -> String) -> World {
         let folder = Folder::new();
         let [mut server, mut tls, mut http] = [Port::reserve(), Port::reserve(), Port::reserve()];
@@ -170,7 +172,7 @@ impl World {
 struct Verb(Option<Child>);
 
 impl Verb {
-    /// Whether it has ended.
+    /// Returns true if it has ended.
     fn has_ended(&mut self) -> bool {
         self.0.as_mut().unwrap().try_wait().unwrap().is_some()
     }

@@ -65,7 +65,7 @@ impl Scene {
         self.wait_for(zone, serial);
     }
 
-    /// Another configuration, while the daemon runs.
+    /// Gives the running daemon another configuration.
     fn reload(&self, members: &[&str]) -> String {
         self.daemon.write_settings(&settings(&self.primary, members, &self.notify));
         self.text(&["reload"])
@@ -78,7 +78,7 @@ impl Scene {
         output.stdout
     }
 
-    /// The same for programs.
+    /// Returns the output of a verb as JSON.
     fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.text(&[arguments, &["--json"]].concat())).unwrap()
     }
@@ -89,7 +89,7 @@ impl Scene {
         dump.lines().filter(|line| !line.contains(" SOA ")).map(|line| format!("{line}\n")).collect()
     }
 
-    /// How often a zone went out in one way.
+    /// Returns the number of outgoing transfers of one kind.
     fn sent(&self, kind: &str) -> u64 {
         let line = format!("aggregator_xfr_served_total{{kind=\"{kind}\",result=\"ok\",zone=\"{REGION}\"}} ");
         let metrics = self.daemon.metrics();

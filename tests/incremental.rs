@@ -1,5 +1,5 @@
-//! BIND, NSD and Knot as primaries that keep differences: what changes there arrives here as differences, record by record
-//! the same as in the whole zone; without differences, with other serials and with signatures, too.
+//! BIND, NSD and Knot as primaries that keep differences: what changes there arrives here as differences, record by
+//! record the same as in the whole zone; without differences, with other serials and with signatures, too.
 
 mod harness;
 
@@ -146,7 +146,7 @@ impl Pair {
         });
     }
 
-    /// How many transfers brought differences, and how many whole zones.
+    /// Returns the number of incremental and of full transfers.
     fn brought(&self) -> (u32, u32) {
         let metrics = self.daemon.metrics();
         let count = |kind: &str| {
@@ -284,7 +284,7 @@ fn metric(daemon: &Aggregator, name: &str) -> u64 {
     page.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |number| number.parse().expect("a number"))
 }
 
-/// What is removed behind a whole transfer is asked about. BIND answers here for signed questions only.
+/// Removals behind a whole transfer are confirmed by questions. BIND answers here for signed questions only.
 #[test]
 fn questions_about_removals_are_signed() {
     let mut pair = Pair::start(Named::start_signed, 1, |folder, peer| signed(folder, peer, KEY_SECRET));
@@ -347,7 +347,8 @@ fn answers_with_a_bad_signature_are_none() {
     assert_eq!(metric(&daemon, "records_in_doubt"), 0);
 }
 
-/// A zone of many messages, not all of which need a signature (RFC 8945 section 5.3.1), and differences of many messages.
+/// A zone of many messages, not all of which need a signature (RFC 8945 section 5.3.1), and differences of many
+/// messages.
 #[test]
 fn long_signed_transfers_are_checked_message_by_message() {
     for start in [Named::start_incremental, Nsd::start_incremental, Knotd::start_incremental] {

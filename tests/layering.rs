@@ -1,5 +1,5 @@
-//! The layers: a module uses modules of lower layers only, never its neighbours, never those above. Below all of them are the
-//! crates, which use each other as [`CRATES`] says.
+//! The layers: a module uses modules of lower layers only, never its neighbours, never those above. Below all of them
+//! are the crates, which use each other as [`CRATES`] says.
 //!
 //! Reads every `crate::` and `super::` path in `src/`, imports and inline ones alike, test modules left out. Files of
 //! one folder, with the file that names the folder, may use each other within their layer, but not in circles.
@@ -79,7 +79,7 @@ const CRATES: [(&str, &[&str]); 5] = [
     ("wire", &[]),
 ];
 
-/// What may be used in spite of the layers, and why.
+/// Uses that are allowed in spite of the layers, with the reasons.
 const EXCEPTIONS: [(&str, &str, &str); 1] =
     [("config", "serve", "`ListenPlan` and `TlsPlan` are defined beside the listeners that obey them")];
 
@@ -99,7 +99,7 @@ fn noun(file: &str) -> &str {
     file.split('/').next().unwrap_or(file)
 }
 
-/// What is wrong with a file's use of another; none if it may.
+/// Returns the fault of a file's use of another; none if it is allowed.
 fn judge(from: &str, to: &str, used: &mut BTreeSet<usize>) -> Option<String> {
     let (Some(own), Some(other)) = (layer_of(from), layer_of(to)) else {
         return Some(format!("{from} uses {to}, and one of them is in no layer"));

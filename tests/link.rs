@@ -1,7 +1,8 @@
-//! The local link with others on it: Avahi and python-zeroconf find what `announce` announces, and what they announce is found
-//! by `discover`. Each is a machine of its own on one network.
+//! The local link with others on it: Avahi and python-zeroconf find what `announce` announces, and what they announce
+//! is found by `discover`. Each is a machine of its own on one network.
 //!
-//! Needs root, Debian's Avahi, and python-zeroconf, which `scripts/install-zeroconf` installs; `make test-partition` runs it.
+//! Needs root, Debian's Avahi, and python-zeroconf, which `scripts/install-zeroconf` installs; `make test-partition`
+//! runs it.
 
 mod harness;
 
@@ -47,7 +48,7 @@ fn announce(net: &Net, folder: &Folder) -> Process {
     Process::start("announce", &mut command, &home.join("log"))
 }
 
-/// What `discover` says in the ramdisk.
+/// Returns the exit code and the output of `discover` in the ramdisk.
 fn discover(net: &Net, kind: &str, more: &[&str]) -> (i32, String) {
     let mut command = net.command("ramdisk", Path::new(env!("CARGO_BIN_EXE_aggregator")));
     let output = command.args(["discover", "openstack", kind, "local"]).args(more).output().expect("run aggregator");
@@ -101,7 +102,7 @@ impl Avahi {
         Avahi { node, bus, _daemon: daemon, _bus_daemon: bus_daemon }
     }
 
-    /// What `avahi-browse -rt _openstack._tcp` finds, in the form for programs.
+    /// Returns the output of `avahi-browse -rt _openstack._tcp`, in the form for programs.
     fn browse(&self, net: &Net) -> String {
         // Within the machine, so that interfaces have their names.
         let mut command = net.command(self.node, &program_path("avahi-browse"));
@@ -117,7 +118,7 @@ impl Avahi {
     }
 }
 
-/// How programs are told of a bus.
+/// Returns the address of a bus as programs are told of it.
 fn address_of(bus: &Path) -> String {
     format!("unix:path={}", bus.display())
 }

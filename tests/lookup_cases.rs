@@ -1,10 +1,10 @@
 //! Fifty generated names and what `aggregator lookup` says of them, against a derivation of its own.
 //!
-//! Five regions of three members each, with CNAMEs beside data and beside each other, different TTLs, records in common,
-//! names in RDATA that move or stay, names that are excluded and names that are drained. Each member changes once, one after
-//! the other, so records come and go. What each region must have at each moment is worked out here, record by record, from
-//! the definition of a region; `lookup` must tell the same records, where each came from, what became of the others, and with
-//! which version each came or went.
+//! Five regions of three members each, with CNAMEs beside data and beside each other, different TTLs, records in
+//! common, names in RDATA that move or stay, names that are excluded and names that are drained. Each member changes
+//! once, one after the other, so records come and go. What each region must have at each moment is worked out here,
+//! record by record, from the definition of a region; `lookup` must tell the same records, where each came from, what
+//! became of the others, and with which version each came or went.
 
 mod harness;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What differs from region to region.
+/// Settings that differ from region to region.
 const POLICIES: [Policy; 5] = [
     Policy { rewrite: false, excluded: None, drained: None },
     Policy { rewrite: true, excluded: None, drained: None },
@@ -27,7 +27,7 @@ const NAMES: usize = 10;
 const VERSIONS: usize = 1 + MEMBERS;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a region is made.
+/// Settings of a region.
 struct Policy {
     rewrite: bool,
     /// A name, by its number.
@@ -36,9 +36,9 @@ struct Policy {
     drained: Option<(usize, usize)>,
 }
 
-/// What a member has at a name: type, TTL, and data, in which `@` stands for the member's zone.
+/// Record of a member at a name: type, TTL, and data, in which `@` stands for the member's zone.
 type Entry = (&'static str, u32, String);
-/// What a member has, name by name.
+/// Records of a member, name by name.
 type Contents = Vec<Vec<Entry>>;
 
 /// The zone of a member.
@@ -54,7 +54,7 @@ fn label(name: usize) -> String {
     format!("n{name}.svc")
 }
 
-/// What a member may have.
+/// Generates the records of a member.
 fn generate(random: &mut Random) -> Contents {
     let ttl = |random: &mut Random| *random.pick(&[30, 60, 300]);
     // The last names are aliases as a rule, so that members differ about them.
@@ -82,8 +82,8 @@ fn generate(random: &mut Random) -> Contents {
     (0..NAMES).map(|number| name(random, number)).collect()
 }
 
-/// Region by region the members' contents, version by version, in which everything occurs that the test is about. What chance
-/// leaves out, it may bring at the next throw; with which it is done depends on the seed alone.
+/// Region by region the members' contents, version by version, in which everything occurs that the test is about. What
+/// chance leaves out, it may bring at the next throw; with which it is done depends on the seed alone.
 fn generate_worlds(random: &mut Random) -> Vec<Vec<Vec<Contents>>> {
     const THROWS: usize = 1000;
     let mut worlds = (0..THROWS).map(|_| POLICIES.iter().map(|_| generate_versions(random)).collect::<Vec<_>>());
@@ -107,7 +107,7 @@ fn generate_versions(random: &mut Random) -> Vec<Vec<Contents>> {
     versions
 }
 
-/// What no case would show.
+/// Returns the features that no case shows.
 fn lacks(worlds: &[Vec<Vec<Contents>>]) -> Vec<&'static str> {
     let (mut words, mut is_shared, mut is_empty) = (BTreeSet::new(), false, false);
     for (number, versions) in worlds.iter().enumerate() {
@@ -146,16 +146,16 @@ struct Given {
     member: usize,
     rtype: &'static str,
     ttl: u32,
-    /// In the member's zone, and in the region.
+    /// Record in the member's zone, and in the region.
     here: String,
     there: String,
     reason: Option<&'static str>,
 }
 
-/// What a region has at a name.
+/// Records of a region at a name.
 struct Outcome {
     given: Vec<Given>,
-    /// By type and data.
+    /// TTL by type and data.
     records: BTreeMap<(String, String), u32>,
 }
 
@@ -209,7 +209,7 @@ fn derive(number: usize, members: &[Contents], name: usize) -> Outcome {
     Outcome { given, records }
 }
 
-/// What `lookup` must say of a name, a line for each fact.
+/// Returns the facts that `lookup` must give for a name, a line each.
 fn expect(number: usize, versions: &[Vec<Contents>], name: usize) -> BTreeSet<String> {
     let outcomes: Vec<Outcome> = versions.iter().map(|members| derive(number, members, name)).collect();
     let last = outcomes.last().unwrap();
@@ -256,7 +256,7 @@ fn tell(number: usize, name: usize, given: &Given) -> String {
 
 //--- Lookup ---
 
-/// What `lookup` says of a name, a line for each fact.
+/// Returns the facts that `lookup` gives for a name, a line each.
 fn read(step: &Value) -> BTreeSet<String> {
     let text = |value: &Value, key: &str| value[key].as_str().map_or_else(|| value[key].to_string(), str::to_owned);
     let list = |key: &str| step[key].as_array().unwrap().clone();

@@ -1,7 +1,9 @@
-//! Rules, alerts and dashboard of deploy/: read by promtool, and by a real Prometheus that scrapes two replicas of our daemon.
+//! Rules, alerts and dashboard of deploy/: read by promtool, and by a real Prometheus that scrapes two replicas of our
+//! daemon.
 //!
-//! The cause of every alert is made to happen, and it must fire for the right zone, region or replica, with no other than those
-//! that share its cause. The rules are the real files; only their times are shortened, by the table `SHORTER` in `world.rs`.
+//! The cause of every alert is made to happen, and it must fire for the right zone, region or replica, with no other
+//! than those that share its cause. The rules are the real files; only their times are shortened, by the table
+//! `SHORTER` in `world.rs`.
 
 #[path = "monitoring/causes.rs"]
 mod causes;
@@ -91,7 +93,7 @@ fn rules_use_what_the_program_has() {
 
 //--- Alerts that fire ---
 
-/// What is made to happen, with the alerts that must be seen firing for it, and no others.
+/// Causes of alerts, each with the alerts that must be seen firing for it, and no others.
 macro_rules! causes {
     ($($cause:ident: $($alert:literal)+;)+) => {
         const CAUSES: &[Cause] = &[$(Cause { name: stringify!($cause), happen: causes::$cause, alerts: &[$($alert),+] }),+];

@@ -1,5 +1,5 @@
-//! Odd requests over real sockets: what RFC 8906 asks of a server, put with `dig` where dig can, and as raw octets where it
-//! cannot; replies that leave from the address that was asked; the case of names (0x20).
+//! Odd requests over real sockets: what RFC 8906 asks of a server, put with `dig` where dig can, and as raw octets
+//! where it cannot; replies that leave from the address that was asked; the case of names (0x20).
 
 mod harness;
 
@@ -34,7 +34,7 @@ impl Service {
         Service { daemon, _peer: peer, _folder: folder }
     }
 
-    /// What dig prints for these arguments.
+    /// Returns the output of dig for these arguments.
     fn dig(&self, arguments: &str) -> Dig {
         let port = self.daemon.address().port().to_string();
         let mut command = Command::new("dig");
@@ -79,7 +79,7 @@ fn www() -> Query {
     Query::new(&Dname::parse("www.a.test"), rtype::A)
 }
 
-/// What dig says of an answer.
+/// Output of dig about an answer.
 struct Dig(String);
 
 impl Dig {

@@ -71,7 +71,7 @@ fn discover_with(arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).trim_end().to_string())
 }
 
-/// What discover prints of a service that is there.
+/// Returns the output of `discover` for a service that is there.
 fn urls(daemon: &Aggregator, kind: &str, domain: &str) -> Vec<String> {
     let (code, text) = discover(daemon, kind, domain);
     assert_eq!(code, 0, "{text}");
@@ -371,13 +371,13 @@ fn announce(folder: &Folder, services: &[(&str, &str)]) -> Process {
     process
 }
 
-/// Whether an announcer's log says that it announces these services.
+/// Returns true if an announcer's log says that it announces these services.
 fn announces(folder: &Folder, name: &str, services: &[(&str, &str)]) -> bool {
     let log = log_of(folder, name);
     services.iter().all(|(kind, _)| log.contains(&format!("service=\"{kind}.")))
 }
 
-/// What an announcer has logged.
+/// Returns the log of an announcer.
 fn log_of(folder: &Folder, name: &str) -> String {
     std::fs::read_to_string(folder.path().join(name).join("log")).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Primaries that fail, as the whole daemon takes it: fifty bad ones slow no good one, an unreachable one is found when it
-//! comes up, and a zone whose primary is gone lives until it expires, and again when the primary is back.
+//! Primaries that fail, as the whole daemon takes it: fifty bad ones slow no good one, an unreachable one is found when
+//! it comes up, and a zone whose primary is gone lives until it expires, and again when the primary is back.
 
 #[path = "bad_primary/primary.rs"]
 mod bad;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// A generous limit for what takes a second or two.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// What the daemon may hold in memory with fifty bad primaries; it takes about an eighth.
+/// Largest memory of the daemon with fifty bad primaries; it takes about an eighth.
 const MOST_RESIDENT_KIB: u64 = 200 << 10;
 const GOOD: usize = 3;
 const BAD: usize = 50;
@@ -89,7 +89,7 @@ fn addresses(client: &mut Client, name: &str) -> Option<BTreeSet<[u8; 4]>> {
     (answer.rcode() == 0 && answer.is_authoritative()).then(|| answer.answer.iter().map(address).collect())
 }
 
-/// What `status --json` says.
+/// Returns the output of `status --json`.
 fn status(daemon: &Aggregator) -> serde_json::Value {
     serde_json::from_str(&daemon.verb(&["status", "--json"]).stdout).expect("JSON")
 }

@@ -1,5 +1,5 @@
-//! The status page in a real browser: it follows what happens, finds names, suits dark rooms, small screens, people who use
-//! keyboards or screen readers, and browsers without scripts. Pictures of it lie in `target/screenshots`.
+//! The status page in a real browser: it follows what happens, finds names, suits dark rooms, small screens, people who
+//! use keyboards or screen readers, and browsers without scripts. Pictures of it lie in `target/screenshots`.
 
 mod harness;
 
@@ -34,7 +34,8 @@ struct Scene {
     _folder: Folder,
 }
 
-/// What makes trouble: versions that stay held back, a member and a tree that are not there, name servers that refuse.
+/// Configuration with faults: versions that stay held back, a member and a tree that are not there, name servers that
+/// refuse.
 const TROUBLE: &str = "confirm_after = \"1h\"\n[zones.\"absent.example\"]\nprimaries = [\"NOBODY\"]\n[zones.\"tree.example\"]\nzookeeper = \"NOBODY\"\n\
     [aggregations.\"us-east.example\"]\nmembers = [\"absent.example\"]\nns = [\"ns1.example\"]\n\
     [probe]\nevery = \"1s\"\ntimeout = \"1s\"\nresolver = \"NOBODY\"\nhosts = { \"ns1.example\" = \"SOMEBODY\" }\n";

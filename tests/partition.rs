@@ -1,8 +1,9 @@
 //! Networks that break: three datacenters, two replicas and clients, each in a namespace of its own.
 //!
-//! A datacenter is cut off, a replica is cut off, a third of all packets gets lost, and each time all heals; meanwhile clients
-//! ask both replicas, and every answer tells which versions it was made from. Packets get lost by nftables; the way to the
-//! datacenters delays and reorders by a relay with a seed. Timers are those of CNS and of an empty configuration.
+//! A datacenter is cut off, a replica is cut off, a third of all packets gets lost, and each time all heals; meanwhile
+//! clients ask both replicas, and every answer tells which versions it was made from. Packets get lost by nftables; the
+//! way to the datacenters delays and reorders by a relay with a seed. Timers are those of CNS and of an empty
+//! configuration.
 //!
 //! Needs root; `make test-partition` runs it. `make partitions` writes what it saw into docs/partitions.md.
 
@@ -26,10 +27,10 @@ const REPLICAS: [&str; 2] = ["replica1", "replica2"];
 const CLIENTS: usize = 12;
 /// Between two changes of one datacenter, which is ten seconds with CNS.
 const CHANGE: Duration = Duration::from_secs(1);
-/// How long a heal may take: the longest pause between two tries of a primary is a minute.
+/// Longest time that a heal may take: the longest pause between two tries of a primary is a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Where a machine is.
+/// Returns the address of a machine.
 fn address(node: &str) -> Ipv4Addr {
     let last = match node {
         "dc1" | "dc2" | "dc3" => 101 + node.as_bytes()[2] - b'1',
@@ -86,14 +87,14 @@ struct World {
     _folder: Folder,
 }
 
-/// What clients saw in one phase.
+/// Observations of clients in one phase.
 struct Row {
     title: &'static str,
-    /// How long the phase was, and how long it took to heal, where there was something to heal.
+    /// Length of the phase, and the time that it took to heal, where there was something to heal.
     length: Duration,
     healed: Option<Duration>,
     observations: Vec<Observation>,
-    /// How old what was seen of each datacenter was, in seconds, in order.
+    /// Age of the data seen of each datacenter, in seconds, in order.
     ages: [Vec<f64>; 3],
 }
 
@@ -187,7 +188,8 @@ impl World {
         records
     }
 
-    /// Waits until both replicas serve the newest versions of all, record by record, under one serial. Returns how long that took.
+    /// Waits until both replicas serve the newest versions of all, record by record, under one serial. Returns how long
+    /// that took.
     fn wait_level(&mut self) -> Duration {
         let began = Instant::now();
         let expected = self.expected();
@@ -263,7 +265,7 @@ fn coded(number: usize, version: usize) -> Record {
     Record::new(&owner, rtype::A, 30, vec![10, number as u8, (version >> 8) as u8, version as u8])
 }
 
-/// Whether a region shows these versions or later ones.
+/// Returns true if a region shows these versions or later ones.
 fn has_all(region: &[Record], wanted: &[Record]) -> bool {
     wanted.iter().all(|want| {
         region.iter().any(|record| {
@@ -317,7 +319,8 @@ fn clients_are_served_through_every_partition() {
         assert!(row.observations.len() > 100, "{}: {} questions", row.title, row.observations.len());
         let is_lossy = row.title.starts_with("30 %");
         assert!(row.unanswered() == 0 || is_lossy, "{}: {} questions never answered", row.title, row.unanswered());
-        // With a third of all packets lost, half of the tries fail, and one question of two hundred has no luck eight times.
+        // With a third of all packets lost, half of the tries fail, and one question of two hundred has no luck eight
+        // times.
         assert!(row.unanswered() * 25 < row.observations.len(), "{}: {}", row.title, row.unanswered());
     }
     let [well, without_datacenter, _, without_replica, _, lossy, _] = &world.rows[..] else { panic!("seven phases") };

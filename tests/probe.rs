@@ -1,7 +1,7 @@
 //! Name servers with every fault, real ones, as `check --live` and the running daemon see them.
 //!
-//! BIND has the parent zone and knows all names, NSD the region twice, once an old copy, and Knot a datacenter's zone, but not the
-//! region.
+//! BIND has the parent zone and knows all names, NSD the region twice, once an old copy, and Knot a datacenter's zone,
+//! but not the region.
 
 mod harness;
 #[path = "probe/odd.rs"]
@@ -80,7 +80,7 @@ impl Scene {
         )
     }
 
-    /// What is wrong with the region, as the server's label and the problem.
+    /// Returns the faults of the region, as the server's label and the problem.
     fn faults(&self) -> BTreeSet<(String, &'static str)> {
         let at = |name: &str, address: SocketAddr| format!("{name}.example.test. {address}");
         let parent = format!("parent {}", self.parent.address());
@@ -99,7 +99,7 @@ impl Scene {
     }
 }
 
-/// What a list of zones has found about one of them.
+/// Returns the findings about one zone in a list of zones.
 fn found(zones: &Value, zone: &str) -> Option<BTreeSet<(String, String)>> {
     let check = zones.as_array()?.iter().find(|check| check["zone"] == format!("{zone}."))?;
     let mut found = BTreeSet::new();

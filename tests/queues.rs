@@ -1,5 +1,5 @@
-//! Queues in front of primaries: a primary of many zones counts what is asked of it at once, and that is never more than it
-//! should be.
+//! Queues in front of primaries: a primary of many zones counts what is asked of it at once, and that is never more
+//! than it should be.
 
 mod harness;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SERIAL: u32 = 7;
 
-/// What a primary has counted.
+/// Counts of a primary.
 #[derive(Default)]
 struct Counts {
     /// Zones whose SOA was asked for and not answered yet.

@@ -58,7 +58,7 @@ impl Asker {
         Asker { stop, thread: Some(thread) }
     }
 
-    /// How often it asked; fails if it ever got another answer.
+    /// Returns the number of its questions; fails if it ever got another answer.
     fn finish(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().expect("every answer was right")

@@ -198,7 +198,7 @@ fn every_case_makes_the_nodes_of_registrar() {
     }
 }
 
-/// What a dry run prints is what would be written, and nothing is connected to.
+/// A dry run prints exactly what would be written, and connects to nothing.
 #[test]
 fn a_dry_run_prints_paths_and_data() {
     let folder = Folder::new();
@@ -330,7 +330,7 @@ fn the_first_check_comes_first_when_asked_for() {
     scene.wait_registered();
 }
 
-/// What a check prints decides, inverted when so configured; a check that hangs counts as a failure.
+/// The output of a check decides, inverted when so configured; a check that hangs counts as a failure.
 #[test]
 fn output_decides_as_configured() {
     let scene = Scene::new();
@@ -482,7 +482,7 @@ fn the_loss_of_a_member_is_no_flap() {
 
 //--- Repairs ---
 
-/// What others remove or change is put back at once, without waiting for a heartbeat.
+/// Nodes that others remove or change are put back at once, without waiting for a heartbeat.
 #[test]
 fn damaged_nodes_are_repaired() {
     let scene = Scene::new();

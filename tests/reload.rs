@@ -1,5 +1,5 @@
-//! Reload under load: many reloads that change regions, members, listeners, names and primaries while clients ask without
-//! pause. No query may be lost, and no message may mix two configurations.
+//! Reload under load: many reloads that change regions, members, listeners, names and primaries while clients ask
+//! without pause. No query may be lost, and no message may mix two configurations.
 //!
 //! A mixture shows because every configuration has a number, and every answer carries it twice or more: in the NSID
 //! option, which is the server's name, and in what it answers, often out of two zones. The number must also be one that
@@ -142,7 +142,7 @@ fn number_of(message: &Message) -> u64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("server name {name}"))
 }
 
-/// What the daemon is allowed to answer now, and what it has answered.
+/// Answers that the daemon is allowed to give now, and those that it has given.
 #[derive(Default)]
 struct Ledger {
     /// The last configuration whose reload has returned.
@@ -355,7 +355,7 @@ fn no_query_is_lost_or_mixed_while_everything_changes() {
     assert!(page.contains(&second) && !page.contains(&first), "{page}");
 }
 
-/// What must be visible as soon as `reload` has returned.
+/// Checks everything that must be visible as soon as `reload` has returned.
 fn check_at_once(number: u64, server: SocketAddr, ledger: &Ledger) {
     let second = SocketAddr::new([127, 0, 0, 2].into(), server.port());
     if has_second_listener(number) {
@@ -392,7 +392,7 @@ fn broken_files(free: u16, taken: u16, primaries: [SocketAddr; 2]) -> [(Settings
     ]
 }
 
-/// Whether a line names a place in a file: path, line and column.
+/// Returns true if a line names a place in a file: path, line and column.
 fn names_place(line: &str, path: &Path) -> bool {
     let rest = line.split_once(&format!("{}:", path.display())).map(|(_, rest)| rest);
     let mut numbers = rest.into_iter().flat_map(|rest| rest.split(':')).take(2).map(|part| part.parse::<u32>().is_ok());

@@ -1,8 +1,8 @@
 //! Two replicas of our daemon over three datacenters that change all the time, and secondaries that both replicas feed.
 //!
-//! The replicas have one configuration but for their name; one is told of changes, of most of them, the other asks. So they
-//! often hold different versions of the members, now and then with the same sum of serials. One secondary is written here
-//! and asks now the one, now the other; Knot and BIND know both.
+//! The replicas have one configuration but for their name; one is told of changes, of most of them, the other asks. So
+//! they often hold different versions of the members, now and then with the same sum of serials. One secondary is
+//! written here and asks now the one, now the other; Knot and BIND know both.
 
 #[path = "replicas/follower.rs"]
 mod follower;
@@ -142,9 +142,9 @@ fn serials_that_jump_far_are_followed_in_two_steps() {
     assert!(world.replicas.iter().all(|replica| replica.log_text().contains("follows in two")));
 }
 
-/// How often a secondary was damaged, and how often it got differences, when replicas had one serial over different
-/// contents: in each round two datacenters change, each replica learns of one of them first, and the secondary goes from
-/// one replica to the other.
+/// Returns the number of times that a secondary was damaged, and that it got differences, when replicas had one serial
+/// over different contents: in each round two datacenters change, each replica learns of one of them first, and the
+/// secondary goes from one replica to the other.
 fn cross(aggregation: &str, rounds: usize) -> (usize, usize) {
     let plan = Plan { aggregation: aggregation.to_string(), polls: false, ..Plan::default() };
     let mut world = World::start(plan, [100, 200, 300]);

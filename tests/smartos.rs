@@ -1,6 +1,6 @@
-//! What runs on SmartOS only, as far as it can be seen elsewhere: the image's manifest against the rules of Triton's image
-//! server, the import script among programs that only write down how they were called, and the method of the SMF manifest
-//! started as SMF starts it.
+//! Parts that run on SmartOS only, as far as they can be tested elsewhere: the image's manifest against the rules of
+//! Triton's image server, the import script among programs that only write down how they were called, and the method of
+//! the SMF manifest started as SMF starts it.
 
 mod harness;
 
@@ -25,12 +25,12 @@ fn template() -> String {
 
 //--- The manifest ---
 
-/// Whether every character is one of these.
+/// Returns true if every character is one of these.
 fn consists_of(text: &str, allowed: impl Fn(char) -> bool) -> bool {
     !text.is_empty() && text.chars().all(allowed)
 }
 
-/// Whether a text has the form of a UUID in lower case.
+/// Returns true if a text has the form of a UUID in lower case.
 fn is_uuid(text: &str) -> bool {
     let lengths: Vec<usize> = text.split('-').map(str::len).collect();
     lengths == [8, 4, 4, 4, 12] && consists_of(text, |c| matches!(c, '0'..='9' | 'a'..='f' | '-'))
@@ -237,7 +237,8 @@ fn an_import_that_fails_leaves_no_volume() {
 
 //--- The service ---
 
-/// Starts the method of the SMF manifest as SMF does, which puts `exec` in front: its exit code, and how the program was called.
+/// Starts the method of the SMF manifest as SMF does, which puts `exec` in front: its exit code, and how the program
+/// was called.
 fn start_by_smf(program: &str) -> (Option<i32>, Vec<String>) {
     let folder = Folder::new();
     let calls = folder.path().join("calls");

@@ -1,5 +1,5 @@
-//! A start that cannot be: with too few threads or without its ports it ends soon, says why in words, and leaves what an
-//! earlier run has written as it was. And one that has lost its state: no serial falls.
+//! A start that cannot be: with too few threads or without its ports it ends soon, says why in words, and leaves what
+//! an earlier run has written as it was. And one that has lost its state: no serial falls.
 
 mod harness;
 
@@ -28,7 +28,7 @@ fn zone_text(serial: u32) -> String {
     )
 }
 
-/// How a start ended, and what it said; `limit` restrains the child.
+/// Starts the program; returns its exit and its output. `limit` restrains the child.
 fn run(
     file: &Path,
     log: &Path,

@@ -97,7 +97,7 @@ impl Drop for Lockable {
     }
 }
 
-/// Whether rights of files do not count.
+/// Returns true if rights of files do not count.
 fn is_root() -> bool {
     // SAFETY: a plain system call.
     unsafe { libc::geteuid() == 0 }
@@ -111,7 +111,8 @@ fn mount(path: &Path, flags: libc::c_ulong) {
     assert_eq!(status, 0, "root needs CAP_SYS_ADMIN for this test: {}", Error::last_os_error());
 }
 
-/// The folder can be read and written; only a secondary, or a name server of the zone, knows that the region was ahead of it.
+/// The folder can be read and written; only a secondary, or a name server of the zone, knows that the region was ahead
+/// of it.
 #[test]
 fn a_region_with_an_old_folder_goes_on_from_other_servers() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! TCP as clients use and misuse it (RFC 7766): pipelining, frames in pieces, idle and slow clients, limits, half-closed
-//! connections, nonsense, resets.
+//! TCP as clients use and misuse it (RFC 7766): pipelining, frames in pieces, idle and slow clients, limits,
+//! half-closed connections, nonsense, resets.
 
 mod harness;
 
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long an answer, or a connection's end, may take.
+/// Longest time that an answer, or a connection's end, may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Addresses of the service that fits no datagram.
 const ADDRESSES: usize = 600;

@@ -1,5 +1,5 @@
-//! What a terminal shows of long work: bars that come and go beside log lines that stay whole, states in colours, and none of
-//! that elsewhere.
+//! Long work as a terminal shows it: bars that come and go beside log lines that stay whole, and states in colours;
+//! elsewhere none of that.
 
 #[path = "bad_primary/primary.rs"]
 mod bad_primary;
@@ -46,7 +46,7 @@ impl Stand {
     }
 }
 
-/// Whether text selects colours or other looks of letters.
+/// Returns true if text selects colours or other looks of letters.
 fn has_colors(text: &str) -> bool {
     text.split("\x1b[")
         .skip(1)

@@ -101,7 +101,7 @@ impl Fixture {
         Fixture { folder, plan, metrics, tls, tcp }
     }
 
-    /// Whether a client that trusts only this certificate gets an answer.
+    /// Returns true if a client that trusts only this certificate gets an answer.
     fn trusts(&self, plan: &TlsPlan, host: &str) -> bool {
         let port = self.tls.address().port().to_string();
         let (authority, host) = (format!("+tls-ca={}", plan.certificate.display()), format!("+tls-hostname={host}"));
@@ -112,7 +112,8 @@ impl Fixture {
     }
 }
 
-/// What a question yields, apart from what differs from time to time: ids, times, and the order of rotated records.
+/// Returns the answer to a question, apart from what differs from time to time: ids, times, and the order of rotated
+/// records.
 fn ask(address: SocketAddr, transport: &str, question: &[&str]) -> Vec<String> {
     let port = address.port().to_string();
     let output = tool("kdig", &[&["@127.0.0.1", "-p", &port, transport, "+retry=0", "+noedns"], question].concat());

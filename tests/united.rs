@@ -1,5 +1,5 @@
-//! A reverse zone of which two datacenters have parts: both parts are answered, each primary is told its own serial, and
-//! everything that a region can do the zone can do.
+//! A reverse zone of which two datacenters have parts: both parts are answered, each primary is told its own serial,
+//! and everything that a region can do the zone can do.
 
 mod harness;
 #[path = "united/many.rs"]
@@ -15,7 +15,7 @@ use wire::name::Name;
 use wire::serial::Serial;
 
 const ZONE: &str = "2.0.192.in-addr.arpa";
-/// Where the primaries of the two datacenters are.
+/// Addresses of the primaries of the two datacenters.
 const SITES: [&str; 2] = ["127.0.0.31", "127.0.0.32"];
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Timers that bring no poll while a test runs.
@@ -74,7 +74,7 @@ impl Scene {
         self.client(source).serial(&Dname::parse(&format!("{ZONE}.")))
     }
 
-    /// How many PTR records a host has.
+    /// Returns the number of PTR records of a host.
     fn count(&self, host: u8) -> usize {
         let query = Query::new(&Dname::parse(&format!("{host}.{ZONE}.")), rtype::PTR);
         self.client("127.0.0.1").ask(&query).map_or(0, |answer| answer.answer.len())

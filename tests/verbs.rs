@@ -1,4 +1,4 @@
-//! What operators see of changes and of names: `diff`, `notify`, `lookup`, and the serials that `status` shows.
+//! Changes and names as operators see them: `diff`, `notify`, `lookup`, and the serials that `status` shows.
 
 mod harness;
 
@@ -63,7 +63,7 @@ impl Scene {
         [before, self.site.serial().0]
     }
 
-    /// What `status` says about a zone, region or catalog.
+    /// Returns the status of a zone, region or catalog.
     fn status(&self, zone: &str) -> Value {
         let output = self.daemon.verb(&["status", zone, "--json"]);
         let report: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));

@@ -70,7 +70,7 @@ impl Service {
         Service { daemon, peer, _folder: folder }
     }
 
-    /// What a tool prints.
+    /// Returns the output of a tool.
     fn tool(&self, tool: &str, arguments: &[&str]) -> String {
         let port = self.daemon.address().port().to_string();
         let mut command = Command::new(tool);
@@ -105,7 +105,7 @@ impl Service {
         }
     }
 
-    /// Whether the metrics page has a line.
+    /// Returns true if the metrics page has a line.
     fn counted(&self, kind: &str, result: &str, zone: &str, count: usize) -> bool {
         let line =
             format!("aggregator_xfr_served_total{{kind=\"{kind}\",result=\"{result}\",zone=\"{zone}\"}} {count}");
@@ -129,7 +129,7 @@ fn ixfr_request(zone: &Dname, soa: &Record) -> Vec<u8> {
     message
 }
 
-/// Whether a tool has printed the whole zone, spelling and TTLs included.
+/// Checks that a tool has printed the whole zone, spelling and TTLs included.
 fn assert_whole(printed: &str, text: &str, what: &str) {
     let lines = |text: &str| {
         let mut lines: Vec<String> = text

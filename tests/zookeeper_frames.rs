@@ -1,5 +1,5 @@
-//! Members of an ensemble that send more than they should, or more than ZooKeeper does by default: memory stays bounded, what
-//! was served is served on, and a large tree is read.
+//! Members of an ensemble that send more than they should, or more than ZooKeeper does by default: memory stays
+//! bounded, what was served is served on, and a large tree is read.
 
 mod harness;
 // Made for other tests, which use all of it.
@@ -17,7 +17,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-/// What a daemon with a small tree may take beyond what it took before it met a liar.
+/// Memory that a daemon with a small tree may take beyond what it took before it met a liar.
 const ROOM: usize = 96 * MIB;
 /// No liar sends more than this to one connection: without a limit that is enough to be seen.
 const FLOOD: usize = 512 * MIB;
@@ -28,7 +28,7 @@ const SYNC: i32 = 9;
 const GET_CHILDREN: i32 = 12;
 const SET_WATCHES: i32 = 101;
 
-/// How a member lies when it is asked for the tree.
+/// Kinds of lies of a member that is asked for the tree.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     /// A reply of this length, sent as fast as it is taken.
@@ -74,7 +74,7 @@ impl Liar {
         Liar { end, lies, thread: Some(thread) }
     }
 
-    /// How often it has lied.
+    /// Returns the number of its lies.
     fn count(&self) -> usize {
         self.lies.load(Ordering::Relaxed)
     }
@@ -156,7 +156,7 @@ fn serve(mut stream: TcpStream, lie: Lie, stop: &AtomicBool, told: &AtomicUsize)
     Ok(())
 }
 
-/// What is told of a node with so many children.
+/// Returns the status of a node with so many children.
 fn stat(children: i32) -> Vec<u8> {
     let mut stat = Vec::new();
     [9i64, 9, 0, 0].iter().for_each(|number| stat.extend(number.to_be_bytes()));
@@ -194,8 +194,8 @@ fn losses(daemon: &Aggregator, reason: &str) -> f64 {
     metric(daemon, &series).unwrap_or_else(|| panic!("{series} is missing"))
 }
 
-/// A daemon that serves a tree, with further limits of transfers and of the tree, whose server becomes a liar; what the daemon
-/// says of it.
+/// A daemon that serves a tree, with further limits of transfers and of the tree, whose server becomes a liar; what the
+/// daemon says of it.
 fn meet(lie: Lie, limits: [&str; 2], reason: &str) -> String {
     let folder = Folder::new();
     let mut server = ZooKeeper::start(&folder);

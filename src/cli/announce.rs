@@ -1,4 +1,4 @@
-//! `aggregator announce`: the configured services on the local link, until it is ended.
+//! `aggregator announce`: announces the configured services on the local link until it is ended.
 
 use crate::cli::{fail, misuse};
 use crate::config::Config;

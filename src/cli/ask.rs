@@ -1,4 +1,4 @@
-//! Orders that are asked about first: what would happen, a question, then the order.
+//! Orders that need a confirmation: a preview of the effect, a question, then the order.
 //!
 //! Without a terminal nobody can answer, so `--yes` is needed there; `--dry-run` ends after the preview.
 
@@ -11,7 +11,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Whether to ask, and whether to do anything.
+/// Options of verbs that show what they would change and ask before they do it.
 #[derive(Debug, Args)]
 pub struct Asking {
     /// Do not ask

@@ -1,4 +1,4 @@
-//! `aggregator boot`: the options of a first start, and what `aggregator reload` asks one that runs.
+//! `aggregator boot`: options of a first start, and the request of `aggregator reload` to one that runs.
 //!
 //! Cost: that of the first start.
 
@@ -10,13 +10,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long `reload` waits for a look at the metadata.
+/// Longest wait of `reload` for the host's metadata to be read.
 const LOOKING: Duration = Duration::from_secs(90);
 
 /// The options of a first start.
 #[derive(Debug, Args)]
 pub struct BootArguments {
-    /// Where what was fetched is kept
+    /// Folder that keeps what was fetched
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
     folder: PathBuf,
     /// The socket or serial port of the Triton host [default: what this machine has]
@@ -25,10 +25,10 @@ pub struct BootArguments {
     /// The metadata key of the configuration
     #[arg(long, value_name = "KEY", default_value = DEFAULT_KEY)]
     key: String,
-    /// How often to look at the metadata; 0s for only when asked
+    /// Interval at which the metadata is read; 0s for only on request
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = read_duration)]
     poll: Duration,
-    /// How long to wait for the host each time
+    /// Longest wait for the host at each reading
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = read_duration)]
     patience: Duration,
     /// Write the network that the host describes into this folder, for systemd-networkd
@@ -65,8 +65,9 @@ pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<Outcome, BootEr
     })
 }
 
-/// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows, and is
-/// given back, for nothing is left to reload; a host that is silent, say, is told, and the reload goes on with what there is.
+/// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows,
+/// and is given back, for nothing is left to reload; a host that is silent, say, is told, and the reload goes on with
+/// what there is.
 pub fn look_at_metadata() -> Option<Reply> {
     match firstboot::request_look(&folder(), LOOKING)? {
         Looked::Refused(problems) => return Some(Reply::failure(problems)),
@@ -76,13 +77,13 @@ pub fn look_at_metadata() -> Option<Reply> {
     None
 }
 
-/// Where a first start on this machine keeps what it has fetched.
+/// Returns the folder in which a first start on this machine keeps what it has fetched.
 fn folder() -> PathBuf {
     std::env::var_os("AGGREGATOR_BOOT").map_or_else(|| DEFAULT_FOLDER.into(), PathBuf::from)
 }
 
-/// The configuration of the server on this machine: the file, or what a first start has fetched where that can be read. It is
-/// the file where nobody can tell.
+/// The configuration of the server on this machine: the file, or what a first start has fetched where that can be read.
+/// It is the file where nobody can tell.
 pub fn find_file() -> PathBuf {
     choose_file(Path::new(DEFAULT_CONFIG), &folder())
 }

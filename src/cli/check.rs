@@ -1,4 +1,4 @@
-//! `aggregator check`: would the server start with this file?
+//! `aggregator check`: checks that the server would start with a configuration.
 //!
 //! The file is loaded, certificates and secrets are read, and every address is bound for a moment, all at once, so that
 //! addresses which exclude one another are found too. Where the control socket of the file answers, the server that
@@ -28,10 +28,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use wire::name::Name;
 
-/// What to do about a control socket that cannot be had.
+/// Advice for a control socket that cannot be made.
 const ANOTHER_SOCKET: &str = "choose another: [control] socket = \"PATH\"";
 
-/// What was found besides the plan.
+/// Errors, warnings and notes that the check found.
 #[derive(Default)]
 struct Findings {
     errors: Vec<String>,
@@ -39,7 +39,7 @@ struct Findings {
     notes: Vec<String>,
 }
 
-/// How the file is looked at.
+/// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckOptions {
     /// Ask the name servers of all zones and regions, and those of their parents, whether they answer alike
@@ -90,7 +90,7 @@ fn describe_errors(errors: &ConfigErrors) -> serde_json::Value {
     described.collect()
 }
 
-/// Tries what only trying can tell.
+/// Checks what only an attempt can show.
 fn examine(config: &Config) -> Findings {
     let mut findings = Findings::default();
     if let Some(plan) = &config.listen.tls
@@ -149,7 +149,7 @@ fn warn_of_room(room: Room, findings: &mut Findings) {
     }
 }
 
-/// How many connections there is room for, in words.
+/// Describes in words the number of client connections that the limit on open files allows.
 fn describe_room(room: Room) -> String {
     let Room { open_files, set_apart, connections, .. } = room;
     format!(
@@ -158,8 +158,8 @@ fn describe_room(room: Room) -> String {
     )
 }
 
-/// Whether the control socket could be made; makes nothing that stays, such as a folder of root's that the server's
-/// user could not write.
+/// Checks that the control socket can be made. Leaves nothing behind, such as a folder that belongs to root and that
+/// the server's user could not write.
 fn try_socket(path: &Path) -> io::Result<()> {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         Some(folder) if is_writable(folder) => Ok(()),
@@ -168,7 +168,7 @@ fn try_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a folder can be written, or made where it is not there yet.
+/// Returns true if the folder can be written, or can be made where it does not exist yet.
 fn is_writable(folder: &Path) -> bool {
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or_else(|| ".".as_ref());
     let Ok(path) = CString::new(there.as_os_str().as_bytes()) else { return false };

@@ -1,4 +1,4 @@
-//! `aggregator discover`: where is a service?
+//! `aggregator discover`: finds the endpoints of a service.
 //!
 //! Prints the endpoints as URLs, one a line, in the order in which they are to be tried.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use wire::dnssd::ServiceType;
 use wire::name::Name;
 
-/// What is looked for.
+/// Kinds of things to look for.
 #[derive(Debug, Subcommand)]
 pub enum DiscoverVerb {
     /// An OpenStack service by its type, such as identity, in a domain or on the local link (local)
@@ -34,7 +34,7 @@ pub struct OpenstackOptions {
     /// Ask on this interface, by name or address; may be repeated [default: all but loopback]
     #[arg(long, value_name = "INTERFACE")]
     interface: Vec<String>,
-    /// How long to wait for an answer
+    /// Longest wait for an answer
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = super::read_duration)]
     timeout: Duration,
 }

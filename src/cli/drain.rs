@@ -1,4 +1,4 @@
-//! `aggregator drain`: first what would be lost, then a question, then the order.
+//! `aggregator drain`: shows what would be lost, asks, then gives the order.
 
 use super::ask::{self, Asking};
 use super::read_duration;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What is drained, or drained no more.
+/// Target of `drain` and `undrain`.
 #[derive(Debug, Args)]
 pub struct Target {
     /// The datacenter: its zone, or the first labels of that
@@ -30,7 +30,7 @@ pub struct DrainOptions {
     /// End by itself after a time such as 2h
     #[arg(long = "for", value_name = "DURATION", value_parser = read_lasting)]
     lasts: Option<Duration>,
-    /// Why, for those who see it in status, log and lookup
+    /// Reason, shown by status, log and lookup
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Do it even if a region is left without any data

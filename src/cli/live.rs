@@ -1,7 +1,7 @@
-//! `aggregator check --live`: do all name servers answer alike, and as the parents list them?
+//! `aggregator check --live`: checks that all name servers answer alike, and that the parents list them.
 //!
-//! Works with the configuration alone. What a zone should have comes from it or from the zone's primaries; a server that is behind
-//! is asked again after a while, because changes take time.
+//! Works with the configuration alone. What a zone should have comes from it or from the zone's primaries; a server
+//! that is behind is asked again after a while, because changes take time.
 //!
 //! Cost: as the probe's, and up to [`PATIENCE`] where a server is behind.
 
@@ -22,13 +22,14 @@ use std::time::{Duration, Instant};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long a server that is behind may take, unless `stale_after` is shorter: CNS and those who follow it look every 30 seconds.
+/// Longest time that a server may be behind, unless `stale_after` is shorter. CNS and those who follow it look every 30
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two questions to a server that is behind.
+/// Pause between two questions to a server that is behind.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Looks at all zones, or at one, and prints what was found; fails when anything is wrong.
+/// Checks the name servers of all zones, or of one, and prints the results; fails if there is any fault.
 pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCode {
     let zones: Vec<Name> =
         config.probe.zones.iter().filter(|zone| only.is_none_or(|only| only == *zone)).cloned().collect();
@@ -49,8 +50,8 @@ pub fn check_live(config: &Config, only: Option<&Name>, as_json: bool) -> ExitCo
     if is_well { printed } else { ExitCode::from(FAILED) }
 }
 
-/// Asks everything, and judges. All zones are looked at side by side; the prober sees to it that questions come one after the
-/// other.
+/// Asks everything, and judges. All zones are looked at side by side; the prober sees to it that questions come one
+/// after the other.
 async fn look(config: &Config, zones: Vec<Name>) -> Vec<ZoneCheck> {
     let prober = Prober::new(config.probe.clone(), system_servers().unwrap_or_default());
     let patience = config.probe.stale_after.map_or(PATIENCE, |allowance| allowance.min(PATIENCE));
@@ -99,11 +100,11 @@ fn serials(facts: &Facts) -> impl Iterator<Item = Serial> {
     })
 }
 
-/// What is known of a zone without asking its name servers.
+/// Facts about a zone that are known without asking its name servers.
 struct Expected {
     /// The NS names that the configuration gives it.
     wanted: Option<Vec<Name>>,
-    /// Who knows them otherwise.
+    /// Primaries to ask for the NS names if the configuration does not give them.
     primaries: Vec<SocketAddr>,
 }
 
@@ -149,7 +150,7 @@ fn table(checks: &[ZoneCheck]) -> String {
     text
 }
 
-/// What was found about one server.
+/// Describes the result of the check of one server.
 fn result(server: &ServerCheck) -> String {
     let found = |finding: &Finding| format!("{}: {}", finding.problem.label(), finding.text);
     let found: Vec<String> = server.findings.iter().map(found).collect();

@@ -7,10 +7,10 @@
 use crate::terminal::{self, Stream, Style};
 use std::borrow::Cow;
 
-/// What the lines of a text are.
+/// Kinds of text, which decide how its lines are coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// What went is marked with a minus, what came with a plus.
+    /// Lines of a difference: a removed record begins with a minus, an added one with a plus.
     Difference,
     /// Tables with a column of states, and paragraphs with lines that tell one.
     States,
@@ -37,9 +37,9 @@ fn color_difference(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// How a preview begins the line that counts what would be lost.
+/// Beginning of the preview's line that counts the names which would lose their last address.
 const LOSS: &str = "names that lose their last address: ";
-/// The columns that tell how something is: a word, or what is wrong up to the end of the line.
+/// Columns that show a state: a word, or a fault up to the end of the line.
 const COLUMNS: [&str; 2] = ["STATE", "RESULT"];
 
 /// Colours states: in the columns of tables, and where a line of details has one.
@@ -66,13 +66,13 @@ fn color_states(text: &str) -> String {
     painted
 }
 
-/// Where a table's column begins, if the line is its head, and whether it goes to the end.
+/// Returns the position of a table's column if the line is the table's head, and true if the column is the last.
 fn find_column(line: &str, head: &str) -> Option<(usize, bool)> {
     let at = line.starts_with("ZONE ").then(|| line.find(head))??;
     Some((at, line.len() == at + head.len()))
 }
 
-/// Where a line of details tells a state.
+/// Returns the position of the state in a line of details, if the line has one.
 fn find_state(line: &str) -> Option<usize> {
     match line.strip_prefix("  ")?.split_once(' ')? {
         ("state", _) => Some("  state ".len()),
@@ -81,7 +81,7 @@ fn find_state(line: &str) -> Option<usize> {
     }
 }
 
-/// How a state looks.
+/// Returns the colour of a state.
 fn style_of(state: &str) -> Style {
     match state {
         "ok" => Style::Good,

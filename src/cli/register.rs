@@ -1,4 +1,4 @@
-//! `aggregator register`: the agent beside a service, with Registrar's configuration file.
+//! `aggregator register`: the agent that registers a service in ZooKeeper, with Registrar's configuration file.
 
 use crate::cli::{FAILED, fail, misuse, print, print_json, print_problem};
 use crate::log;
@@ -66,7 +66,7 @@ pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> 
     }
 }
 
-/// How much is logged: as the command line says, else the file, else the environment, else what an operator wants.
+/// Returns the log level: from the command line, else the file, else the environment, else the operator's default.
 fn log_level(verbose: u8, configured: Option<&str>) -> String {
     let environment = || std::env::var("LOG_LEVEL").ok().and_then(|level| registrar::level_of(&level));
     match verbose {

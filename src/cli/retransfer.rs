@@ -1,7 +1,7 @@
 //! `aggregator retransfer`: the order, and a bar while somebody waits for what comes of it.
 //!
-//! The bar is drawn on standard error, from the status that the server is asked for meanwhile. Elsewhere than on a terminal only
-//! the outcome is told.
+//! The bar is drawn on standard error, from the status that the server is asked for meanwhile. Elsewhere than on a
+//! terminal only the outcome is told.
 //!
 //! Cost: five requests a second.
 
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Time between looks at the transfer.
+/// Interval of requests for the progress of the transfer.
 const PACE: Duration = Duration::from_millis(200);
 
 /// Has a zone transferred, and shows how far that has come.
@@ -45,10 +45,10 @@ pub fn retransfer(socket: &Path, zone: String, accept: bool, json: bool) -> Exit
     }
 }
 
-/// Why the bar has gone.
+/// Reason for which the progress bar was removed.
 enum End {
     Outcome(Result<Reply, CallError>),
-    /// Somebody had seen enough.
+    /// The user has ended the display.
     Left,
 }
 
@@ -70,7 +70,7 @@ pub fn progress_of(running: &Value) -> Progress {
     serde_json::from_value(running.clone()).unwrap_or_default()
 }
 
-/// How far a zone's source is, and in words.
+/// Returns the progress of a zone's source, as numbers and in words.
 fn describe(source: &Value) -> (Progress, String) {
     let progress = progress_of(&source["running"]);
     let words = match serde_json::from_value(source["activity"].clone()) {

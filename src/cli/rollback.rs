@@ -1,4 +1,4 @@
-//! `aggregator rollback`: a region back to the contents of an earlier version, and free again.
+//! `aggregator rollback`: takes a region back to the contents of an earlier version, and releases it again.
 
 use super::ask::{self, Asking};
 use crate::control::Request;
@@ -17,7 +17,7 @@ pub struct RollbackOptions {
     /// Let the region follow its members again
     #[arg(long)]
     release: bool,
-    /// Why, for those who see it in status, log and lookup
+    /// Reason, shown by status, log and lookup
     #[arg(long, value_name = "TEXT", conflicts_with = "release")]
     reason: Option<String>,
     #[command(flatten)]

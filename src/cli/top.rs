@@ -1,7 +1,7 @@
 //! `aggregator top`: the regions, zones and queries on a terminal, drawn anew each second until `q` is pressed.
 //!
-//! It asks the running server for its status, as `aggregator status --json` does. Where there is no terminal, it prints one
-//! picture and ends.
+//! It asks the running server for its status, as `aggregator status --json` does. Where there is no terminal, it prints
+//! one picture and ends.
 //!
 //! Invariants: no line is wider than the terminal, no picture higher; the terminal is as it was when this ends.
 //!
@@ -22,17 +22,17 @@ use std::time::Duration;
 const PACE: Duration = Duration::from_secs(1);
 /// Seconds in the chart of queries.
 const CHART: usize = 60;
-/// Columns where a terminal does not say how many it has.
+/// Width of the picture, in columns, if the terminal does not give its own.
 const WIDTH: usize = 120;
-/// Another screen than the one that was there (DEC private mode 1049), without a cursor (DECTCEM).
+/// Control sequence that changes to the alternate screen (DEC private mode 1049) and hides the cursor (DECTCEM).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-/// Back.
+/// Control sequence that shows the cursor and goes back to the screen before.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Heights of a chart in eighths.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Shows pictures until somebody has seen enough.
+/// Shows pictures until the user ends it.
 pub fn top(socket: &Path) -> ExitCode {
     let request = Request::Status { zone: None };
     let first = match request_reply(socket, &request) {
@@ -68,16 +68,16 @@ pub fn top(socket: &Path) -> ExitCode {
     }
 }
 
-/// What a key wants.
+/// Command that a key gives.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Quit,
-    /// So many rows down, or up.
+    /// Scroll down by so many rows, or up if negative.
     Move(isize),
     Nothing,
 }
 
-/// Reads what was pressed: `q`, control and C, arrows and pages, or `j` and `k`.
+/// Reads the keys pressed: `q`, control and C, arrows and pages, or `j` and `k`.
 fn read_keys(pressed: &[u8]) -> Key {
     match pressed {
         [b'q' | b'Q' | 3, ..] => Key::Quit,
@@ -106,11 +106,11 @@ fn show(picture: &Picture<'_>, skipped: usize, color: bool) -> io::Result<usize>
     Ok(picture.rows().len().saturating_sub(rows.saturating_sub(picture.head(columns).len() + 1)))
 }
 
-/// The other screen, until this ends.
+/// The alternate screen, which is left when this is dropped.
 struct Screen;
 
 impl Screen {
-    /// Goes there.
+    /// Changes to the alternate screen.
     fn enter() -> Screen {
         print_raw(ENTER);
         Screen
@@ -131,12 +131,12 @@ fn print_raw(sequence: &str) {
 
 //--- Pictures ---
 
-/// One moment.
+/// State of the server at one moment, ready to be drawn.
 struct Picture<'a> {
     status: &'a Value,
     /// Queries a second, oldest first.
     history: &'a [f64],
-    /// Why the moment is an old one.
+    /// Error that keeps the picture from being current; empty if it is current.
     note: &'a str,
 }
 
@@ -145,7 +145,7 @@ const COLUMNS: [&str; 8] = ["ZONE", "STATE", "SERIAL", "LAG", "RECORDS", "REFRES
 /// The ones of numbers.
 const NUMBERS: [usize; 3] = [2, 3, 4];
 
-/// A row of the table: what state it tells, and its cells.
+/// Row of the table: the style of its state, and its cells.
 type Row = (Style, [String; COLUMNS.len()]);
 
 impl Picture<'_> {
@@ -172,7 +172,7 @@ impl Picture<'_> {
         lines.iter().map(|line| render(line, width, color)).collect()
     }
 
-    /// What stands above the table.
+    /// Returns the lines above the table.
     fn head(&self, width: usize) -> Vec<Vec<(Style, String)>> {
         let number = |path: &str| self.status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         let version = self.status["version"].as_str().unwrap_or_default();
@@ -264,7 +264,7 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
     (style, cells)
 }
 
-/// How many serials a zone is behind the newest of its primaries.
+/// Returns the number of serials by which a zone is behind the newest of its primaries.
 fn lag(serial: &Value, primaries: &[Value]) -> String {
     let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     let Some(here) = number(serial) else { return "-".to_owned() };
@@ -274,7 +274,7 @@ fn lag(serial: &Value, primaries: &[Value]) -> String {
     announced.map(behind).max().map_or("-".to_owned(), |behind| behind.to_string())
 }
 
-/// A state with how it looks.
+/// Returns a state with its style.
 fn state(value: &Value) -> (Style, String) {
     let style = match value.as_str() {
         Some("ok") => Style::Good,

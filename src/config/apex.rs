@@ -14,7 +14,7 @@ use wire::name::Name;
 pub struct Surroundings<'s> {
     pub transfer: &'s TransferSection,
     pub server_name: &'s Name,
-    /// Whether files are read.
+    /// True if the files that the configuration names are read.
     pub touch_disk: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The sections `[[drains]]`: members, or names of them, that regions go without for a while.
 //!
-//! Invariants: a drain names a member of a region of this file; no two have the same target; no region is drained of all
-//! its members, which is surely a mistake.
+//! Invariants: a drain names a member of a region of this file; no two have the same target; no region is drained of
+//! all its members, which is surely a mistake.
 //!
 //! Cost: O(drains × members).
 //!

@@ -1,11 +1,11 @@
-//! Services of zones of our own, held against what RFC 6763 asks of whoever publishes them.
+//! Checks of the services in zones of our own against RFC 6763.
 //!
-//! Records that follow from `[[openstack]]` are right by themselves, as far as the hosts have addresses. Records that are written
-//! can say anything: then what clients would stumble over is told, each with its own place. Only what contradicts the
-//! configuration itself is an error.
+//! Records that follow from `[[openstack]]` are right by themselves, as far as the hosts have addresses. Records that
+//! are written can say anything: then what clients would stumble over is told, each with its own place. Only what
+//! contradicts the configuration itself is an error.
 //!
-//! Invariant: nothing is said of names outside the zone, below a delegation, or that a wildcard may stand for; what is there is
-//! not ours to know.
+//! Invariant: nothing is said of names outside the zone, below a delegation, or that a wildcard may stand for; what is
+//! there is not ours to know.
 //!
 //! Cost: O(records + services) steps of one hash.
 //!
@@ -34,10 +34,10 @@ struct Owners<'w> {
     records: HashMap<Name, Vec<Fact<'w>>>,
 }
 
-/// What a zone has of a host.
+/// Kinds of answers that a zone has for the addresses of a host.
 #[derive(PartialEq, Eq)]
 enum Addresses {
-    /// Some, or somebody else is to say so.
+    /// The host has addresses, or another zone is to have them.
     Enough,
     None,
     Alias,
@@ -148,7 +148,7 @@ impl<'w> Owners<'w> {
         self.records.get(name).into_iter().flatten().copied().filter(move |(found, ..)| *found == rtype)
     }
 
-    /// Whether the zone says all there is to say of a name.
+    /// Returns true if the zone itself has all data of a name: no delegation, DNAME or wildcard stands above it.
     fn knows(&self, name: &Name) -> bool {
         let Some(parent) = name.parent().filter(|_| name.is_within(self.zone)) else { return false };
         let has = |name: &Name, types: &[u16]| types.iter().any(|rtype| self.of(name, *rtype).next().is_some());
@@ -168,7 +168,7 @@ impl<'w> Owners<'w> {
         true
     }
 
-    /// What the zone has of a host.
+    /// Looks up whether the zone has addresses, an alias or nothing for a host.
     fn addresses(&self, host: &Name) -> Addresses {
         let has = |rtype: u16| self.of(host, rtype).next().is_some();
         if has(rtype::CNAME) {

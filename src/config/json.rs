@@ -205,7 +205,7 @@ fn describe_drain(drain: &Drain) -> Value {
     })
 }
 
-/// Describes who may transfer a zone and who is told of its changes.
+/// Describes the access rules and the secondaries of a zone.
 fn describe_secondaries(config: &Config, zone: &Name) -> Value {
     let outgoing = config.outgoing.get(zone).map(|outgoing| {
         let rules = outgoing.access.rules.iter();

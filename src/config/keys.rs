@@ -1,4 +1,4 @@
-//! The section `[keys]`: TSIG keys, and who refers to them.
+//! The section `[keys]`: TSIG keys, and the settings that use them.
 //!
 //! Invariants: a secret comes from a file of its own that strangers can neither read nor change, and is never part of a
 //! message; what we sign ourselves is never signed with an outdated algorithm; a key with a mistake in it counts as
@@ -27,7 +27,7 @@ const SHORT_SECRET_BYTES: usize = 16;
 struct Declared {
     name: Name,
     at: usize,
-    /// None when something is wrong with it.
+    /// The key and the file of its secret; none if the declaration has errors.
     key: Option<(Arc<Key>, PathBuf)>,
     used: Cell<bool>,
 }
@@ -193,7 +193,7 @@ fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool)
 
 //--- Secrets ---
 
-/// Why a file gives no secret of a key; nothing of its contents is told.
+/// Error: a file does not give the secret of a key. The message never has any of the file's contents.
 #[derive(Debug, thiserror::Error)]
 enum KeyFileError {
     #[error("{0}")]
@@ -204,7 +204,7 @@ enum KeyFileError {
     Encoding,
 }
 
-/// Reads the secret of a key, when nobody else can.
+/// Reads the secret of a key, if only the owner can read the file.
 fn read_secret(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let mut text = read_secret_file(path)?;
     text.retain(|byte| !byte.is_ascii_whitespace());
@@ -220,7 +220,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// What a file with these contents gives.
+    /// Reads the secret from a file with these contents.
     fn read(contents: &str) -> Result<Vec<u8>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");

@@ -8,7 +8,7 @@ use settings::tree::{Entry, Value};
 use std::collections::HashMap;
 use wire::name::Name;
 
-/// What stands for this server's own name in `mname`.
+/// Value of `mname` that stands for this server's own name.
 pub const SELF: &str = "self";
 
 /// The zones that the file names, also those with mistakes in their details, and where it names them.

@@ -1,4 +1,4 @@
-//! Other name servers: the primaries of a zone, and the secondaries that are told of its changes.
+//! Other name servers: the primaries of a zone, and the secondaries that get NOTIFY.
 //!
 //! Invariant: a peer is one host that packets can be sent to, from a local address of the same family if from a given
 //! one, and signed with a key that we may sign with.
@@ -16,13 +16,13 @@ use wire::tsig::Key;
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
 
-/// What messages call a kind of peer, and what its table may say.
+/// Kind of peer: its noun in messages, and the keys that its table may have.
 pub struct Role {
     pub noun: &'static str,
     pub table: &'static Table,
 }
 
-/// What a peer has unless its own table says otherwise.
+/// Settings of a peer whose own table does not have them.
 #[derive(Clone, Default)]
 pub struct Inherited {
     pub source: Option<IpAddr>,

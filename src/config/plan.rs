@@ -105,7 +105,7 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "\n{}", counts.totals())
 }
 
-/// How much there is of everything.
+/// Number of zones, trees, regions and warnings in a configuration.
 #[derive(Default)]
 struct Counts {
     zones: usize,
@@ -117,7 +117,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// The last line.
+    /// Returns the last line of the plan, with all totals.
     fn totals(&self) -> String {
         let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         let Counts { zones, trees, own, regions, catalog, warnings } = *self;
@@ -220,14 +220,14 @@ fn write_services(own: &ServicesPlan, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Another server: its address, where we come from, what we sign with.
+/// Describes another server: its address, the source address and the key used with it.
 fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>) -> String {
     let source = source.map(|source| format!(" from {source}")).unwrap_or_default();
     let key = key.map(|key| format!(" with key {}", key.name)).unwrap_or_default();
     format!("{address}{source}{key}")
 }
 
-/// Writes who may transfer a zone and who is told of its changes, where anyone is.
+/// Writes the access rules and the secondaries of a zone, if there are any.
 fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Result {
     let rules = config.outgoing.get(zone).map_or(&[][..], |outgoing| &outgoing.access.rules);
     if !rules.is_empty() {
@@ -244,7 +244,7 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
     writeln!(out, "    NOTIFY to {}", join(&targets.iter().map(peer).collect::<Vec<_>>()))
 }
 
-/// Who a rule means.
+/// Describes the clients that an access rule allows.
 fn describe_rule(rule: &Rule) -> String {
     match (&rule.prefix, &rule.key) {
         (Some(prefix), Some(key)) => format!("{prefix} with key {key}"),
@@ -327,7 +327,7 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// What a drain takes out of what, until when and why.
+/// Describes a drain: the member, the region, the names, the end and the reason.
 pub fn describe_drain(drain: &Drain) -> String {
     let Drain { target, until, reason, .. } = drain;
     let names = target.names.as_ref().map_or("all names".to_string(), |names| format!("\"{names}\""));

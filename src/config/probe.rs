@@ -1,6 +1,7 @@
-//! The section `[probe]`: whether name servers are compared with what parents and zones say of them.
+//! The section `[probe]`: settings for the check of name servers from outside.
 //!
-//! Invariant: what is looked at is served here; reverse zones and the catalog, which are rarely delegated, are left out.
+//! Invariant: what is looked at is served here; reverse zones and the catalog, which are rarely delegated, are left
+//! out.
 //!
 //! Cost: O(zones × those that are skipped).
 
@@ -15,11 +16,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use wire::name::Name;
 
-/// RFC 1035 section 4.2.
+/// Port of DNS (RFC 1035 section 4.2).
 const DNS_PORT: u16 = 53;
-/// Unless the file says otherwise, where there is anything to compare with.
+/// Default interval, if there is anything to compare with.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(300);
-/// The servers belong to others, too.
+/// Shortest interval: the servers belong to others, too.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
 /// Reads `[probe]`; `zones` are those that are not regions.

@@ -74,7 +74,7 @@ pub struct Context<'c> {
 }
 
 impl Context<'_> {
-    /// How messages name the region.
+    /// Returns the region's table as messages name it.
     fn place(&self) -> String {
         format!("aggregation \"{}\"", shorten(&self.entry.key))
     }
@@ -377,9 +377,9 @@ fn read_fraction(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<(u32
     }
 }
 
-/// Whether all replicas that share this file write the same primary into the region's SOA. A secondary that is fed by
-/// several of them then cannot tell their versions apart, which may have one serial and different records, and must not
-/// get differences from one to the version of another.
+/// Returns true if all replicas that share this file write the same primary into the region's SOA. A secondary that is
+/// fed by several of them then cannot tell their versions apart, which may have one serial and different records. It
+/// must not get differences from one to the version of another.
 fn shares_mname(fields: &Fields<'_>, plan: &RegionPlan) -> bool {
     match fields.entry("mname").map(|entry| &entry.node.value) {
         Some(Value::Text(text)) => text != SELF,

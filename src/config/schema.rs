@@ -1,4 +1,4 @@
-//! The table of all keys: what a file may say, in one place.
+//! Table of all keys that a file may have.
 //!
 //! Readers refuse keys that are not here, near-miss hints look here, and a reference can be written from here.
 //! Invariant: `default` is TOML that could stand in the file, or empty when there is none; tests compare the
@@ -398,7 +398,7 @@ pub const SECONDARIES: Table = Table {
     ],
 };
 
-/// Who may transfer, in table form
+/// Table form of an access rule for transfers
 pub const RULE: Table = Table {
     path: "allow_transfer",
     help: "Who may transfer; both parts must be met where both are written",

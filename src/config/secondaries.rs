@@ -1,5 +1,5 @@
-//! The section `[secondaries]`, and what zones and regions say instead: who may transfer them from here, and who is told
-//! of their changes.
+//! The section `[secondaries]`, and what zones and regions say instead: who may transfer them from here, and who is
+//! told of their changes.
 //!
 //! Invariants: whatever is served has its [`Outgoing`], the catalog zone too; nobody may transfer anything unless the
 //! file says so; no zone notifies one secondary twice.
@@ -29,12 +29,12 @@ const MAX_VERSIONS: u64 = 1_000_000;
 /// Secondaries in messages and in the schema.
 const SECONDARY: Role = Role { noun: "secondary", table: &schema::TARGET };
 
-/// What the file says about the ways out.
+/// Settings for outgoing transfers and NOTIFY, as the file has them.
 pub struct Secondaries<'k> {
     keys: &'k Keys,
-    /// For everything that does not say otherwise.
+    /// Access rules and secondaries of every zone and region that has none of its own.
     defaults: (Access, Vec<Target>),
-    /// Where the default secondaries are written, until it was said that nobody may transfer.
+    /// Position of the default secondaries, until the error that nobody may transfer has been reported once.
     useless_at: Option<usize>,
     catalog: Option<(Name, usize)>,
     pub history: HistoryLimits,
@@ -78,8 +78,8 @@ impl<'k> Secondaries<'k> {
         section
     }
 
-    /// Takes in a zone or region: what its table says, if it has one, else the defaults. `ixfr` is whether secondaries get
-    /// differences unless the table says.
+    /// Takes in a zone or region: what its table says, if it has one, else the defaults. `ixfr` is whether secondaries
+    /// get differences unless the table says.
     pub fn admit(
         &mut self,
         reader: &mut Reader<'_>,

@@ -22,17 +22,17 @@ use wire::name::Name;
 const DNS_PORT: u16 = 53;
 /// RFC 7858 section 3.1.
 const TLS_PORT: u16 = 853;
-/// From the list of exporter ports that Prometheus keeps; the one of a DNS server.
+/// Default port of the metrics: the one of a DNS server in the list of exporter ports that Prometheus keeps.
 const METRICS_PORT: u16 = 9153;
-/// In the folder that service managers make for a service's runtime files.
+/// Default control socket, in the folder that service managers make for a service's runtime files.
 pub const DEFAULT_SOCKET: &str = "/run/aggregator/control.sock";
-/// In the folder that service managers make for a service's lasting files.
+/// Default state folder, in the folder that service managers make for a service's lasting files.
 const DEFAULT_STATE: &str = "/var/lib/aggregator";
-/// A change that waits longer is no longer of use to whoever balances load by DNS.
+/// Longest hold-down. A change that waits longer is of no use to clients that balance load by DNS.
 const MAX_HOLD_DOWN: Duration = Duration::from_secs(10);
-/// With less not even the messages of a transfer have room.
+/// Smallest memory limit: less has no room for the messages of a transfer.
 const LEAST_MEMORY: u64 = 1 << 20;
-/// More threads on one socket address gain nothing that was ever measured.
+/// Largest default number of UDP threads: more on one socket address gained nothing in any measurement.
 const MOST_DEFAULT_THREADS: usize = 8;
 /// `sun_path` of a Unix socket address holds 108 octets on Linux, 104 on others, with the final NUL.
 const MAX_SOCKET_PATH_BYTES: usize = 103;
@@ -40,14 +40,14 @@ const MAX_SOCKET_PATH_BYTES: usize = 103;
 /// A configured listen address and where it is written.
 pub type Placed = (SocketAddr, usize);
 
-/// What the server sections come to.
+/// Settings from the sections that concern the server as a whole.
 pub struct ServerSections {
     pub name: Name,
     pub listen: ListenPlan,
     pub hold_down: Duration,
-    /// Octets of zones, histories and transfers; none for what the host says.
+    /// Limit on octets of zones, histories and transfers; none derives the limit from the host's memory.
     pub memory: Option<u64>,
-    /// Whether keys may have outdated algorithms.
+    /// True if keys may use outdated algorithms.
     pub tsig_legacy: bool,
     pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,

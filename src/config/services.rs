@@ -22,13 +22,13 @@ use wire::name::Name;
 use wire::rr::{self, TypeName, rtype};
 use wire::serial::Serial;
 
-/// What makes a table of `[zones]` one of these.
+/// Keys that mark a table of `[zones]` as a zone of our own.
 const MARKS: [&str; 2] = ["services", "openstack"];
 
-/// Within such a time secondaries hear of us, or give the zone up; as CNS has it.
+/// Expire time: within it secondaries hear of us, or give the zone up; the value is that of CNS.
 const EXPIRE: Duration = Duration::from_secs(30 * 86_400);
 
-/// Whether a table of `[zones]` has its records itself, also when the word is misspelt.
+/// Returns true if a table of `[zones]` has its records itself, also if the key is misspelt.
 pub fn is_services(entry: &Entry) -> bool {
     let Value::Table(fields) = &entry.node.value else { return false };
     let has = |key: &str| fields.iter().any(|field| field.key == key);
@@ -125,7 +125,7 @@ fn read_records(reader: &mut Reader<'_>, key: &str, node: &Node, zone: &Name, tt
     )
 }
 
-/// Where an octet of a string's value stands in a file in which the string begins at `at`.
+/// Returns the position in the file of octet `offset` of a string's value; the string begins at `at`.
 fn locate(file: &str, at: usize, offset: usize) -> usize {
     let raw = &file[at..];
     let quotes = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|quotes| raw.starts_with(quotes)).unwrap_or_default();
@@ -148,7 +148,7 @@ fn locate(file: &str, at: usize, offset: usize) -> usize {
     position
 }
 
-/// How many octets an escape takes in a file and in the value, told what stands behind the backslash.
+/// Returns the octets that an escape takes in the file and in the value; `rest` is the text after the backslash.
 fn escape(rest: &str) -> (usize, usize) {
     let digits = |count: usize| rest.get(1..=count).and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let length = |code: Option<u32>| code.and_then(char::from_u32).map_or(1, char::len_utf8);
@@ -208,7 +208,7 @@ fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Writt
     }
 }
 
-/// What a written SOA record says.
+/// Returns the fields of a written SOA record, and its serial.
 fn read_written_soa(record: &TextRecord) -> (SoaFields, Option<Serial>) {
     let sound = "text gives sound RDATA";
     let numbers = Soa::from_rdata(&record.rdata).expect(sound);

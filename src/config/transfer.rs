@@ -100,7 +100,8 @@ fn check_cron(text: &str) -> Result<(), &'static str> {
 const TIMER_KEYS: [(&str, &str); 3] =
     [("refresh_min", "refresh_max"), ("retry_min", "retry_max"), ("expire_min", "expire_max")];
 
-/// How long older serials may have to last: three refreshes take a second, and no zone of CNS lives longer than 30 days.
+/// Permitted range of the time that older serials must last: three refreshes take a second, and no zone of CNS lives
+/// longer than 30 days.
 const REGRESS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 
 /// Reads the bounds that a table gives over those it inherits.

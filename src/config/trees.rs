@@ -1,7 +1,7 @@
 //! Zones of `[zones]` that come from ZooKeeper: a forward zone and its reverse zones, out of one tree.
 //!
-//! Invariants: every tree has a member to ask; no reverse zone is also something else, nor made by two trees; secrets come
-//! from files that strangers can neither read nor change.
+//! Invariants: every tree has a member to ask; no reverse zone is also something else, nor made by two trees; secrets
+//! come from files that strangers can neither read nor change.
 //!
 //! Cost: O(trees + their reverse zones).
 //!
@@ -27,7 +27,7 @@ use std::path::Path;
 use std::time::Duration;
 use wire::name::Name;
 
-/// What makes a table of `[zones]` one of these.
+/// Key that marks a table of `[zones]` as a tree of ZooKeeper's.
 const MARK: &str = "zookeeper";
 
 /// The sessions that ZooKeeper gives lie within these bounds unless it is told otherwise; ours need not be longer.
@@ -36,13 +36,13 @@ const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 /// The limits of replies that make sense: room for what ZooKeeper says of itself, and less than it can say at once.
 const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
 
-/// Where all reverse zones are (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// Domains that hold all reverse zones (RFC 1035 section 3.5, RFC 3596 section 2.5).
 const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
-/// More octets than a private key in PEM needs.
+/// Largest size of a file with a private key, more than any in PEM needs.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
-/// Whether a table of `[zones]` stands for a tree, also when the word is misspelt.
+/// Returns true if a table of `[zones]` stands for a tree, also if the key is misspelt.
 pub fn is_tree(entry: &Entry) -> bool {
     let Value::Table(fields) = &entry.node.value else { return false };
     let has = |key: &str| fields.iter().any(|field| field.key == key);
@@ -55,7 +55,7 @@ pub struct Draft<'n> {
     plan: TreePlan,
     fields: Fields<'n>,
     place: String,
-    /// Where the reverse zones are named, or the zone itself.
+    /// Position at which the file names the reverse zones, or else the zone itself.
     reverse_at: usize,
     ixfr: bool,
 }
@@ -114,14 +114,15 @@ pub fn read_tree<'n>(
         },
     };
     let reverse_at = fields.entry("reverse").map_or(entry.key_at, |entry| entry.node.at);
-    // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes them.
+    // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes
+    // them.
     let ixfr = !matches!(fields.entry("mname").map(|entry| &entry.node.value), Some(Value::Text(name)) if name != SELF);
     Some(Draft { plan, fields, place, reverse_at, ixfr })
 }
 
 impl Draft<'_> {
-    /// Takes in the zones of the tree; the reverse zones, too, must not be anything else. To be called when all zones that the
-    /// file names are known.
+    /// Takes in the zones of the tree; the reverse zones, too, must not be anything else. To be called when all zones
+    /// that the file names are known.
     pub fn admit(
         self,
         reader: &mut Reader<'_>,
@@ -270,7 +271,7 @@ fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32
 
 //--- What the zones hold beside the tree ---
 
-/// Reads what is added to serials.
+/// Reads the offset that is added to serials.
 fn read_offset(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
     reader.integer(key, node, 0..=u64::from(u32::MAX)).and_then(|offset| u32::try_from(offset).ok())
 }

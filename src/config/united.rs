@@ -1,8 +1,8 @@
 //! Zones of `[zones]` with `members`: one name of which several primaries have parts, such as the reverse zone of a /24 that
 //! two datacenters share (`docs/regions.md` 31).
 //!
-//! Each member is transferred like a zone of its own and kept under the name `ID:ZONE`, which no zone can have because a
-//! configuration refuses ":" in names. The zone is made of them as a region is made of its members.
+//! Each member is transferred like a zone of its own and kept under the name `ID:ZONE`, which no zone can have because
+//! a configuration refuses ":" in names. The zone is made of them as a region is made of its members.
 //!
 //! Invariants: every member has an id that no other member of the zone has, and primaries.
 //!

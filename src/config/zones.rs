@@ -1,5 +1,5 @@
-//! The section `[zones]`. Zones that come from ZooKeeper are read in `trees`, those that are written in the file itself in
-//! `services`.
+//! The section `[zones]`. Zones that come from ZooKeeper are read in `trees`, those that are written in the file itself
+//! in `services`.
 //!
 //! Invariants: every zone has a primary; no zone is planned twice, whatever the case and final dot of its name.
 //!
@@ -93,10 +93,10 @@ pub fn read_zones<'n>(
     found
 }
 
-/// What to write into a file without zones.
+/// Advice for a file without zones.
 const NO_ZONES_ADVICE: &str = "write [zones] and below it for each zone \"ZONE\" = \"ADDRESS OF ITS PRIMARY\"";
 
-/// Whether several primaries have parts of a zone.
+/// Returns true if several primaries each have a part of the zone.
 fn is_united(entry: &Entry) -> bool {
     entry.node.get("members").is_some()
 }

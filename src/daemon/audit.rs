@@ -1,4 +1,4 @@
-//! When all sources are audited.
+//! Schedule of the audits, which transfer every source zone in full.
 //!
 //! Cost: O(zones) for each audit.
 

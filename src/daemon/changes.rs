@@ -1,4 +1,4 @@
-//! What a reload has changed, for whoever asked for it.
+//! Changes that a reload has made, for the reply to the operator.
 //!
 //! Cost: O(configuration).
 
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use wire::name::Name;
 
-/// What a reload changed.
+/// Changes that a reload has made.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct ReloadChanges {
     #[serde(flatten)]
@@ -19,9 +19,9 @@ pub struct ReloadChanges {
     pub primaries_changed: Vec<Name>,
     /// Drains of the configuration that are new, or have changed.
     drained: Vec<String>,
-    /// Those that are gone, or were otherwise.
+    /// Drains of the configuration that are gone, or had another form before.
     undrained: Vec<String>,
-    /// Zones that others may transfer now, or in other ways, or no more; new and removed zones are told elsewhere.
+    /// Zones whose access rules for transfers have changed; new and removed zones are listed elsewhere.
     access_changed: Vec<Name>,
     /// Zones whose changes are announced to others than before.
     secondaries_changed: Vec<Name>,
@@ -33,20 +33,21 @@ pub struct ReloadChanges {
     pub control: Option<PathBuf>,
     /// The new schedule of audits, "never" for none.
     audit: Option<String>,
-    /// How often name servers are looked at now, "never" for not at all; also when something else of the probe changed.
+    /// New interval of the check of name servers, "never" for none; also given when another setting of the check has
+    /// changed.
     probe: Option<String>,
     /// The new log level.
     log_level: Option<String>,
     /// Certificates are read at every reload.
     certificate_read: bool,
-    /// Whether the log's format changed, which only a new start can obey.
+    /// True if the log's format has changed, which takes effect only at the next start.
     log_format: bool,
-    /// Whether the state folder changed, which only a new start can obey.
+    /// True if the state folder has changed, which takes effect only at the next start.
     state_folder: bool,
 }
 
 impl ReloadChanges {
-    /// Compares two configurations, beside what the keeper, the sources and the control socket have to tell.
+    /// Compares two configurations. The caller adds the changes of the sources and of the control socket.
     pub fn between(old: &Config, new: &Config, plan: PlanChanges) -> ReloadChanges {
         let (before, after) = (listen_addresses(old), listen_addresses(new));
         let drains = |of: &Config, others: &Config| -> Vec<String> {
@@ -119,7 +120,7 @@ fn differing<V: PartialEq>(old: &HashMap<Name, V>, new: &HashMap<Name, V>, with_
     names
 }
 
-/// The probe's plan apart from its zones, which are told elsewhere.
+/// The probe's plan without its zones, which are listed elsewhere.
 fn without_zones(config: &Config) -> ProbePlan {
     ProbePlan { zones: Vec::new(), ..config.probe.clone() }
 }

@@ -14,22 +14,23 @@ use crate::{control, serve};
 /// Files of the runtime, the log and the state folder, signals, announcements, and connections that have lost their
 /// places and are still ending.
 const ALWAYS: usize = 96;
-/// For each listener: its socket, the one that the service manager keeps, and room for its successor in a reload.
+/// Descriptors for each listener: its socket, the one that the service manager keeps, and room for its successor in a
+/// reload.
 const PER_LISTENER: usize = 4;
-/// For each tree of ZooKeeper's: a session and its successors.
+/// Descriptors for each tree of ZooKeeper's: a session and its successors.
 const PER_TREE: usize = 4;
-/// What is left to connections of clients at least, of all descriptors one in so many.
+/// Least share of all descriptors that is left to connections of clients: one in so many.
 const LEAST_SHARE: usize = 4;
 
 /// The limit on open files.
 pub struct Descriptors(usize);
 
-/// How many connections of clients the limit allows.
+/// Number of client connections that the limit on open files allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Room {
     /// Open files that the system allows.
     pub open_files: usize,
-    /// Those of them that everything else may need.
+    /// Descriptors of them that everything else may need.
     pub set_apart: usize,
     /// Connections that there is room for.
     pub connections: usize,
@@ -38,14 +39,14 @@ pub struct Room {
 }
 
 impl Room {
-    /// Whether there is room for as many connections as the configuration asks for.
+    /// Returns true if there is room for as many connections as the configuration asks for.
     pub fn fits(&self) -> bool {
         self.tcp_connections <= self.connections
     }
 }
 
 impl Descriptors {
-    /// As many as [`Descriptors::raise`] would allow to this process, without raising anything.
+    /// Returns the limit that [`Descriptors::raise`] would give to this process, without raising anything.
     pub fn allowed() -> Descriptors {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the call takes a pointer to this structure, which outlives it. It cannot fail with one.
@@ -71,7 +72,7 @@ impl Descriptors {
         Descriptors(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
     }
 
-    /// How many connections of clients there is room for beside what else a configuration needs.
+    /// Returns the number of client connections that are left after all else that a configuration needs.
     pub fn room(&self, config: &Config) -> Room {
         let set_apart = self.set_apart(config);
         let connections = self.0.saturating_sub(set_apart).max(self.0 / LEAST_SHARE).max(1);
@@ -95,7 +96,7 @@ impl Descriptors {
         plan
     }
 
-    /// What everything but connections of clients may need.
+    /// Returns the number of descriptors that everything but connections of clients may need.
     fn set_apart(&self, config: &Config) -> usize {
         let (listen, http) = (&config.listen, config.metrics.listen.len());
         let tls = listen.tls.as_ref().map_or(0, |tls| tls.listen.len());

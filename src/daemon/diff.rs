@@ -1,10 +1,12 @@
-//! What `aggregator diff` and the status page show: the records that two versions of a zone do not have in common.
+//! Differences between two versions of a zone, for `aggregator diff` and the status page: the records that only one of
+//! them has.
 //!
-//! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are lines of a zone file, in canonical
-//! order (RFC 4034 section 6.1), what was removed at a name before what was added there.
+//! Both versions are such that the zone's history still reaches them, and either may be the older one. Records are
+//! lines of a zone file, in canonical order (RFC 4034 section 6.1), what was removed at a name before what was added
+//! there.
 //!
-//! Cost: O(changes) between neighbours, else O(changes log changes), whatever the size of the zone; beside the text little
-//! more memory than the history has for them.
+//! Cost: O(changes) between neighbours, else O(changes log changes), whatever the size of the zone; beside the text
+//! little more memory than the history has for them.
 
 use super::Daemon;
 use crate::control::Reply;
@@ -22,7 +24,7 @@ const JSON_RECORDS: usize = 10_000;
 /// Serials that an error names at most.
 const NAMED_SERIALS: usize = 10;
 
-/// Why there is no difference to show.
+/// Error: there is no difference to show.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
     #[error("zone {0} has no valid data now: it was never transferred, or has expired")]
@@ -37,22 +39,22 @@ pub enum DiffError {
     Gap(Name),
 }
 
-/// What two versions do not have in common.
+/// Records that only one of two versions of a zone has.
 pub struct Changes {
     pub zone: Name,
     pub from: Serial,
     pub to: Serial,
-    /// None where both are the same version.
+    /// Difference; none if both are the same version.
     delta: Option<Delta>,
 }
 
 impl Changes {
-    /// What a difference says.
+    /// Takes over a difference.
     fn of(zone: Name, delta: Delta) -> Changes {
         Changes { zone, from: delta.from_serial(), to: delta.to_serial(), delta: Some(delta) }
     }
 
-    /// How many records went, and how many came, the SOA among them.
+    /// Returns the number of records removed and the number added, the SOA among them.
     pub fn counts(&self) -> [usize; 2] {
         let count = |block: &Block| 1 + block.records() as usize;
         self.delta.as_ref().map_or([0; 2], |delta| [&delta.removed, &delta.added].map(count))
@@ -84,7 +86,7 @@ impl Changes {
         self.describe_first(usize::MAX)
     }
 
-    /// The same of so many records.
+    /// Returns the first `limit` changes as lines of zone files, with a sign before each.
     pub fn describe_first(&self, limit: usize) -> String {
         if self.from == self.to {
             return String::new();
@@ -96,12 +98,12 @@ impl Changes {
         text
     }
 
-    /// The changes for programs, as many as fit, and how many more there are.
+    /// Returns the changes as JSON, at most 10,000 records, with the number of those left out.
     pub fn to_json(&self) -> Value {
         self.to_json_first(JSON_RECORDS)
     }
 
-    /// The same of so many records.
+    /// Returns the first `limit` changes as JSON, with the number of those left out.
     pub fn to_json_first(&self, limit: usize) -> Value {
         let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
         let (removed, added): (Vec<Change>, Vec<Change>) =
@@ -139,8 +141,8 @@ impl Daemon {
     }
 }
 
-/// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it is
-/// the version before the other.
+/// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it
+/// is the version before the other.
 pub fn compare(served: &Served, from: Option<Serial>, to: Option<Serial>) -> Result<Changes, DiffError> {
     let (zone, history) = (served.origin.clone(), &served.history);
     let present = served.zone.as_ref().ok_or_else(|| DiffError::NoData(zone.clone()))?.soa.serial;
@@ -192,12 +194,12 @@ fn name_serials(history: &History, present: Serial) -> String {
 pub struct Change {
     /// `+` or `-`.
     pub sign: char,
-    /// For sorting.
+    /// Owner name, for sorting.
     name: Name,
     owner: String,
     ttl: u32,
     rtype: u16,
-    /// As zone files have it.
+    /// RDATA as zone files have it.
     data: String,
 }
 
@@ -221,8 +223,8 @@ impl Change {
         json!({ "name": self.owner, "ttl": self.ttl, "type": TypeName(self.rtype).to_string(), "data": self.data })
     }
 
-    /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one set
-    /// keep their order.
+    /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one
+    /// set keep their order.
     fn compare(&self, other: &Change) -> Ordering {
         let rank = |change: &Change| (change.rtype != rtype::SOA, change.rtype, change.sign != '-');
         self.name.canonical_cmp(&other.name).then_with(|| rank(self).cmp(&rank(other)))

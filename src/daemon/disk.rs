@@ -1,8 +1,8 @@
-//! Work that may wait for a disk, in threads that nobody waits for.
+//! Threads for work that may have to wait for a disk, so that nothing else waits for it.
 //!
-//! A system call on a disk that does not answer cannot be ended. So it is made in a thread of its own, and whoever asked
-//! for it may stop waiting; the end of the process ends the thread. The runtime's own threads for such work would hold up
-//! the end of the runtime.
+//! A system call on a disk that does not answer cannot be ended. So it is made in a thread of its own, and whoever
+//! asked for it may stop waiting; the end of the process ends the thread. The runtime's own threads for such work would
+//! hold up the end of the runtime.
 //!
 //! Invariant: threads that were given up are few; beyond [`MOST_LOST`] nothing more is read until one of them is back.
 //!
@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 
 /// Threads that may wait for the disk although nobody waits for them any more.
 const MOST_LOST: usize = 4;
-/// After so long an operator wants to know what the server waits for.
+/// Time after which the log tells that the server waits for the disk.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
-/// Why nothing came of work.
+/// Error: work on the disk was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     #[error("cannot start a thread to {0}: {1}; raise the limit on processes and threads (ulimit -u, TasksMax=)")]

@@ -1,8 +1,8 @@
-//! The verbs `drain` and `undrain`: a member, or names of it, out of its regions and back.
+//! The verbs `drain` and `undrain`, which take a member, or names of it, out of its regions and back.
 //!
-//! An order is previewed first, from what is published at that moment: the regions are merged once more without what is to
-//! go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that two of
-//! them cannot take the last two members of a region.
+//! An order is previewed first, from what is published at that moment: the regions are merged once more without what is
+//! to go. An order that would leave a region empty is refused unless it is forced. Orders wait for each other, so that
+//! two of them cannot take the last two members of a region.
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 
@@ -20,18 +20,18 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use wire::name::{self, Name};
 
-/// Names that a preview lists for one region; their number is always told.
+/// Largest number of names that a preview lists for one region; the total is always given.
 const LISTED_NAMES: usize = 20;
 
 /// An order as it comes from an operator.
 pub struct DrainOrder {
     pub target: TargetText,
-    /// How long it lasts; none until it is ended.
+    /// Duration of the drain; without it, the drain lasts until it is ended.
     pub lasts: Option<Duration>,
     pub reason: Option<String>,
-    /// Whether a region may be left empty.
+    /// True if a region may be left empty.
     pub force: bool,
-    /// Whether nothing is to be done but to tell what would be.
+    /// True to show the effect without draining anything.
     pub preview: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct TargetText {
     pub names: Option<String>,
 }
 
-/// What a drain does, as `--json` prints it.
+/// Effect of a drain, as `--json` prints it.
 #[derive(Serialize)]
 struct DrainReport {
     #[serde(flatten)]
@@ -52,23 +52,23 @@ struct DrainReport {
     until: Option<i64>,
     reason: Option<String>,
     regions: Vec<RegionReport>,
-    /// Whether it is in force now.
+    /// True if the drain is in force now.
     done: bool,
-    /// Whether it would outlive the process.
+    /// True if the drain would outlive the process.
     persistent: Option<bool>,
 }
 
-/// What becomes of one region.
+/// Effect of a drain on one region.
 #[derive(Serialize)]
 struct RegionReport {
     region: Name,
     changed_names: usize,
     fewer_records: u64,
-    /// Whether the region is pinned, so that it shows only when it is released.
+    /// True if the region is pinned: clients see the effect only after its release.
     pinned: bool,
-    /// How many names would lose their last address.
+    /// Number of names that would lose their last address.
     names_without_address: usize,
-    /// The first of them.
+    /// First of those names, in order.
     without_address: Vec<Name>,
     emptied: bool,
 }
@@ -87,7 +87,7 @@ impl RegionReport {
         }
     }
 
-    /// In words.
+    /// Describes the effect in words.
     fn describe(&self, text: &mut String) {
         let RegionReport { region, changed_names, fewer_records, names_without_address, .. } = self;
         let names = if *changed_names == 1 { "name changes" } else { "names change" };
@@ -124,7 +124,7 @@ impl Daemon {
     }
 }
 
-/// Asks the keeper for what is published.
+/// Asks the keeper for the published versions.
 pub async fn view(commands: &mpsc::Sender<keeper::Command>) -> Result<View, String> {
     let (sender, view) = oneshot::channel();
     // If the keeper is gone, the other end of the channel is, too.
@@ -177,7 +177,7 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
     Ok(Reply { ok: true, text, data: serde_json::json!(report) })
 }
 
-/// What to say of an order that a restart would forget.
+/// Returns the warning about an order that a restart would forget; empty if it is on disk.
 pub fn warn_of_loss(persistent: bool) -> &'static str {
     if persistent {
         ""
@@ -217,7 +217,7 @@ async fn release(commands: &mpsc::Sender<keeper::Command>, target: TargetText) -
 
 //--- Preview ---
 
-/// What would become of each region that a drain concerns.
+/// Computes the effect of a drain on each region that it concerns.
 fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
     let concerned =
         |region: &&RegionView| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
@@ -226,7 +226,7 @@ fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
     regions.into_iter().map(|region| RegionReport::new(region, preview(region, drain))).collect()
 }
 
-/// What would become of a region.
+/// Computes the effect of a drain on a region.
 fn preview(region: &RegionView, drain: &Drain) -> Preview {
     let plan = &region.plan;
     let without = |(member, kept): (&Name, &keeper::MemberView)| {
@@ -243,14 +243,14 @@ fn preview(region: &RegionView, drain: &Drain) -> Preview {
     merge::preview(plan, region.merged.as_ref(), &members)
 }
 
-/// A member's zone without what is drained.
+/// Returns a member's zone without the drained names.
 fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
     let mut intake = Intake::default();
     intake.take(zone, None, scope, merge::Held::new());
     intake.zone().cloned()
 }
 
-/// Finds out whether a configuration drains regions of the last that they have; says which, and what to do.
+/// Checks that the drains of a configuration leave each region some data; the error names the regions, and the remedy.
 pub async fn check_drains(commands: &mpsc::Sender<keeper::Command>, config: &Config) -> Result<(), String> {
     let view = view(commands).await?;
     let now = SystemTime::now();
@@ -272,7 +272,7 @@ pub async fn check_drains(commands: &mpsc::Sender<keeper::Command>, config: &Con
     ))
 }
 
-/// Whether a region that has something is left without anything by drains.
+/// Returns true if these drains leave a region without any data although it has some.
 fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
     let Some(region) = view.regions.get(&plan.origin) else { return false };
     let scope = |member: &Name| {

@@ -1,8 +1,8 @@
-//! What `aggregator history` and the status page show: the versions of zones, and the changes of one name.
+//! Versions of zones and changes of one name, for `aggregator history` and the status page.
 //!
-//! Everything comes out of the history that differences to secondaries come from, so it reaches as far as that. A version
-//! has the time at which it was published here, or for a source zone that at which its source had it; both outlive a
-//! restart with the steps on disk.
+//! Everything comes out of the history that differences to secondaries come from, so it reaches as far as that. A
+//! version has the time at which it was published here, or for a source zone that at which its source had it; both
+//! outlive a restart with the steps on disk.
 //!
 //! Cost: O(changes of the versions that are listed), for a name O(octets of the history).
 
@@ -21,10 +21,10 @@ use wire::serial::Serial;
 
 /// Versions or changes that are listed unless an operator wants more.
 const LISTED: usize = 20;
-/// Causes of one version that are told in words.
+/// Largest number of causes of one version that are described.
 const TOLD_CAUSES: usize = 4;
 
-/// A version, and what was done to the one before it.
+/// Version, with its difference from the one before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
     pub serial: Serial,
@@ -95,7 +95,7 @@ pub fn list_versions(served: &Served, limit: usize) -> Versions {
 }
 
 impl Versions {
-    /// As a table.
+    /// Describes the versions as a table.
     fn describe(&self) -> String {
         let mut text = String::new();
         let serial = self.serial.map_or("-".into(), |serial| serial.to_string());
@@ -118,7 +118,7 @@ impl Versions {
 
 //--- One name ---
 
-/// What changed at a name with one version.
+/// Changes of a name that came with one version.
 #[derive(Serialize)]
 struct NameChange {
     serial: Serial,
@@ -137,7 +137,7 @@ fn write_changes<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::
     serializer.collect_seq(changes.iter().map(Change::to_json))
 }
 
-/// What changed at a name.
+/// Changes of a name, in all versions that the history reaches.
 #[derive(Serialize)]
 struct NameHistory {
     name: Name,
@@ -175,7 +175,7 @@ fn list_changes(served: &Served, name: &Name, limit: usize) -> NameHistory {
 }
 
 impl NameHistory {
-    /// In words, with the records as lines of zone files.
+    /// Describes the changes in words, with the records as lines of zone files.
     fn describe(&self) -> String {
         let mut text = format!("{} in {}\n", self.name, self.zone);
         for change in &self.changes {
@@ -290,7 +290,7 @@ fn tell_all(published: &Published, limit: usize) -> Reply {
 
 //--- Words ---
 
-/// Why a version came.
+/// Describes the causes of a version.
 fn describe_causes(causes: &[Cause]) -> String {
     let mut words: Vec<String> = causes.iter().take(TOLD_CAUSES).map(describe_cause).collect();
     if let Some(more) = causes.len().checked_sub(TOLD_CAUSES).filter(|more| *more > 0) {
@@ -299,7 +299,7 @@ fn describe_causes(causes: &[Cause]) -> String {
     words.join(", ")
 }
 
-/// One cause.
+/// Describes one cause.
 fn describe_cause(cause: &Cause) -> String {
     match cause {
         Cause::Source => "source".to_owned(),

@@ -5,8 +5,8 @@
 //! starts the new ones and ends those that are gone: a UDP socket answers what it still holds, a TCP connection what
 //! it owes. A socket that stays is never touched.
 //!
-//! The service manager keeps every socket in service, and hands it to the next process; what a predecessor left there is
-//! taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
+//! The service manager keeps every socket in service, and hands it to the next process; what a predecessor left there
+//! is taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
 //! has nothing else to do.
 
 use crate::access::Prefix;
@@ -39,9 +39,9 @@ pub struct Listeners {
     metrics: Arc<Metrics>,
     streams: Arc<StreamContext>,
     udp_threads: usize,
-    /// What clients ask for, and so what readiness depends on.
+    /// Regions that clients ask for, and on which readiness depends.
     regions: Arc<ArcSwap<Vec<Name>>>,
-    /// Whether somebody was told that all of them are served.
+    /// True once a request for readiness has got 200, so that all regions had been served.
     was_ready: Arc<AtomicBool>,
     sockets: Sockets,
     page: Page,
@@ -62,7 +62,7 @@ struct Sockets {
 pub struct Bound {
     sockets: Sockets,
     identity: Option<TlsIdentity>,
-    /// The same sockets, for the manager to keep.
+    /// Duplicates of the sockets, for the service manager to keep.
     kept: Vec<(Kind, SocketAddr, OwnedFd)>,
 }
 
@@ -94,8 +94,8 @@ impl Listeners {
         }
     }
 
-    /// Binds every address of a configuration that is not in service yet. All failures are told at once, with that of the
-    /// certificate.
+    /// Binds every address of a configuration that is not in service yet. All failures are told at once, with that of
+    /// the certificate.
     pub fn bind(
         &mut self,
         config: &Config,

@@ -1,7 +1,7 @@
-//! Lines on the terminal for zones that come for the first time, while the server runs in the foreground.
+//! Progress of first loads, as lines on the terminal while the server runs in the foreground.
 //!
-//! A zone has a line while its first transfer runs, or while what an earlier run left of it is read from disk, as soon as either
-//! takes longer than a moment. Without a terminal there is no [`Loading`], and nobody looks.
+//! A zone has a line while its first transfer runs, or while what an earlier run left of it is read from disk, as soon
+//! as either takes longer than a moment. Without a terminal there is no [`Loading`], and nobody looks.
 //!
 //! Cost: O(zones) for each look, five a second.
 
@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wire::name::Name;
 
-/// What takes no longer than this is not shown.
+/// Shortest work that is shown.
 const MOMENT: Duration = Duration::from_millis(200);
 /// Lines at a time; on most terminals as many log lines stay in sight.
 const MOST_LINES: usize = 10;
 
-/// What the files of zones and the sources are doing, for the terminal.
+/// Progress of reading the files of zones and of the sources' first loads, for the terminal.
 pub struct Loading {
     bars: Bars,
     /// Zones whose files are being read, and since when.
@@ -74,7 +74,7 @@ impl Loading {
         found
     }
 
-    /// Draws what was found, and takes away what is over.
+    /// Draws a line for each load in progress, and removes the lines of finished ones.
     fn draw(&self, lines: &mut BTreeMap<String, Bar>, found: BTreeMap<String, (u64, String)>) {
         lines.retain(|zone, _| found.contains_key(zone));
         for (zone, (records, words)) in found {

@@ -1,4 +1,4 @@
-//! What `aggregator lookup` shows: why a name answers as it does.
+//! Explanation of a name's answer, as `aggregator lookup` shows it.
 //!
 //! The name is looked up as the answers are, in the same published root, alias by alias; each step tells the zone, what
 //! it has there and since when, and for a region which member gave which record and what became of the rest
@@ -8,7 +8,8 @@
 //! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
 //! client gets.
 //!
-//! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's answers know nothing of it.
+//! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's
+//! answers know nothing of it.
 
 mod regions;
 mod report;
@@ -44,7 +45,7 @@ impl Daemon {
         }
     }
 
-    /// Explains a name, or says what is wrong with the question.
+    /// Explains a name's answer, or returns the error in the question.
     pub(super) fn explain(
         &self,
         name: String,
@@ -88,7 +89,7 @@ fn add_source(sources: &Sources, report: &mut SourceReport) {
     report.tree = Some(TreeReport::new(tree.plan(), &tree.status(), nodes));
 }
 
-/// Reads what is to be explained.
+/// Reads the name and the type of a question.
 fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>), String> {
     let name = Name::parse(name).map_err(|error| format!("no domain name: {error}"))?;
     let rtype = rtype.map(str::parse::<TypeName>).transpose().map_err(|error| error.to_string())?;
@@ -146,7 +147,7 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> S
     step
 }
 
-/// What the zone is.
+/// Describes the zone that answers for a name.
 fn describe_zone(view: &View, served: &Served) -> ZoneReport {
     let region = view.regions.get(&served.origin);
     let kind = match region {
@@ -211,7 +212,8 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
     }
 }
 
-/// What a node has for the type that is wanted; of what it has not another may be `meant`.
+/// Determines the outcome at a node for the wanted type. If the node lacks the type, the reason may be found at
+/// `meant`.
 fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut Step) {
     let asked = node.rrsets().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
     step.records = asked.flat_map(RecordReport::of_rrset).collect();
@@ -242,7 +244,7 @@ fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut
     };
 }
 
-/// Why it cannot be known what a node should have.
+/// Returns the reasons for which the data of a node is unknown.
 fn reasons_of(node: Node<'_>) -> Vec<String> {
     let reasons = node.get(rtype::PLACEHOLDER).into_iter().flat_map(|placeholder| placeholder.rdatas());
     reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()

@@ -1,4 +1,4 @@
-//! What operators see of the ways out: the history of each zone, its secondaries, and how often zones were transferred.
+//! Outgoing transfers, as operators see them: the history of each zone, its secondaries, and the number of transfers.
 //!
 //! Invariant: alike for source zones, regions and the catalog.
 //!
@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How often a zone was transferred.
+/// Number of transfers of a zone in one direction, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TransferCounts {
-    /// As differences.
+    /// Incremental transfers (IXFR).
     pub incremental: u64,
-    /// The whole zone.
+    /// Full transfers (AXFR).
     pub full: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Outward {
     pub sent: TransferCounts,
 }
 
-/// What differences are there.
+/// Extent of a zone's history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HistoryReport {
     /// Versions before the present one.
@@ -45,7 +45,7 @@ pub struct HistoryReport {
 }
 
 impl Outward {
-    /// The serial that secondaries were told last, the newest where they differ.
+    /// Newest serial that was announced to secondaries.
     pub fn notified(&self) -> Option<Serial> {
         newest(self.secondaries.iter().filter_map(|target| target.notified))
     }

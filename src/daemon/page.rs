@@ -1,11 +1,11 @@
-//! The status page and its API: what the daemon knows, for browsers and programs, read-only.
+//! Status page and API: all that the daemon knows, read-only, for browsers and programs.
 //!
-//! Pages are written on the server, work without scripts, and are kept current by server-sent events ([`live`]). The API
-//! gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
+//! Pages are written on the server, work without scripts, and are kept current by server-sent events ([`live`]). The
+//! API gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
 //!
-//! Invariants: nothing here changes anything; a page loads nothing from elsewhere and runs no script but its own (Content
-//! Security Policy, Level 3); each response is of one moment, and none waits longer than the client's connection would;
-//! who asks for a name that is not ours gets nothing ([`hosts`]).
+//! Invariants: nothing here changes anything; a page loads nothing from elsewhere and runs no script but its own
+//! (Content Security Policy, Level 3); each response is of one moment, and none waits longer than the client's
+//! connection would; who asks for a name that is not ours gets nothing ([`hosts`]).
 //!
 //! Cost: a page is O(zones), a zone's page O(its members and listed versions), and what all open views of a page cost
 //! together is the page twice a second ([`live`]). Differences are O(changes), no more than two at a time. The threads
@@ -54,7 +54,7 @@ const ICON: &str = include_str!("../../templates/icon.svg");
 
 /// The media type of pages.
 const HTML: &str = "text/html; charset=utf-8";
-/// What browsers may do with a page: nothing that it does not need.
+/// Header fields of a page. Browsers may do nothing with it that it does not need.
 const PAGE_FIELDS: &[(&str, &str)] = &[
     (
         "content-security-policy",
@@ -69,16 +69,16 @@ const PAGE_FIELDS: &[(&str, &str)] = &[
 const ASSET_FIELDS: &[(&str, &str)] =
     &[("cache-control", "max-age=86400, immutable"), ("cross-origin-resource-policy", "same-origin")];
 
-/// How long an answer may take, which is less than the patience of a connection.
+/// Longest wait for the daemon's answer, which is less than the patience of a connection.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Differences and histories at the same time: each needs memory for all that it tells.
+/// Largest number of differences and histories computed at the same time: each needs memory for all that it shows.
 const MAX_COMPARISONS: usize = 2;
 
-/// What the page asks the daemon.
+/// Requests of the page to the daemon.
 pub enum Inquiry {
-    /// How everything is.
+    /// The state of everything.
     Report(oneshot::Sender<Report>),
-    /// Why a name answers as it does.
+    /// The explanation of a name's answer.
     Lookup { name: String, rtype: Option<String>, reply: oneshot::Sender<Result<Lookup, String>> },
 }
 
@@ -88,31 +88,31 @@ pub struct Page {
     publisher: Arc<Publisher>,
     inquiries: mpsc::Sender<Inquiry>,
     rates: Arc<Rates>,
-    /// Under which names it is there; none when the configuration does not have it.
+    /// Host names under which the page is served; none if the configuration switches it off.
     hosts: Arc<ArcSwap<Option<Hosts>>>,
     comparisons: Arc<Semaphore>,
-    /// What browsers keep open.
+    /// Event streams that browsers keep open.
     views: Views,
-    /// Of the assets.
+    /// Version of the assets, which is part of their addresses.
     version: String,
 }
 
-/// What all pages have.
+/// Data that all pages show.
 struct Shell {
     title: String,
     /// This server's name.
     server: String,
-    /// The program's.
+    /// Version of the program.
     version: &'static str,
-    /// Of the assets.
+    /// Version of the assets.
     assets: String,
     /// Unix seconds.
     now: i64,
-    /// The same as text.
+    /// Present time as text.
     moment: String,
     /// The page that events are wanted for; none are if it is empty.
     events: String,
-    /// What the search box holds.
+    /// Text in the search box.
     asked: String,
     rtype: String,
 }
@@ -179,7 +179,7 @@ impl Page {
         self.hosts.store(Arc::new(config.metrics.page.then(hosts)));
     }
 
-    /// What there is at a path.
+    /// Returns the content at a path.
     async fn route(&self, path: &str, query: &str) -> Content {
         let query: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let segments: Vec<String> = path.split('/').skip(1).map(decode).collect();
@@ -207,7 +207,7 @@ impl Page {
         page.unwrap_or_else(|(status, why)| self.problem(status, &why))
     }
 
-    /// The first page.
+    /// Writes the overview, which is the first page.
     async fn overview(&self) -> Result<Content, Refused> {
         let report = self.report().await?;
         Ok(write_page(200, &Overview::new(self.shell("Status", "/"), &report, &self.rates.read())))
@@ -222,7 +222,7 @@ impl Page {
         page.map(|page| write_page(200, &page)).ok_or_else(|| (404, "The zone has just gone.".to_owned()))
     }
 
-    /// Why a name answers as it does.
+    /// Writes the page that explains a name's answer.
     async fn lookup_page(&self, query: &HashMap<String, String>) -> Content {
         let text = |key: &str| query.get(key).map(|text| text.trim().to_owned()).unwrap_or_default();
         let (name, rtype) = (text("name"), text("type"));
@@ -238,7 +238,7 @@ impl Page {
         }
     }
 
-    /// What changed between two versions.
+    /// Writes the page with the changes between two versions.
     async fn diff_page(&self, zone: &str, query: &HashMap<String, String>) -> Content {
         let served = match self.served(zone) {
             Ok(served) => served,
@@ -273,19 +273,19 @@ impl Page {
         answer.ok_or_else(|| (503, "The server is stopping.".to_owned()))
     }
 
-    /// How everything is.
+    /// Asks the daemon for the state of everything.
     async fn report(&self) -> Result<Report, Refused> {
         self.inquire(Inquiry::Report).await
     }
 
-    /// Why a name answers as it does, or what is wrong with the question.
+    /// Asks the daemon to explain a name's answer; fails if the question is malformed.
     async fn lookup(&self, name: String, rtype: String) -> Result<Lookup, Refused> {
         let rtype = Some(rtype).filter(|rtype| !rtype.is_empty());
         let explained = self.inquire(|reply| Inquiry::Lookup { name, rtype, reply }).await?;
         explained.map_err(|error| (400, error))
     }
 
-    /// Does what may take long where nobody waits for the thread.
+    /// Runs work that may take long in a thread of its own.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
         let places = self.comparisons.clone();
         let worked = async {
@@ -310,7 +310,7 @@ impl Page {
         compared.await?.map_err(|error| (404, error.to_string()))
     }
 
-    /// What a page has around it.
+    /// Returns the data that a page shows around its own contents.
     fn shell(&self, title: &str, events: &str) -> Shell {
         Shell {
             title: title.to_owned(),
@@ -325,7 +325,7 @@ impl Page {
         }
     }
 
-    /// A page that says what is wrong.
+    /// Returns the page that describes an error.
     fn problem(&self, status: u16, text: &str) -> Content {
         let title = match status {
             400 => "That makes no sense",
@@ -336,7 +336,7 @@ impl Page {
     }
 }
 
-/// A page that says what is wrong.
+/// Page that describes an error.
 #[derive(Template)]
 #[template(path = "problem.html")]
 struct Problem {
@@ -350,7 +350,7 @@ fn write_page(status: u16, page: &impl Template) -> Content {
     Content::Whole { status, media_type: HTML, fields: PAGE_FIELDS, body }
 }
 
-/// What pages need beside themselves.
+/// Returns a style sheet, script or picture of the pages.
 fn asset(media_type: &'static str, body: &str) -> Content {
     Content::Whole { status: 200, media_type, fields: ASSET_FIELDS, body: body.to_owned() }
 }
@@ -362,10 +362,10 @@ fn decode(segment: &str) -> String {
     form_urlencoded::parse(field.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
-/// Why there is no answer: the status, and the reason in words.
+/// Refusal of a request: the status code, and the reason in words.
 type Refused = (u16, String);
 
-/// That others were faster.
+/// Returns the refusal for a request that found the server busy.
 fn busy() -> Refused {
     (503, "The server is busy; try again in a moment.".to_owned())
 }

@@ -1,4 +1,4 @@
-//! A configuration as the parts of the server want it: the keeper's plan, and who may announce changes.
+//! Plans that the parts of the server get from a configuration: the keeper's plan, and the permitted senders of NOTIFY.
 //!
 //! Cost: O(configuration).
 
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Who may announce changes of which zone: its primaries, and what the configuration adds.
+/// Returns the servers that may announce changes of each zone: its primaries, and those that the configuration adds.
 pub fn announcers(config: &Config) -> Announcers {
     let access = |plan: &transfer::ZonePlan| {
         let host = |address: IpAddr| Rule { prefix: Some(Prefix::host(address)), key: None };

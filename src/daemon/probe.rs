@@ -1,12 +1,12 @@
-//! The name servers of all zones, looked at from outside again and again.
+//! Periodic check of the name servers of all zones from outside.
 //!
-//! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period, another one
-//! on each replica, so that neither zones nor replicas come all at once.
+//! One task goes from zone to zone, some at once where servers are slow; each zone has its own time within the period,
+//! another one on each replica, so that neither zones nor replicas come all at once.
 //!
-//! Invariants: results are only of zones in the plan in force; a series is there while its fault is. Whether a server is behind is
-//! judged by what we had a while ago, and whether it is ahead by what it had then, so that nobody is blamed for the time that
-//! changes take. What is known outlives a reload until it is found out anew, so that alerts wait on; and a reload that only adds
-//! or removes zones puts off no look at the others.
+//! Invariants: results are only of zones in the plan in force; a series is there while its fault is. Whether a server
+//! is behind is judged by what we had a while ago, and whether it is ahead by what it had then, so that nobody is
+//! blamed for the time that changes take. What is known outlives a reload until it is found out anew, so that alerts
+//! wait on; and a reload that only adds or removes zones puts off no look at the others.
 //!
 //! Cost: as the probe's; memory O(servers × serials within `stale_after`).
 
@@ -26,10 +26,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Zones that are looked at at once; the prober has a limit of its own for questions.
+/// Largest number of zones checked at once; the prober has a limit of its own for questions.
 const ZONES_AT_ONCE: usize = 8;
 
-/// What was found about the name servers of a zone, and when.
+/// Result of the last check of a zone's name servers, with its time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub struct ProbeReport {
 }
 
 impl ProbeReport {
-    /// Writes what `status ZONE` tells.
+    /// Writes the lines for `status ZONE`.
     pub fn write(&self, text: &mut String) {
         let ago = (unix_seconds(SystemTime::now()) - self.asked).max(0).cast_unsigned();
         _ = writeln!(text, "name servers of {}, asked {} ago", self.check.zone, format_seconds(ago));
@@ -55,13 +55,13 @@ impl ProbeReport {
         }
     }
 
-    /// How many faults there are; what could not be found out is none.
+    /// Returns the number of faults; a check that failed itself counts as none.
     pub fn faults(&self) -> usize {
         self.check.findings().filter(|(_, finding)| finding.problem != Problem::Unknown).count()
     }
 }
 
-/// What is known of the zones in the plan.
+/// Results for all zones in the plan.
 #[derive(Default)]
 struct Known {
     /// Counts plans.
@@ -69,13 +69,13 @@ struct Known {
     zones: HashMap<Name, Memory>,
 }
 
-/// What is known of one zone.
+/// Results and readings for one zone.
 #[derive(Default)]
 struct Memory {
     report: Option<ProbeReport>,
-    /// By address; without one our own.
+    /// Earlier serials by server address; those under no address are our own.
     readings: HashMap<Option<SocketAddr>, Readings>,
-    /// When it is looked at next.
+    /// Time of the next check.
     due: Option<tokio::time::Instant>,
 }
 
@@ -84,17 +84,18 @@ pub struct Probe {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     known: Arc<Mutex<Known>>,
-    /// What the task follows.
+    /// Plan, server name and handle of the running task.
     running: Option<(ProbePlan, Name, AbortHandle)>,
 }
 
 impl Probe {
-    /// One that does nothing yet.
+    /// Returns a probe that does nothing yet.
     pub fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Probe {
         Probe { publisher, metrics, known: Arc::default(), running: None }
     }
 
-    /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio runtime.
+    /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio
+    /// runtime.
     pub fn follow(&mut self, config: &Config, of_system: Vec<SocketAddr>) {
         let (plan, server) = (&config.probe, &config.server_name);
         if self.running.as_ref().is_some_and(|(old, name, _)| (old, name) == (plan, server)) {
@@ -133,7 +134,7 @@ impl Probe {
         self.running = Some((plan.clone(), server.clone(), task.abort_handle()));
     }
 
-    /// What is known of all zones, or of one, in canonical order.
+    /// Returns the results for all zones, or for one, in canonical order.
     pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
         let known = self.lock();
         let wanted = known.zones.values().filter_map(|memory| memory.report.as_ref());
@@ -157,7 +158,7 @@ impl Probe {
         old
     }
 
-    /// What is known, for a moment.
+    /// Locks the results.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,7 +170,7 @@ impl Drop for Probe {
     }
 }
 
-/// Serials that somebody had, as far as they matter.
+/// Recent serials of one server, as far back as they matter.
 #[derive(Default)]
 struct Readings(VecDeque<(Instant, Serial)>);
 
@@ -218,7 +219,7 @@ impl Round {
         }
     }
 
-    /// Looks at one zone, and gives when it is to be looked at again.
+    /// Checks one zone, and returns the time of its next check.
     async fn look_and_tell(
         self: Arc<Self>,
         zone: Name,
@@ -232,7 +233,8 @@ impl Round {
         (next, zone)
     }
 
-    /// What the zone has here: its NS names, its serial, and how long others may be behind.
+    /// Returns what this server has of the zone: its NS names, its serial, and the longest time that others may be
+    /// behind.
     fn served(&self, zone: &Name) -> Option<(Vec<Name>, Serial, Duration)> {
         let published = self.publisher.load();
         let zone = published.get(zone)?.answerable()?;
@@ -265,14 +267,14 @@ impl Round {
         classify(&facts)
     }
 
-    /// Notes a serial that somebody has, and gives the one of a while ago.
+    /// Notes the present serial of a server, and returns the one that it had `age` ago.
     fn note(&self, zone: &Name, address: Option<SocketAddr>, serial: Serial, age: Duration) -> Option<Serial> {
         let mut known = self.lock()?;
         let readings = &mut known.zones.get_mut(zone)?.readings;
         readings.entry(address).or_default().note(Instant::now(), serial, age)
     }
 
-    /// What is known, unless another task has it now.
+    /// Locks the results; none if another task is in charge of them now.
     fn lock(&self) -> Option<MutexGuard<'_, Known>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         (known.generation == self.generation).then_some(known)

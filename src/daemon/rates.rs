@@ -1,4 +1,4 @@
-//! How many queries a second come in, to which zones, and what they get, over the last minutes.
+//! Rates of queries over the last minutes: in all, by zone, by transport and by response code.
 //!
 //! A task reads the counters every few seconds; the threads that answer know nothing of it.
 //!
@@ -23,11 +23,11 @@ const SAMPLES: usize = 150;
 /// A rate that is shown as the present one is the mean of this time, so that it can be read.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What was counted at a moment.
+/// Counters as they stood at one time.
 struct Reading {
     at: Instant,
     totals: QueryTotals,
-    /// By zone; nothing when the reading is old.
+    /// Counters by zone; empty if the reading is old.
     zones: HashMap<Name, [u64; Tally::KINDS.len()]>,
 }
 
@@ -43,11 +43,11 @@ pub struct QueryRates {
     /// All queries since the start.
     pub total: u64,
     pub per_second: f64,
-    /// What a second brings by transport.
+    /// Queries a second by transport.
     pub transports: BTreeMap<&'static str, f64>,
-    /// What a second brings by response code; those that never occurred are left out.
+    /// Queries a second by response code; those that never occurred are left out.
     pub rcodes: BTreeMap<&'static str, f64>,
-    /// By zone; those that nobody ever asked are left out.
+    /// Rates by zone; zones without any query are left out.
     pub zones: BTreeMap<String, ZoneRates>,
 }
 
@@ -55,7 +55,7 @@ pub struct QueryRates {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ZoneRates {
     pub per_second: f64,
-    /// By response code, the rare ones together.
+    /// Queries a second by response code, the rare ones together.
     pub rcodes: BTreeMap<&'static str, f64>,
 }
 
@@ -68,7 +68,7 @@ pub struct Queries {
     pub interval_seconds: f64,
     /// Queries a second over the last minutes, oldest first.
     pub history: Vec<f64>,
-    /// The same for each response code that ever occurred.
+    /// Queries a second over the last minutes for each response code that ever occurred.
     pub rcode_history: BTreeMap<&'static str, Vec<f64>>,
 }
 
@@ -151,7 +151,7 @@ fn summarize(samples: &VecDeque<Reading>) -> Queries {
     }
 }
 
-/// What a second brings, to a tenth.
+/// Returns the rate a second between two readings, rounded to a tenth.
 fn rate(now: u64, before: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { (now.saturating_sub(before) as f64 / seconds * 10.0).round() / 10.0 } else { 0.0 }
 }

@@ -1,16 +1,17 @@
-//! Reloads: another configuration for the running server, or a reason why not.
+//! Reloads: another configuration for the running server, or the reason for refusing it.
 //!
 //! ```text
 //!  read the file ──► bind ──► read the disk ──► orders' lock ──► check drains ──► publish ──► sources, listeners
 //!  └──────────────── the end of the server abandons it ───────────────────────┘   └──── is finished ────┘
 //! ```
 //!
-//! A reload is a task beside the daemon's loop, which goes on with everything else. One runs and one waits; whoever asks
-//! while one waits shares its answer. The file is read when its turn comes, so that each of them sees what was written
-//! before it was asked for.
+//! A reload is a task beside the daemon's loop, which goes on with everything else. One runs and one waits; whoever
+//! asks while one waits shares its answer. The file is read when its turn comes, so that each of them sees what was
+//! written before it was asked for.
 //!
-//! Invariants: whatever fails before the publication has changed nothing; what waits for a disk (`disk`) holds no lock and
-//! nobody else up; the orders' lock is held from the check of drains until the listeners are those of the new configuration.
+//! Invariants: whatever fails before the publication has changed nothing; what waits for a disk (`disk`) holds no lock
+//! and nobody else up; the orders' lock is held from the check of drains until the listeners are those of the new
+//! configuration.
 //!
 //! Cost: O(configuration), and O(records) of zones that are new.
 
@@ -41,7 +42,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// How long a reload waits for the disk each time; whoever asked for it is still there then.
+/// Longest wait of a reload for each piece of work on the disk; whoever asked for it is still there then.
 const DISK_PATIENCE: Duration = Duration::from_secs(45);
 /// The answer to those whose reload was abandoned.
 const STOPPING: &str = "the server is stopping; the configuration was not reloaded";
@@ -50,7 +51,7 @@ const STOPPING: &str = "the server is stopping; the configuration was not reload
 #[derive(Default)]
 pub struct Reloads {
     running: Option<Running>,
-    /// Who waits for the next one, if it was asked for at all.
+    /// Operators who wait for the next reload; none if nobody asked for one.
     next: Option<Vec<oneshot::Sender<Reply>>>,
     /// Set when the server ends.
     ending: watch::Sender<bool>,
@@ -63,7 +64,7 @@ struct Running {
 }
 
 impl Reloads {
-    /// Waits for the reload that runs; for ever while there is none. Who asked for it comes with what came of it.
+    /// Waits for the running reload, or forever if there is none. Returns its result, and those who asked for it.
     pub async fn finished(&mut self) -> (Result<Reloaded, String>, Vec<oneshot::Sender<Reply>>) {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let result = (&mut running.task).await;
@@ -82,15 +83,15 @@ impl Reloads {
     }
 }
 
-/// What a reload made, for the daemon to go on with.
+/// Result of a reload, which the daemon puts into effect.
 pub struct Reloaded {
     config: Arc<Config>,
     changes: ReloadChanges,
-    /// Those that are others than before.
+    /// New schedule of audits, if it has changed.
     schedule: Option<Schedule>,
     control: Option<ControlServer>,
     resolvers: Vec<SocketAddr>,
-    /// What did not work after the publication.
+    /// Failure after the publication, in words.
     problem: Option<String>,
 }
 
@@ -127,7 +128,8 @@ impl Daemon {
         self.reloads.running = Some(Running { task, askers });
     }
 
-    /// Goes on with what came of a reload, and begins the next one if somebody waits for it.
+    /// Puts the result of a reload into effect, answers those who asked, and begins the next one if somebody waits for
+    /// it.
     pub(super) fn end_reload(&mut self, result: Result<Reloaded, String>, askers: Vec<oneshot::Sender<Reply>>) {
         let reply = match result.and_then(|reloaded| self.adopt(reloaded)) {
             Ok(changes) => {
@@ -204,7 +206,7 @@ struct Reload {
     disk: DiskWork,
 }
 
-/// Everything that a publication needs, and nothing that anybody has seen.
+/// All that a publication needs; nobody has seen any of it yet.
 struct Prepared {
     config: Arc<Config>,
     bound: Bound,
@@ -215,7 +217,7 @@ struct Prepared {
     turn: OwnedMutexGuard<()>,
 }
 
-/// What is read and made on disk for a configuration.
+/// Configuration, certificate and control socket, as read and made on disk.
 struct Found {
     config: Config,
     identity: Result<Option<TlsIdentity>, String>,

@@ -1,4 +1,4 @@
-//! What an earlier run of the program left on disk, before anything is served.
+//! Restoration of the zones and histories that an earlier run of the program left on disk, before anything is served.
 
 use super::RunError;
 use super::loading::Loading;
@@ -31,19 +31,19 @@ pub fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<
     }
 }
 
-/// What an earlier run left.
+/// Zones and histories that an earlier run left on disk.
 #[derive(Default)]
 pub struct Remains {
     /// Zones, and the contents of pinned regions.
     pub zones: HashMap<Name, Restored>,
-    /// How regions came to what they were.
+    /// Histories of the regions.
     pub past: HashMap<Name, History>,
-    /// What other servers have of regions of which nothing certain is left.
+    /// Serials that other servers have of regions of which nothing certain is left.
     pub heard: HashMap<Name, Vec<Serial>>,
 }
 
-/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time, which
-/// `loading` shows.
+/// Reads what an earlier run left of the zones that are not served yet, and at start of regions, several at a time,
+/// which `loading` shows.
 pub fn restore(store: Option<&Store>, config: &Config, published: &Published, loading: Option<&Loading>) -> Remains {
     let Some(store) = store else { return Remains::default() };
     let origins: HashMap<&Name, &Name> = config.zones.iter().map(|plan| (&plan.zone, &plan.origin)).collect();
@@ -62,7 +62,7 @@ pub fn restore(store: Option<&Store>, config: &Config, published: &Published, lo
     Remains { zones, past: in_threads(regions.collect(), |region| Some(store.load_past(region))), ..Remains::default() }
 }
 
-/// What is read for each name, several at a time.
+/// Reads an item for each name, several at a time.
 fn in_threads<T: Send>(wanted: Vec<&Name>, read: impl Fn(&Name) -> Option<T> + Sync) -> HashMap<Name, T> {
     let next = AtomicUsize::new(0);
     let work = || {

@@ -1,7 +1,8 @@
-//! The verb `rollback`: a region back to the contents of an earlier version, and free again.
+//! The verb `rollback`, which takes a region back to the contents of an earlier version, and releases it again.
 //!
-//! What would change is told first, as a difference: to the version that the history has, or to what was merged behind the
-//! pin. Orders wait for each other, and for those about drains; none waits for the disk on which another one is written.
+//! What would change is told first, as a difference: to the version that the history has, or to what was merged behind
+//! the pin. Orders wait for each other, and for those about drains; none waits for the disk on which another one is
+//! written.
 //!
 //! Cost: O(changes between the versions), and O(names that differ) to release.
 
@@ -22,7 +23,7 @@ use tokio::sync::{MutexGuard, mpsc, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Records that a preview lists; their number is always told.
+/// Largest number of records that a preview lists; the total is always given.
 const LISTED_RECORDS: usize = 200;
 
 /// An order as it comes from an operator.
@@ -30,11 +31,11 @@ pub struct RollbackOrder {
     pub zone: String,
     pub to: Serial,
     pub reason: Option<String>,
-    /// Whether nothing is to be done but to tell what would be.
+    /// True to show the effect without changing anything.
     pub preview: bool,
 }
 
-/// What orders need.
+/// Handles that orders need.
 struct Ways {
     commands: mpsc::Sender<keeper::Command>,
     store: Option<Arc<Store>>,
@@ -55,7 +56,7 @@ impl Daemon {
         }
     }
 
-    /// What orders need.
+    /// Returns the handles that orders need.
     fn ways(&self) -> Ways {
         Ways { commands: self.keeper.commands.clone(), store: self.store.clone() }
     }
@@ -172,13 +173,13 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
     ))
 }
 
-/// What is pinned already.
+/// Describes the present pin of a region; empty if it has none.
 fn describe_behind(region: &RegionView) -> String {
     let describe = |pin: &Pin| format!("it is {}\n", describe_pin(&PinStatus::new(pin)));
     region.pin.as_ref().map(describe).unwrap_or_default()
 }
 
-/// What would change with an earlier version.
+/// Compares the present version with an earlier one.
 fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes, String> {
     let served: &Served =
         view.published.get(name).ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
@@ -198,7 +199,7 @@ fn list(changes: &Changes, text: &mut String) {
     }
 }
 
-/// What was done, for programs.
+/// Describes a finished rollback as JSON.
 fn describe_done(pin: &Pin, changes: &Changes, persistent: bool) -> Value {
     json!({
         "changes": changes.to_json(), "done": true, "persistent": persistent, "to": pin.to, "serial": pin.serial,

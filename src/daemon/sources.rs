@@ -1,7 +1,7 @@
-//! The sources of zones, of all kinds, behind the one map of the daemon.
+//! Sources of all zones, of every kind, in one map.
 //!
-//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share one; a
-//! source whose plan has changed is gone before its successor begins.
+//! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share
+//! one; a source whose plan has changed is gone before its successor begins.
 //!
 //! Cost: O(zones).
 
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use wire::name::Name;
 
-/// Where one zone comes from.
+/// Source of one zone.
 pub enum Source {
     Primaries(Box<transfer::Source>),
     /// The forward zone of the tree, or one of its reverse zones.
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// What is known of the way in.
+    /// Returns the status of the source.
     pub fn status(&self) -> SourceStatus {
         match self {
             Source::Primaries(source) => SourceStatus::Primaries(Box::new(source.status())),
@@ -79,23 +79,23 @@ impl Source {
         }
     }
 
-    /// Whether this source transfers a zone as planned.
+    /// Returns true if this source transfers a zone exactly as planned.
     fn transfers(&self, plan: &ZonePlan) -> bool {
         matches!(self, Source::Primaries(source) if source.plan() == plan)
     }
 
-    /// Whether this source mirrors a tree as planned.
+    /// Returns true if this source mirrors a tree exactly as planned.
     fn mirrors(&self, plan: &TreePlan) -> bool {
         self.tree().is_some_and(|source| source.plan() == plan)
     }
 
-    /// Whether this source has the records of a plan.
+    /// Returns true if this source has exactly the records of a plan.
     fn holds(&self, plan: &ServicesPlan) -> bool {
         matches!(self, Source::Services(source) if source.plan() == plan)
     }
 }
 
-/// What is known of a zone's way in.
+/// Status of a zone's source.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum SourceStatus {
@@ -105,7 +105,8 @@ pub enum SourceStatus {
 }
 
 impl SourceStatus {
-    /// Whether a new version of a zone is refused because memory has no room for it; a tree is told of by its forward zone.
+    /// Returns true if a new version of the zone is refused because memory has no room for it. For a tree, only its
+    /// forward zone says so.
     pub fn is_out_of_memory(&self, zone: &Name) -> bool {
         let is_memory = |reason: Option<&str>| reason == Some("memory");
         match self {
@@ -116,7 +117,8 @@ impl SourceStatus {
     }
 }
 
-/// What the configuration says of its own zones, beside what earlier runs and versions left of them.
+/// Returns new versions of the zones that the configuration has itself, made on those that earlier runs and versions
+/// left.
 pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: &Published) -> Vec<Update> {
     let base = |zone: &Name| {
         let earlier = restored.get(zone).map(|restored| restored.zone.clone());
@@ -130,7 +132,7 @@ pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: 
 #[derive(Clone)]
 pub struct Sources {
     by_zone: Arc<Mutex<HashMap<Name, Source>>>,
-    /// What all that come from primaries share.
+    /// Parts that all sources with primaries share.
     common: Common,
 }
 

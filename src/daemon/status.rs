@@ -1,4 +1,5 @@
-//! What `aggregator status` shows: the keeper's view, the sources' view, and the ways out of each zone, together.
+//! Status report, as `aggregator status` shows it: the keeper's view, the sources' view and the outgoing transfers
+//! together.
 
 use crate::budget::Usage;
 use crate::config::format_size;
@@ -24,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Everything, for `--json`.
+/// Report on all zones or some, as `--json` prints it.
 #[derive(Serialize)]
 pub struct Report {
     pub version: &'static str,
@@ -33,25 +34,25 @@ pub struct Report {
     /// Unix time of the next full audit.
     pub next_audit: Option<i64>,
     pub generation: u64,
-    /// What outlives the process.
+    /// State of the folder that outlives the process.
     pub state: StateReport,
     pub memory: MemoryReport,
     pub regions: Vec<RegionReport>,
-    /// What regions go without.
+    /// Drains in force.
     pub drains: Vec<DrainStatus>,
     pub zones: Vec<ZoneReport>,
     pub catalog: Option<CatalogReport>,
     pub queries: QueryRates,
-    /// What the name servers of zones say, where they have been asked.
+    /// Results of the checks of name servers, for zones that have been checked.
     pub name_servers: Vec<ProbeReport>,
 }
 
 /// The folder that keeps zones over a restart.
 #[derive(Serialize)]
 pub struct StateReport {
-    /// None when it is switched off.
+    /// Path of the folder; none if it is switched off.
     pub folder: Option<PathBuf>,
-    /// Whether everything is written that should be.
+    /// True if everything that should be on disk is written.
     pub healthy: bool,
     pub error: Option<String>,
     /// Bytes of all files of zones.
@@ -61,7 +62,7 @@ pub struct StateReport {
 }
 
 impl StateReport {
-    /// What is to be said of the folder that was asked for and of the store that came of it, if one did.
+    /// Describes the configured folder, and the store that was opened in it, if one was.
     pub fn new(wanted: Option<&Path>, store: Option<StateStatus>) -> StateReport {
         match (store, wanted) {
             (Some(status), _) => StateReport {
@@ -81,7 +82,7 @@ impl StateReport {
         }
     }
 
-    /// One line.
+    /// Describes the folder in one line.
     fn describe(&self) -> String {
         let Some(folder) = &self.folder else { return "state folder off: a restart begins without zones".to_owned() };
         let folder = folder.display();
@@ -99,12 +100,12 @@ pub struct MemoryReport {
     pub used: u64,
     #[serde(flatten)]
     pub usage: Usage,
-    /// Zones of which a new version is refused because there is no room for it.
+    /// Zones with a new version that is refused because memory has no room for it.
     pub refused: Vec<Name>,
 }
 
 impl MemoryReport {
-    /// Puts together what the keeper and the sources tell.
+    /// Combines the usage of the budget with the zones that sources could not take in.
     fn new(usage: Usage, sources: &HashMap<Name, SourceStatus>) -> MemoryReport {
         let refused = sources.iter().filter(|(zone, source)| source.is_out_of_memory(zone));
         let mut refused: Vec<Name> = refused.map(|(zone, _)| zone.clone()).collect();
@@ -112,7 +113,7 @@ impl MemoryReport {
         MemoryReport { used: usage.octets(), usage, refused }
     }
 
-    /// One line.
+    /// Describes the use of memory in one line.
     fn describe(&self) -> String {
         let (used, budget) = (BinaryBytes(self.used), BinaryBytes(self.usage.budget));
         let mut text = format!("memory {used} of {budget}");
@@ -166,7 +167,7 @@ impl CatalogReport {
     }
 }
 
-/// What the daemon knows of itself, beside its zones.
+/// Facts about the daemon itself, apart from its zones.
 pub struct About {
     pub uptime: Duration,
     pub config: String,
@@ -216,7 +217,7 @@ impl Report {
         }
     }
 
-    /// Whether nothing is left to tell.
+    /// Returns true if there is no zone, region or catalog to show.
     pub fn is_empty(&self) -> bool {
         self.zones.is_empty() && self.regions.is_empty() && self.catalog.is_none()
     }
@@ -290,7 +291,7 @@ impl Report {
         text
     }
 
-    /// What a region goes without.
+    /// Returns the drains of a region.
     fn drains_in(&self, region: &Name) -> impl Iterator<Item = &DrainStatus> {
         self.drains.iter().filter(move |drain| drain.regions.contains(region))
     }
@@ -300,7 +301,7 @@ impl Report {
         self.name_servers.iter().find(|report| report.check.zone == *zone).map_or(0, ProbeReport::faults)
     }
 
-    /// Everything about the zones and regions that are left.
+    /// Describes the zones and regions of the report in full.
     pub fn details(&self) -> String {
         let mut text = String::new();
         self.zones.iter().for_each(|zone| write_zone(&mut text, zone));
@@ -312,7 +313,7 @@ impl Report {
     }
 }
 
-/// What an operator should know of a zone's way in, in a few words.
+/// Returns remarks on a zone's source, in a few words.
 pub fn remarks(source: &SourceStatus) -> String {
     match source {
         SourceStatus::Primaries(source) => transfer_remarks(source),
@@ -321,7 +322,7 @@ pub fn remarks(source: &SourceStatus) -> String {
     }
 }
 
-/// The newest serial that a primary of a zone has told; none for a zone that is not transferred.
+/// Returns the newest serial of a zone's primaries; none for a zone that is not transferred.
 pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
     match &zone.source {
         Some(SourceStatus::Primaries(source)) => {
@@ -331,7 +332,7 @@ pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
     }
 }
 
-/// What is to be known of transfers.
+/// Returns remarks on the transfers of a zone.
 fn transfer_remarks(source: &transfer::Status) -> String {
     let mut remarks = Vec::new();
     // What is over in a moment is none that anybody waits for.
@@ -356,7 +357,7 @@ fn transfer_remarks(source: &transfer::Status) -> String {
     remarks.join("; ")
 }
 
-/// What is to be known of a tree.
+/// Returns remarks on a tree.
 fn tree_remarks(source: &TreeStatus) -> String {
     let mut remarks = Vec::new();
     remarks.extend(source.held.as_ref().map(|held| held.describe()));
@@ -401,7 +402,7 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
     write_outward(text, &report.outward);
 }
 
-/// Writes what is known of a zone's primaries.
+/// Writes the state of a zone's primaries.
 fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
     let at_primary = serial(newest_at_primary(report));
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
@@ -429,7 +430,7 @@ fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::St
     }
 }
 
-/// What is assumed of a CNS that may announce nothing, and what was done about that.
+/// Describes the assumption that CNS may send no NOTIFY, and the remedy that was tried.
 fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
     let now = crate::metrics::unix_seconds(SystemTime::now());
     let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
@@ -441,7 +442,7 @@ fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
     assumed.into_iter().chain(asked).collect()
 }
 
-/// Writes what is known of the tree that a zone comes from.
+/// Writes the state of the tree that a zone comes from.
 fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
@@ -478,7 +479,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     }
 }
 
-/// Writes what the configuration says of a zone of our own.
+/// Writes the settings of a zone of our own.
 fn write_services(text: &mut String, report: &ZoneReport, source: &ServicesStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
@@ -579,7 +580,7 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
     write_outward(text, outward);
 }
 
-/// Since when a region is pinned, to what, and why.
+/// Describes a pin: the version, the time and the reason.
 pub fn describe_pin(pin: &PinStatus) -> String {
     let reason = pin.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
     format!("pinned to version {} since {}{reason}", pin.to, moment(Some(pin.since)))

@@ -1,4 +1,4 @@
-//! The threads of a server, made sure of before the start.
+//! Number of threads that a server needs, checked before the start.
 //!
 //! A system that gives fewer threads than a server needs (`RLIMIT_NPROC`, `pids.max`) would let it start in part: the
 //! runtime ends the process with a defect, listeners fail after others have begun. So as many threads as a start needs
@@ -9,10 +9,10 @@
 use crate::config::Config;
 use std::time::{Duration, Instant};
 
-/// Threads beside those of the runtime and of UDP: one that writes the log, two for the state on disk, one that reads it,
-/// and some for work on zones, which do without if there are none.
+/// Threads beside those of the runtime and of UDP: one that writes the log, two for the state on disk, one that reads
+/// it, and some for work on zones, which do without if there are none.
 const OTHERS: usize = 9;
-/// How long the system may take to forget a thread that has ended.
+/// Longest time that the system may take to forget a thread that has ended.
 const FORGETTING: Duration = Duration::from_secs(1);
 
 /// The system gives too few threads.
@@ -57,7 +57,7 @@ pub fn reserve(config: &Config) -> Result<usize, TooFewThreads> {
     failed.map_or(Ok(workers), |error| Err(TooFewThreads { given, wanted, error }))
 }
 
-/// The threads of this process, as far as the system tells.
+/// Returns the number of threads that this process has; 0 if the system does not tell.
 fn count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }

@@ -1,11 +1,11 @@
 //! One datacenter of the demonstration by itself, for servers in other processes, containers and machines.
 //!
 //! It plays its own part of the script and leaves out that of the others, in the same time: three of them that are
-//! started together show what the demonstration shows. Which part that is, the number at the end of the zone's first label
-//! tells, as in `us-west-2`.
+//! started together show what the demonstration shows. Which part that is, the number at the end of the zone's first
+//! label tells, as in `us-west-2`.
 //!
-//! Invariant: the present version is announced in every beat, as CNS repeats its announcements until it is asked for the
-//! serial; while the datacenter is away it says nothing. Cost: O(records) for a change.
+//! Invariant: the present version is announced in every beat, as CNS repeats its announcements until it is asked for
+//! the serial; while the datacenter is away it says nothing. Cost: O(records) for a change.
 
 use super::script::{SITES, Script};
 use super::site::{Site, first_label};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval_at};
 use wire::name::Name;
 
-/// Between two steps of the script.
+/// Time between two steps of the script.
 const BEAT: Duration = Duration::from_secs(3);
 
 /// A datacenter alone.
@@ -23,9 +23,9 @@ const BEAT: Duration = Duration::from_secs(3);
 pub struct PrimaryPlan {
     pub zone: Name,
     pub listen: SocketAddr,
-    /// Whom to tell of changes.
+    /// Secondaries to notify of changes.
     pub notify: Vec<SocketAddr>,
-    /// When to end; never by itself without.
+    /// Time to play; without it, until the process is asked to end.
     pub limit: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! A client that asks the aggregator over UDP, as a resolver would.
+//! Client that asks the aggregator over UDP, as a resolver would.
 //!
 //! Invariants: an answer counts only if it has the identifier and the question of the query; a query that gets none is
 //! sent once more, as resolvers do, before it counts as unanswered. Messages are read by a library that the answering
@@ -19,14 +19,14 @@ use tokio::time::timeout;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long the first and the second datagram wait for an answer.
+/// Longest wait for an answer after each datagram.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Datagrams sent for one question.
 const ATTEMPTS: usize = 2;
 /// UDP payload that avoids fragments on any path, as the DNS flag day of 2020 recommends.
 const PAYLOAD: u16 = 1232;
 
-/// Why a question has no answer.
+/// Error: a question got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     #[error("no answer")]
@@ -41,10 +41,10 @@ pub enum AskError {
     Question(String),
 }
 
-/// What a service name answers with; order and repetition do not count.
+/// Answer for a service name; order and repetition do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// From A and AAAA.
+    /// Addresses, from A and AAAA records.
     pub addresses: BTreeSet<IpAddr>,
     /// Host and port, from SRV.
     pub targets: BTreeSet<(String, u16)>,
@@ -57,7 +57,7 @@ impl Answer {
         self.targets.extend(other.targets.iter().cloned());
     }
 
-    /// What the other answer has and this one lacks, in words.
+    /// Returns, in words, the addresses and targets that the other answer has and this one lacks.
     pub fn lacks(&self, other: &Answer) -> Vec<String> {
         let addresses = other.addresses.difference(&self.addresses).map(IpAddr::to_string);
         let targets = other.targets.difference(&self.targets).map(|(host, port)| format!("{host}:{port}"));

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// How many names are tried; leftovers of ended processes may have taken some.
+/// Number of names that are tried; leftovers of ended processes may have taken some.
 const ATTEMPTS: u32 = 100;
 
 /// The folder.

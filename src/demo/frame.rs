@@ -1,4 +1,4 @@
-//! The picture of one moment, as lines of text.
+//! Picture of the demonstration at one moment, as lines of text.
 //!
 //! Invariants: no line is longer than the width that was asked for; without colour there is no escape sequence in it.
 //! Pure. Cost: O(addresses).
@@ -21,13 +21,13 @@ pub struct SiteRow {
     pub label: String,
     pub address: SocketAddr,
     pub is_away: bool,
-    /// At the primary.
+    /// Serial at the primary.
     pub serial: Serial,
-    /// At the aggregator.
+    /// Serial at the aggregator.
     pub served: Option<Serial>,
 }
 
-/// One moment.
+/// State of the demonstration at one moment, ready to be drawn.
 pub struct Picture<'a> {
     pub elapsed: Duration,
     pub limit: Option<Duration>,
@@ -36,7 +36,7 @@ pub struct Picture<'a> {
     pub region_serial: Option<Serial>,
     /// Changes made and followed.
     pub counts: (usize, usize),
-    /// How long the newest change has been waiting.
+    /// Time for which the newest change has been waiting; none if no change waits.
     pub waiting: Option<Duration>,
     pub is_clean: bool,
     pub service: &'a Name,

@@ -1,4 +1,4 @@
-//! The ledger: which changes the region followed, how soon, and what went wrong.
+//! Ledger of the demonstration: the changes that the region followed, the time that it took, and the faults.
 //!
 //! It compares what DNS answers with what the model expects, and decides whether the demonstration worked. It knows
 //! neither sockets nor clocks: times are given, counted from the beginning of the run.
@@ -12,7 +12,7 @@ use super::client::Answer;
 use std::time::Duration;
 use wire::serial::Serial;
 
-/// What the aggregator should answer.
+/// Answer that the aggregator should give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub answer: Answer,
@@ -20,10 +20,10 @@ pub struct Expected {
     pub served: Vec<Serial>,
 }
 
-/// What the aggregator answered in one round of questions.
+/// Answer that the aggregator gave in one round of questions.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// None if one of the questions failed.
+    /// Answer of the region; none if one of the questions failed.
     pub answer: Option<Answer>,
     pub region: Option<Serial>,
     pub served: Vec<Option<Serial>>,
@@ -33,12 +33,12 @@ pub struct Observed {
     pub failed: Vec<String>,
 }
 
-/// What an observation came to.
+/// Result of an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The open change is answered.
     Followed { latency: Duration },
-    /// Something is wrong.
+    /// The region is wrong, as described.
     Fault(String),
 }
 
@@ -59,7 +59,7 @@ struct Outage {
     lasted: Option<Duration>,
     asked: usize,
     failed: usize,
-    /// What the region must answer throughout.
+    /// Answer that the region must give throughout the outage.
     kept: Answer,
 }
 
@@ -68,7 +68,7 @@ struct Outage {
 pub struct Ledger {
     patience: Duration,
     open: Option<Open>,
-    /// Whether the region was as expected when it was seen last.
+    /// True if the region was as expected at the last observation.
     settled: bool,
     /// The last region serial that was seen.
     region: Option<Serial>,
@@ -115,12 +115,12 @@ impl Ledger {
         }
     }
 
-    /// Whether a change waits to be followed.
+    /// Returns true if a change waits to be followed.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Since when a change has been waiting.
+    /// Returns the time at which the waiting change was made.
     pub fn open_since(&self) -> Option<Duration> {
         self.open.as_ref().map(|open| open.made)
     }
@@ -130,12 +130,12 @@ impl Ledger {
         (self.made, self.latencies.len())
     }
 
-    /// Whether nothing went wrong so far.
+    /// Returns true if nothing has gone wrong so far.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// Compares an observation with what is expected; all that came of it.
+    /// Compares an observation with the expected answer; returns all results of that.
     pub fn judge(&mut self, now: Duration, expected: &Expected, observed: &Observed) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let before = self.faults.len();
@@ -219,13 +219,13 @@ impl Ledger {
         lines
     }
 
-    /// What went wrong.
+    /// Returns the faults so far, in words.
     pub fn faults(&self) -> &[String] {
         &self.faults
     }
 }
 
-/// How an observation differs from what is expected; none when it does not.
+/// Describes the difference between an observation and the expected answer; none if there is none.
 pub fn describe_missing(expected: &Expected, observed: &Observed) -> Option<String> {
     let Some(answer) = &observed.answer else {
         return Some(format!("no usable answer ({})", observed.failed.join("; ")));

@@ -1,4 +1,4 @@
-//! What happens to the datacenters, and in which order.
+//! Script of the demonstration: the events in the datacenters, and their order.
 //!
 //! A round scales one datacenter, takes an instance of another out of service, and lets a third go away and come back
 //! while life goes on behind the partition and elsewhere. The next round moves everything on by one datacenter.
@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-/// One thing that happens to a datacenter.
+/// Event in a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Instances are started.
@@ -68,7 +68,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// What comes next.
+    /// Returns the next step.
     pub fn next(&self) -> Step {
         let (round, at) = (self.taken / ROUND.len(), self.taken % ROUND.len());
         let (place, change) = ROUND[at];

@@ -1,4 +1,4 @@
-//! One datacenter of the demonstration: its model, its primary, and what the region should have of it.
+//! One datacenter of the demonstration: its model, its primary, and its expected contribution to the region.
 //!
 //! Invariant: [`Site::expected`] is what the primary published last while it could be reached, which is the copy that
 //! the aggregator must keep while it cannot. Cost: O(records) for a change.
@@ -18,10 +18,10 @@ use wire::serial::Serial;
 pub const SERVICE: &str = "web";
 /// Its account.
 pub const ACCOUNT: &str = "acme";
-/// The same every time, so that every run shows the same instances.
+/// Seed of the model. It is fixed, so that every run shows the same instances.
 const SEED: u64 = 172;
 
-/// Why a datacenter cannot be played.
+/// Error: a datacenter cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     #[error("cannot start a primary on {0}: {1}")]
@@ -30,7 +30,7 @@ pub enum SiteError {
     Name(#[from] NameError),
 }
 
-/// What a version of a datacenter's zone contributes to the region.
+/// Contribution of a version of a datacenter's zone to the region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contribution {
     pub serial: Serial,
@@ -69,12 +69,12 @@ impl Site {
         first_label(self.origin())
     }
 
-    /// Where its primary listens.
+    /// Returns the address that its primary listens on.
     pub fn address(&self) -> SocketAddr {
         self.primary.address()
     }
 
-    /// Whether it is cut off.
+    /// Returns true if the datacenter is cut off.
     pub fn is_away(&self) -> bool {
         self.kept.is_some()
     }
@@ -84,7 +84,7 @@ impl Site {
         self.published.serial
     }
 
-    /// What the region should have of it.
+    /// Returns the contribution that the region should have of it: while it is cut off, the one before that.
     pub fn expected(&self) -> &Contribution {
         self.kept.as_ref().unwrap_or(&self.published)
     }
@@ -144,7 +144,7 @@ pub fn service_name(origin: &Name) -> Result<Name, NameError> {
     [ACCOUNT, "svc", SERVICE].iter().try_fold(origin.clone(), |name, label| name.prepend(label.as_bytes()))
 }
 
-/// What the records at the service name of a datacenter amount to.
+/// Collects the contribution from the records at the datacenter's service name.
 fn contribution(zone: &Zone) -> Contribution {
     let name = service_name(zone.origin()).expect("the name was tried when the datacenter was made");
     let mut answer = Answer::default();

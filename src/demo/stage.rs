@@ -1,8 +1,8 @@
 //! The stage: plays the script, asks the aggregator all the time, and keeps the ledger.
 //!
-//! Every few hundredths of a second it asks over UDP for the service name and for the serial of every zone, and compares
-//! the answers with the model. A change comes only when the one before was followed or given up, so that each has a
-//! latency of its own.
+//! Every few hundredths of a second it asks over UDP for the service name and for the serial of every zone, and
+//! compares the answers with the model. A change comes only when the one before was followed or given up, so that each
+//! has a latency of its own.
 //!
 //! Invariant: nothing is read from the aggregator's memory. Cost: a handful of queries for each tick.
 
@@ -19,20 +19,20 @@ use wire::name::{Name, NameError};
 
 /// Time between two rounds of questions.
 const TICK: Duration = Duration::from_millis(50);
-/// How long the first transfers may take.
+/// Longest time that the first transfers may take.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a change may take to be answered: the region is polled every second, the rest is reserve for a busy machine.
+/// Longest time until a change is answered: the region is polled every second, the rest is reserve for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Time from the first complete answer to the first change, for the eye.
 const FIRST_CHANGE: Duration = Duration::from_millis(500);
-/// Between two changes when nobody waits for the end.
+/// Time between two changes in a run without a limit.
 const USUAL_PACE: Duration = Duration::from_secs(3);
-/// Between two changes at least, which is more than a change usually takes to be followed.
+/// Shortest time between two changes, which is more than a change usually takes to be followed.
 const LEAST_PACE: Duration = Duration::from_millis(1200);
-/// A change later than this before the end would make the run last longer than it should.
+/// Time before the end in which no change is made, since it would make the run last longer than it should.
 const MARGIN: Duration = Duration::from_millis(1500);
 
-/// Why the play ended early.
+/// Error: the play ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     #[error("the region was not complete within {START_PATIENCE:?} of the start: {0}")]
@@ -68,7 +68,7 @@ impl Stage {
         Ok(Stage { sites, region, service, client, script, limit, patience, began, ledger })
     }
 
-    /// What has happened so far.
+    /// Returns the ledger of all that has happened so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -158,7 +158,7 @@ impl Stage {
         Ok(true)
     }
 
-    /// What the aggregator should answer now.
+    /// Returns the answer that the aggregator should give now.
     fn expected(&self) -> Expected {
         let mut expected = Expected { answer: Default::default(), served: Vec::new() };
         for contribution in self.sites.iter().map(Site::expected) {

@@ -1,4 +1,4 @@
-//! What the operator sees: a picture that is redrawn in place on a terminal, a line for each event elsewhere.
+//! View of the demonstration: a picture that is redrawn in place on a terminal, a line for each event elsewhere.
 //!
 //! Invariants: a terminal gets its cursor back whenever the view ends, also by a panic; a picture never scrolls, so
 //! that redrawing always finds its first line; colours stay away when NO_COLOR is set.
@@ -19,7 +19,7 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 
 /// The view on standard output.
 pub struct View {
-    /// Whether pictures are drawn.
+    /// True if pictures are drawn.
     live: bool,
     color: bool,
     /// Lines that stand above the picture and should stay in sight.

@@ -1,13 +1,14 @@
 //! Announcing services on the local link, for clients that know no resolver yet, such as a ramdisk.
 //!
-//! Each type is one instance, with the first endpoint that the configuration has for it. The instance's own name is its host
-//! name on the link: names of other domains have no addresses there.
+//! Each type is one instance, with the first endpoint that the configuration has for it. The instance's own name is its
+//! host name on the link: names of other domains have no addresses there.
 //!
-//! **Conflicts.** RFC 6762 section 9 has whoever loses a name take another one. An instance of OpenStack's cannot: its name is its
-//! type, and under another one nobody looks for it. So what another host announces is not announced here, until that host is
-//! gone. Who announces the very same is no rival: the link may be told by two.
+//! **Conflicts.** RFC 6762 section 9 has whoever loses a name take another one. An instance of OpenStack's cannot: its
+//! name is its type, and under another one nobody looks for it. So what another host announces is not announced here,
+//! until that host is gone. Who announces the very same is no rival: the link may be told by two.
 //!
-//! Invariants: what was announced is taken back at the end (RFC 6762 section 10.1); nothing stays under a name that is no type.
+//! Invariants: what was announced is taken back at the end (RFC 6762 section 10.1); nothing stays under a name that is
+//! no type.
 //!
 //! Cost: a thread for each type, since the library forgets a conflict with its thread only; answers as the link asks.
 
@@ -26,15 +27,15 @@ use wire::dnssd::{Endpoint, Host, ServiceType};
 use wire::name::Name;
 use wire::rr::rtype;
 
-/// How long the end waits until everything is taken back.
+/// Longest wait at the end for all announcements to be taken back.
 const GOODBYE: Duration = Duration::from_secs(3);
-/// How long an announcement may take before one wonders: probes take less than a second (RFC 6762 section 8.1).
+/// Longest time that an announcement may take before a warning: probes take less than a second (RFC 6762 section 8.1).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long nobody may have a name before it is taken.
+/// Time for which no other host may use a name before it is taken.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same after a conflict: whoever has the name may not answer those who only look, and RFC 6762 section 8.1 wants five
-/// seconds between attempts that fail again and again.
+/// The same after a conflict: whoever has the name may not answer those who only look, and RFC 6762 section 8.1 wants
+/// five seconds between attempts that fail again and again.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// A service that is to be announced.
@@ -45,7 +46,7 @@ pub struct Announcement {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Why a plan cannot be announced.
+/// Error: a plan cannot be announced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error("{0} is at {1}, which has no address in zone {2}; write \"A\" or \"AAAA\" records for it in \"services\"")]
@@ -54,7 +55,7 @@ pub enum PlanError {
     Twice(Name, Name, ServiceType),
 }
 
-/// What is to be announced of some zones: for each type the endpoint that is to be tried first.
+/// Returns the announcements of some zones: for each type the endpoint that is to be tried first.
 pub fn plan<'p>(zones: impl IntoIterator<Item = &'p ServicesPlan>) -> Result<Vec<Announcement>, PlanError> {
     let mut chosen: BTreeMap<&ServiceType, (&ServicesPlan, &Offer)> = BTreeMap::new();
     for zone in zones {
@@ -119,7 +120,7 @@ pub async fn announce(
     result
 }
 
-/// Announces one service whenever nobody else does, until it is told to stop.
+/// Announces one service whenever no other host does, until it is told to stop.
 async fn keep(
     announcement: Announcement,
     interfaces: Vec<String>,
@@ -141,8 +142,8 @@ async fn keep(
     }
 }
 
-/// Announces one service once its name is free, until another host turns out to have it. `told` says whether the log has
-/// that already.
+/// Announces one service once its name is free, until another host turns out to have it. `told` says whether the log
+/// has that already.
 async fn hold(
     announcement: &Announcement,
     daemon: &ServiceDaemon,
@@ -179,7 +180,7 @@ async fn hold(
     }
 }
 
-/// Waits until nobody has had a name for some time.
+/// Waits until no host has had a name for some time.
 async fn wait_for_name(
     announcement: &Announcement,
     daemon: &ServiceDaemon,
@@ -212,7 +213,7 @@ async fn wait_for_name(
     Ok(daemon.stop_browse(SERVICE)?)
 }
 
-/// Whether what another host announces is what we would announce. RFC 6762 section 9: that is no conflict.
+/// Returns true if another host announces the same as we would. RFC 6762 section 9: that is no conflict.
 fn is_same(announcement: &Announcement, other: &ResolvedService) -> bool {
     let Announcement { kind, endpoint, addresses } = announcement;
     link::is_called(&other.host, &link::instance(kind))

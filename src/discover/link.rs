@@ -1,8 +1,8 @@
-//! The local link: which interfaces, and services that others announce there.
+//! Services that others announce on the local link, and the interfaces to it.
 //!
-//! A host answers by IPv4 and by IPv6 each for itself, with the addresses of that family, so whoever has the first answer listens
-//! a little longer. The endpoints are those of all addresses, IPv4 first whatever came first: the same question has the same
-//! answer each time.
+//! A host answers by IPv4 and by IPv6 each for itself, with the addresses of that family, so whoever has the first
+//! answer listens a little longer. The endpoints are those of all addresses, IPv4 first whatever came first: the same
+//! question has the same answer each time.
 //!
 //! Cost: a thread while it lasts; questions as RFC 6762 section 5.2 spaces them.
 
@@ -18,8 +18,8 @@ use wire::name::Name;
 /// OpenStack's services on the link.
 pub const SERVICE: &str = "_openstack._tcp.local.";
 
-/// How long one listens on for more addresses once a service is found. RFC 6762 section 6: answers that several hosts may give
-/// come within 120 ms.
+/// Time in which more addresses are collected once a service is found. RFC 6762 section 6: answers that several hosts
+/// may give come within 120 ms.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Joins the multicast groups on interfaces, which are names or addresses; without any on all but loopback.
@@ -42,7 +42,7 @@ pub fn open(interfaces: &[String]) -> Result<ServiceDaemon, DiscoverError> {
     Ok(daemon)
 }
 
-/// Whether there is an interface of this name.
+/// Returns true if there is an interface of this name.
 fn exists(interface: &str) -> bool {
     // SAFETY: the pointer is that of a string that ends with NUL and lives until the call is over.
     CString::new(interface).is_ok_and(|name| unsafe { libc::if_nametoindex(name.as_ptr()) } != 0)
@@ -54,7 +54,7 @@ pub fn instance(kind: &ServiceType) -> Name {
     dnssd::below(&local, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).expect("a type is one label")
 }
 
-/// Whether a name in the library's form is that of an instance.
+/// Returns true if a name in the library's form is that of an instance.
 pub fn is_called(fullname: &str, instance: &Name) -> bool {
     Name::parse(fullname).is_ok_and(|name| name == *instance)
 }
@@ -102,7 +102,7 @@ async fn listen(
     Ok(found)
 }
 
-/// What a service's TXT record says.
+/// Returns the RDATA of a service's TXT record.
 pub fn text_of(service: &ResolvedService) -> Vec<u8> {
     let strings = service.txt_properties.iter().map(|property| match property.val() {
         Some(value) => [property.key().as_bytes(), b"=", value].concat(),

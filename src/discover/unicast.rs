@@ -1,14 +1,14 @@
-//! Services of a domain, as a resolver tells of them.
+//! Services of a domain, found through a resolver.
 //!
-//! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is missing
-//! is an empty one (RFC 6763 section 6.1).
+//! SRV and TXT are asked for one by one: many servers answer ANY with one of them only (RFC 8482). A TXT record that is
+//! missing is an empty one (RFC 6763 section 6.1).
 //!
-//! A region has one TXT record for the endpoints of all its datacenters, and they may be at other paths. So where several are
-//! offered, an endpoint whose host belongs to another domain is described by that domain's own record, if it offers the very
-//! same host and port there.
+//! A region has one TXT record for the endpoints of all its datacenters, and they may be at other paths. So where
+//! several are offered, an endpoint whose host belongs to another domain is described by that domain's own record, if
+//! it offers the very same host and port there.
 //!
-//! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another domain one
-//! for each label of its host's name at most, and each domain is asked once.
+//! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another
+//! domain one for each label of its host's name at most, and each domain is asked once.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
 use crate::exchange::{self, Role, from_library};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use wire::dnssd::{self, Host, OPENSTACK, ServiceType, text};
 use wire::name::Name;
 
-/// Where the system says which resolvers it has.
+/// File that lists the system's resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The port of name servers.
@@ -78,15 +78,15 @@ pub async fn discover(
     Ok((arrange(&instance, records)?, lost))
 }
 
-/// What other domains than the one that was asked for say of a service themselves.
+/// Records of a service in domains other than the one that was asked for.
 struct OwnRecords<'d> {
     kind: &'d ServiceType,
     domain: &'d Name,
-    /// By domain; none of one that offers nothing.
+    /// Records by domain; none for a domain that offers nothing.
     known: HashMap<Name, Option<Own>>,
 }
 
-/// What a domain says of a service.
+/// Records of a service that one domain has itself.
 struct Own {
     /// Hosts and ports.
     offered: Vec<(Name, u16)>,
@@ -95,8 +95,9 @@ struct Own {
 }
 
 impl OwnRecords<'_> {
-    /// The description of an endpoint by the nearest domain above its host that offers it; none where that is the domain that
-    /// was asked for or nobody, and none of a domain that does not answer, for the endpoint is known without it.
+    /// The description of an endpoint by the nearest domain above its host that offers it; none where that is the
+    /// domain that was asked for or nobody, and none of a domain that does not answer, for the endpoint is known
+    /// without it.
     async fn description(&mut self, resolver: &Resolver<'_>, host: &Name, port: u16) -> Option<Vec<u8>> {
         let mut above = host.parent();
         while let Some(domain) = above.filter(|domain| !self.domain.is_within(domain)) {
@@ -114,7 +115,7 @@ impl OwnRecords<'_> {
         None
     }
 
-    /// What a domain offers, and its description.
+    /// Asks for the service's own records in a domain.
     async fn ask(&self, resolver: &Resolver<'_>, domain: &Name) -> Option<Own> {
         let instance = dnssd::below(domain, &[self.kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).ok()?;
         let services = resolver.ask(&instance, RecordType::SRV).await.ok()?;

@@ -1,7 +1,7 @@
 //! The server as a child process without root's rights, and the duties of a first process.
 //!
-//! Invariants: between fork and exec only async-signal-safe calls run; the child has one capability, the ports below 1024,
-//! and cannot gain another; children that others leave behind are collected, so that none stays as a zombie.
+//! Invariants: between fork and exec only async-signal-safe calls run; the child has one capability, the ports below
+//! 1024, and cannot gain another; children that others leave behind are collected, so that none stays as a zombie.
 //!
 //! Cost: nothing while the server runs.
 
@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus};
 
 /// `CAP_NET_BIND_SERVICE`, as the kernel numbers it.
 const NET_BIND_SERVICE: u32 = 10;
-/// More capabilities than any kernel has.
+/// Number of capabilities to go through, which is more than any kernel has.
 const CAPABILITIES: u32 = 64;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
@@ -34,8 +34,8 @@ impl Child {
         unsafe {
             command.pre_exec(move || {
                 user.map_or(Ok(()), drop_rights)?;
-                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now, since the
-                // change of the user takes this back.
+                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now,
+                // since the change of the user takes this back.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
                 // Who was killed before that sends no signal.
                 if libc::getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
@@ -67,7 +67,7 @@ impl Child {
     }
 }
 
-/// This program's file. Where that cannot be told, the name that it was called by.
+/// Returns the path of this program's file, or else the name by which it was called.
 fn own_program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into())
 }
@@ -96,7 +96,7 @@ fn drop_rights(user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process is root.
+/// Returns true if this process is root.
 pub fn is_root() -> bool {
     // SAFETY: a system call without arguments.
     unsafe { libc::geteuid() == 0 }

@@ -1,7 +1,7 @@
-//! Where the configuration comes from: a file, the host, the environment, or what was fetched by an earlier start.
+//! Search for the configuration: in a file, at the host, in the environment, and in what an earlier start has fetched.
 //!
-//! Invariants: a configuration that is not valid is never kept and never served with, and says why; what the host has said
-//! once outlives its silence. What a server has refused starts none while there is another.
+//! Invariants: a configuration that is not valid is never kept and never served with, and says why; what the host has
+//! said once outlives its silence. What a server has refused starts none while there is another.
 //!
 //! Cost: O(configuration), checked twice: once with positions that its author knows, once where it lies.
 
@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where a configuration came from.
+/// Origin of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     File,
@@ -40,34 +40,34 @@ impl fmt::Display for Origin {
 pub struct Found {
     pub origin: Origin,
     pub path: PathBuf,
-    /// Whether it differs from what was there before.
+    /// True if it differs from the one before it.
     pub is_new: bool,
 }
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Finding {
     pub found: Option<Found>,
-    /// Why other places gave nothing, a line each.
+    /// Reasons for which other places gave nothing, a line each.
     pub reasons: Vec<String>,
-    /// Whether the host says something that is not used.
+    /// True if the host gives a configuration that is not used.
     pub is_refused: bool,
 }
 
-/// What the host says.
+/// Data that the host has given.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// The value of the key; an error if it could not be had, nothing where there is no host.
+    /// Value of the key; an error if it could not be read, none where there is no host.
     pub configuration: Option<Result<Option<String>, MetadataError>>,
     /// Description of the network, where that is wanted and known.
     pub network: Option<NetworkKeys>,
-    /// The keys of those who may log in, where they are wanted and the host has said whether there are any.
+    /// Keys for logging in, if they are wanted and the host has said whether there are any.
     pub login: Option<Option<String>>,
-    /// What is wrong with that description, a line each.
+    /// Problems with the description of the network, a line each.
     pub network_problems: Vec<String>,
 }
 
-/// What the host knows of the network, as it says it.
+/// Description of the network as the host gives it, a value for each metadata key.
 #[derive(Debug, Default)]
 pub struct NetworkKeys {
     pub nics: Option<String>,
@@ -76,7 +76,7 @@ pub struct NetworkKeys {
     pub host_name: Option<String>,
 }
 
-/// What is asked for beside the configuration.
+/// Data to ask for besides the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub network: bool,
@@ -106,7 +106,7 @@ pub fn ask_host(host: &Path, key: Option<&str>, wanted: Wanted, patience: Durati
     Told { configuration: key.map(|key| client.get(key, deadline)), network, login, ..Told::default() }
 }
 
-/// Looks everywhere, in order: `file`, the host's words, the environment, what is kept.
+/// Searches all places, in order: `file`, the host's metadata, the environment, the kept configuration.
 pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, keep: &Keep) -> Finding {
     let mut reasons = Vec::new();
     if file.exists() {
@@ -156,7 +156,8 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
     Finding { found, reasons, is_refused }
 }
 
-/// What an earlier start has fetched, if it is still valid; what was there before it, if it is on trial.
+/// Returns the configuration that an earlier start has fetched, if it is still valid; else, if it is on trial, the one
+/// before it.
 fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
     let path = keep.configuration();
     loop {
@@ -182,7 +183,7 @@ pub fn word(key: &str, told: Told) -> Result<String, String> {
     }
 }
 
-/// Checks a text: whether it differs from what is kept, or what is wrong with it, a line each.
+/// Checks a text. Returns true if it differs from the kept one; the error lists the problems, a line each.
 pub fn check(name: &str, text: &str, keep: &Keep) -> Result<bool, Vec<String>> {
     let lines = |problem: String| problem.lines().map(str::to_owned).collect::<Vec<_>>();
     // First under the name that its author knows.

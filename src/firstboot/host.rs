@@ -1,4 +1,5 @@
-//! What the host says, put into effect: the network and who may log in. The configuration is left to others.
+//! Settings from the host, put into effect: the network, and the keys for logging in. The configuration is left to
+//! others.
 //!
 //! Invariant: what the host does not say stays as it is, and what is wrong there is told and left out.
 //!
@@ -9,7 +10,7 @@ use super::{Plan, login, network, say};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// Asks the host, if there is one, and sets up the network and who may log in as it says.
+/// Asks the host, if there is one, and sets up the network and the keys for logging in.
 pub async fn ask(plan: Arc<Plan>) -> Told {
     let asking = tokio::task::spawn_blocking(move || {
         let Some(host) = &plan.host else { return Told::default() };
@@ -22,7 +23,7 @@ pub async fn ask(plan: Arc<Plan>) -> Told {
     asking.await.unwrap_or_default()
 }
 
-/// Sets up the network as the host describes it; what is wrong with that. What it does not describe stays as it is.
+/// Sets up the network as the host describes it; returns the problems. Settings that it does not describe stay.
 pub fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
     let mut problems = Vec::new();
     let (Some(folder), Some(keys)) = (&plan.network, keys) else { return problems };
@@ -51,7 +52,7 @@ pub fn set_network(plan: &Plan, keys: Option<NetworkKeys>) -> Vec<String> {
     problems
 }
 
-/// Lets those log in whose keys the host has, where it said whether it has any.
+/// Writes the keys for logging in, if the host has said whether it has any.
 fn set_login(plan: &Plan, keys: Option<Option<String>>) {
     let (Some(file), Some(keys)) = (&plan.login, keys) else { return };
     match login::write_keys(file, keys.as_deref()) {

@@ -1,11 +1,11 @@
-//! The folder that keeps what was fetched: the next start has it even if the host is silent then.
+//! Folder that keeps what was fetched, so that the next start has it even if the host is silent then.
 //!
-//! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing is
-//! followed out of it, and one that somebody else has put there is refused.
+//! The folder may lie inside one that belongs to the server's user, and is written by root: it is opened once, nothing
+//! is followed out of it, and one that somebody else has put there is refused.
 //!
-//! A text that replaces another is on trial until a server has taken it: the other stays beside it, and comes back when the
-//! server refuses. A trial that was cut short, by a power cut, say, goes on with the next start, since nobody has refused the
-//! text and its first answers may be out; but only once, since the text itself may have ended everything.
+//! A text that replaces another is on trial until a server has taken it: the other stays beside it, and comes back when
+//! the server refuses. A trial that was cut short, by a power cut, say, goes on with the next start, since nobody has
+//! refused the text and its first answers may be out; but only once, since the text itself may have ended everything.
 //!
 //! Invariants: a file is replaced as a whole or not at all; what has come of a trial outlives a power cut.
 //!
@@ -20,17 +20,17 @@ use std::path::{Path, PathBuf};
 
 /// The socket by which `aggregator reload` asks for a look at the metadata.
 pub const REQUESTS: &str = "requests";
-/// What was fetched last and is valid.
+/// File with the valid configuration that was fetched last.
 pub const CONFIGURATION: &str = "config.toml";
-/// Where the configuration is, as a variable for the service manager's unit.
+/// File that names the configuration's path, as a variable for the service manager's unit.
 const ENVIRONMENT: &str = "environment";
-/// What is being written.
+/// File that is being written.
 const FRESH: &str = "config.new";
-/// What the configuration on trial has replaced; there only during a trial.
+/// File with the configuration that the one on trial has replaced; there only during a trial.
 const PREVIOUS: &str = "config.previous";
-/// There once a trial goes on after it was cut short.
+/// File that marks a trial as resumed after it was cut short.
 const RESUMED: &str = "config.resumed";
-/// What a server has refused last.
+/// File with the configuration that a server has refused last.
 const REFUSED: &str = "config.refused";
 
 /// An open folder.
@@ -62,7 +62,7 @@ impl Keep {
         Ok(keep)
     }
 
-    /// Where a file of the open folder is, whatever has become of the folder's name.
+    /// Returns the path of a file in the open folder, which holds even if the folder is renamed.
     fn inside(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
     }
@@ -87,7 +87,7 @@ impl Keep {
         Ok(self.path.join(FRESH))
     }
 
-    /// Whether the configuration is on trial; the first one of all has nothing to be tried against.
+    /// Returns true if the configuration is on trial; the very first one replaces none, so it is never on trial.
     pub fn has_trial(&self) -> bool {
         self.inside(PREVIOUS).exists()
     }
@@ -124,12 +124,13 @@ impl Keep {
         self.folder.sync_all()
     }
 
-    /// Has what was refused tried again by the next start.
+    /// Forgets the refused text, so that the next start tries it again.
     pub fn forget_refused(&self) -> io::Result<()> {
         self.remove(REFUSED)
     }
 
-    /// Ends a trial that says nothing about the text: the configuration before it is back, and the text as good as any.
+    /// Withdraws the configuration on trial without judging it: the one before it is back, and the text may be tried
+    /// again.
     pub fn withdraw(&self) -> io::Result<()> {
         self.put_back()?;
         self.forget_refused()
@@ -148,7 +149,7 @@ impl Keep {
         self.folder.sync_all()
     }
 
-    /// Whether a text is the one that was put on trial last and did not stay.
+    /// Returns true if a text is the one that was put on trial last and did not stay.
     pub fn has_refused(&self, text: &str) -> bool {
         fs::read_to_string(self.inside(REFUSED)).is_ok_and(|refused| refused == text)
     }

@@ -1,7 +1,7 @@
-//! Who may log in: the keys that the host says, in a file for the login server.
+//! Keys for logging in, which the host gives, in a file for the login server.
 //!
-//! Invariants: the file is replaced as a whole, belongs to root alone, and is gone when the host has no keys; a host that
-//! could not be asked changes nothing.
+//! Invariants: the file is replaced as a whole, belongs to root alone, and is gone when the host has no keys; a host
+//! that could not be asked changes nothing.
 //!
 //! Cost: O(keys); nothing is written when they are the same.
 

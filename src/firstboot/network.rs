@@ -1,11 +1,11 @@
 //! The network of a guest, as the host describes it, in the files of systemd-networkd.
 //!
-//! `sdc:nics` lists the interfaces: hardware address, addresses with prefix lengths or `dhcp` or `addrconf`, gateways. The
-//! default route is that of the primary interface alone. `sdc:routes` lists what else is behind a gateway, or, with an address of
-//! our own in its place, on the link of that address.
+//! `sdc:nics` lists the interfaces: hardware address, addresses with prefix lengths or `dhcp` or `addrconf`, gateways.
+//! The default route is that of the primary interface alone. `sdc:routes` lists what else is behind a gateway, or, with
+//! an address of our own in its place, on the link of that address.
 //!
-//! Invariants: only what parses as an address or a number gets into a file; a route that is wrong is told and left out, and costs
-//! no other.
+//! Invariants: only what parses as an address or a number gets into a file; a route that is wrong is told and left out,
+//! and costs no other.
 //!
 //! Cost: O(interfaces).
 
@@ -22,7 +22,7 @@ const PREFIX: &str = "10-triton-";
 /// Name servers, in the form that C libraries read.
 const RESOLVERS: &str = "triton-resolv.conf";
 
-/// An interface, as far as we use what is said of it.
+/// Interface, with the fields of the description that are used.
 #[derive(Debug, Deserialize)]
 struct Nic {
     mac: String,
@@ -44,7 +44,7 @@ struct Nic {
 struct Route {
     dst: String,
     gateway: String,
-    /// Whether the gateway is the address of one of our interfaces, and stands for it.
+    /// True if the gateway is the address of one of our interfaces, and stands for that interface.
     #[serde(default)]
     linklocal: bool,
 }
@@ -57,7 +57,8 @@ struct Draft {
     text: String,
 }
 
-/// The files for what the host says, by name; an error says what is not understood. Routes that are left out become problems.
+/// The files for what the host says, by name; an error says what is not understood. Routes that are left out become
+/// problems.
 pub fn describe(keys: &NetworkKeys, problems: &mut Vec<String>) -> Result<BTreeMap<String, String>, String> {
     let nics = keys.nics.as_deref().unwrap_or("[]");
     let nics: Vec<Nic> = serde_json::from_str(nics).map_err(|error| format!("sdc:nics is not understood: {error}"))?;
@@ -137,7 +138,7 @@ fn add_routes(drafts: &mut [Draft], routes: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Adds a route, or says why it is none of ours.
+/// Adds a route, or returns the reason for leaving it out.
 fn add_route(drafts: &mut [Draft], route: &serde_json::Value) -> Result<(), String> {
     let Route { dst, gateway, linklocal } = Route::deserialize(route).map_err(|error| error.to_string())?;
     let (address, length) = match dst.parse::<IpAddr>() {
@@ -235,7 +236,7 @@ pub fn write_files(folder: &Path, files: &BTreeMap<String, String>) -> io::Resul
     Ok(has_changed)
 }
 
-/// Sets the machine's name; the part of it that a host may have.
+/// Sets the machine's name, as much of it as a host name may have.
 pub fn set_host_name(name: &str) -> io::Result<()> {
     let is_name = |name: &str| !name.is_empty() && name.len() <= 64;
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';

@@ -1,4 +1,4 @@
-//! What is told of records that a primary has and its zone cannot hold.
+//! Log lines and status of records that a primary has and that its zone here cannot hold.
 //!
 //! Cost: O(names with such records).
 
@@ -29,7 +29,7 @@ fn conflicts_at(zone: &Zone, name: &Name) -> Vec<ZoneConflict> {
     counts.into_iter().map(|(kind, dropped)| ZoneConflict { kind, dropped }).collect()
 }
 
-/// The first conflicts in the order of their names.
+/// Lists the first conflicts in the order of their names.
 pub(super) fn list(zone: &Zone) -> BTreeMap<String, Vec<ZoneConflict>> {
     let mut names: Vec<&Name> = zone.left.iter().map(|(name, _)| name).collect();
     names.sort_unstable_by(|a, b| a.canonical_cmp(b));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::name::Name;
 
-/// What may become of an address that a member withdraws.
+/// Results for an address that a member has withdrawn, as metric labels.
 const RESULTS: [&str; 3] = ["released", "returned", "gone"];
 
 impl Keeper {
@@ -31,7 +31,7 @@ impl Keeper {
             .for_each(|result| drop(self.metrics.region_withdrawals.with_label_values(&[&region[..], result])));
     }
 
-    /// Lets a region's damper see what its members have now. Returns what is held of each.
+    /// Shows the members' present data to a region's damper. Returns the held addresses of each.
     pub(super) fn damp(
         &self,
         kept: &mut KeptRegion,
@@ -63,7 +63,7 @@ impl Keeper {
         damper.held(plan)
     }
 
-    /// How long until an address may go that is held.
+    /// Returns the time until the next held address may be removed.
     pub(super) fn next_removal(&self) -> Option<Duration> {
         let next = self.regions.values().filter_map(|kept| kept.damper.as_ref().and_then(Damper::next)).min()?;
         Some(next.saturating_duration_since(Instant::now()))

@@ -1,4 +1,4 @@
-//! The drains in force: what operators and the configuration take out of regions, and when that ends.
+//! Drains in force: members and names that operators or the configuration take out of regions, with their ends.
 //!
 //! Invariants: no two drains of one origin have the same target; one whose time has come is not in force, whether the
 //! program ran at that time or not. Times are those of the wall clock, because they outlive the process.
@@ -15,9 +15,9 @@ use wire::name::Name;
 #[derive(Debug, Default)]
 pub(super) struct Drains {
     all: Vec<Drain>,
-    /// Whether they differ from what was given to the disk last.
+    /// True if the drains differ from those that were last given to the disk.
     unsaved: bool,
-    /// What the configuration had drained when the program ended: its drains go on from when they began then.
+    /// Drains of the configuration at the end of the earlier run: they keep the times at which they began.
     earlier: Vec<Drain>,
 }
 
@@ -70,7 +70,7 @@ impl Drains {
         self.earlier.clear();
     }
 
-    /// Ends what is over.
+    /// Ends drains whose time is over.
     pub fn end(&mut self, now: SystemTime) {
         self.remove(|drain| drain.is_over(now), "a drain has ended by itself");
     }
@@ -83,14 +83,14 @@ impl Drains {
         }
     }
 
-    /// What is not taken of a member into a region.
+    /// Returns the names of a member that are drained from a region.
     pub fn scope(&self, member: &Name, region: &Name) -> Scope {
         let mut scope = Scope::default();
         self.of(member, region).for_each(|drain| scope.add(&drain.target));
         scope
     }
 
-    /// When the oldest drain of a member in a region began.
+    /// Returns the time at which the oldest drain of a member in a region began.
     pub fn since(&self, member: &Name, region: &Name) -> Option<SystemTime> {
         self.of(member, region).map(|drain| drain.since).min()
     }
@@ -100,7 +100,7 @@ impl Drains {
         self.all.iter().filter(|drain| drain.concerns(member, region))
     }
 
-    /// Whether the disk has others.
+    /// Returns true if the drains are not yet on disk.
     pub fn are_unsaved(&self) -> bool {
         self.unsaved
     }
@@ -123,7 +123,7 @@ fn log(drain: &Drain, event: &str) {
 }
 
 impl Keeper {
-    /// What is not taken of the members of a region, in the plan's order.
+    /// Returns the drained names of each member of a region, in the plan's order.
     pub(super) fn scopes(&self, plan: &RegionPlan) -> Vec<Scope> {
         plan.members.iter().map(|member| self.drains.scope(member, &plan.origin)).collect()
     }

@@ -1,13 +1,13 @@
-//! A number that tells how a region is made, to compare with what an earlier run of the program has kept on disk.
+//! Fingerprint of a region's plan, to compare with what an earlier run of the program has kept on disk.
 //!
-//! Where it is the same, the same versions of the members make the same contents, so that the serial under which they were
-//! served may come again. It is the checksum of a text that is written here word by word, so that no change to the types of
-//! a plan, nor to how they are shown, alters it: an upgrade must raise no serial.
+//! Where it is the same, the same versions of the members make the same contents, so that the serial under which they
+//! were served may come again. It is the checksum of a text that is written here word by word, so that no change to the
+//! types of a plan, nor to how they are shown, alters it: an upgrade must raise no serial.
 //!
-//! Encodings: 0, the only one. It looks as the plan's types were shown when it began. A field that is added to a plan is
-//! written only where it is not its default, as `damping` is; whatever cannot be had in that way is encoding 1, written
-//! beside this one, and states on disk are compared by both. The checksums in the tests were taken when encoding 0 began
-//! and are never changed.
+//! Encodings: 0, the only one. It looks as the plan's types were shown when it began. A field that is added to a plan
+//! is written only where it is not its default, as `damping` is; whatever cannot be had in that way is encoding 1,
+//! written beside this one, and states on disk are compared by both. The checksums in the tests were taken when
+//! encoding 0 began and are never changed.
 //!
 //! Cost: O(plan).
 
@@ -19,7 +19,8 @@ use std::time::Duration;
 /// The fingerprint of no plan: the members may hold other contents under the serials that made up the region.
 pub const NO_PLAN: u32 = 0;
 
-/// The fingerprint of a plan, of what is not taken of its members, and of the version of the rules by which members merge.
+/// The fingerprint of a plan, of what is not taken of its members, and of the version of the rules by which members
+/// merge.
 pub fn fingerprint(merge_version: u32, plan: &RegionPlan, scopes: &[Scope]) -> u32 {
     crc32fast::hash(encode(merge_version, plan, scopes).as_bytes()).max(1)
 }
@@ -98,7 +99,7 @@ fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// Something that may be missing.
+/// Writes an optional value.
 fn option(value: &Option<impl Display>) -> String {
     value.as_ref().map_or("None".to_owned(), |value| format!("Some({value})"))
 }
@@ -147,7 +148,7 @@ mod tests {
         }
     }
 
-    /// One that says everything.
+    /// Returns a plan that sets every optional field.
     fn full() -> RegionPlan {
         RegionPlan {
             ns: NsPolicy::Listed(vec![name("a.ns.example"), name("b\\.c.example")]),

@@ -94,7 +94,7 @@ impl Keeper {
         }
     }
 
-    /// Removes what is shown of the drains of a region whose members change.
+    /// Removes the gauges of the drains of a region whose members change.
     pub(super) fn hide_drains(&self, plan: &RegionPlan) {
         for member in &plan.members {
             // Mostly there is none.

@@ -1,11 +1,11 @@
-//! The pins in force: regions that operators have taken back to the contents of an earlier version.
+//! Pins in force: regions that operators have taken back to the contents of an earlier version.
 //!
 //! Merging goes on behind a pin: [`Region`] makes versions that nobody sees, each under a serial that is newer than the
 //! one which clients have, so that the region can be released at any time. What is published stays as it is meanwhile,
 //! whatever becomes of the members: a pinned region neither waits for any nor expires with them.
 //!
-//! Invariants: contents change under a new serial only, to a pin and back (RFC 1982); both steps are steps of the history
-//! like any other. A pin of which no contents are on disk at start is over. A pin ends with its region.
+//! Invariants: contents change under a new serial only, to a pin and back (RFC 1982); both steps are steps of the
+//! history like any other. A pin of which no contents are on disk at start is over. A pin ends with its region.
 //!
 //! Cost: O(changes from the version to the present one) to pin, O(names that differ) to release.
 //!
@@ -32,7 +32,7 @@ pub struct PinOrder {
     pub reason: Option<String>,
 }
 
-/// Why a region is not pinned, or not released.
+/// Error: a region was not pinned, or not released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     #[error("{0} is no region of the configuration")]
@@ -48,7 +48,7 @@ pub enum PinError {
 /// All pins, as far as the disk is concerned.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    /// Those that an earlier run of the program left, until their regions are there.
+    /// Pins that an earlier run of the program left, until their regions are there.
     earlier: Vec<Pin>,
     unsaved: bool,
 }
@@ -59,7 +59,7 @@ impl Pins {
         Pins { earlier, unsaved: false }
     }
 
-    /// Whether the disk has others.
+    /// Returns true if the pins are not yet on disk.
     pub fn are_unsaved(&self) -> bool {
         self.unsaved
     }
@@ -103,11 +103,11 @@ fn with_serial(zone: &Zone, serial: Serial) -> Zone {
     editor.finish_beside(&[zone]).expect("the apex of a version has one SOA")
 }
 
-/// A pin of which the disk has the order and, in place of its contents, those of the pin that it replaced: the program ended
-/// between the two.
+/// A pin of which the disk has the order and, in place of its contents, those of the pin that it replaced: the program
+/// ended between the two.
 ///
-/// The history leads from one to the other. Without it the region stays what it was until that order, under a serial that
-/// nobody has seen: letting go would bring back what the operator wanted to be rid of.
+/// The history leads from one to the other. Without it the region stays what it was until that order, under a serial
+/// that nobody has seen: letting go would bring back what the operator wanted to be rid of.
 fn renew(pin: &Pin, older: &Arc<Zone>, past: &History) -> Option<Pinned> {
     // What is left of a pin that was released is the apex alone; and a pin that follows another has the next serial.
     if older.names() == 1 || older.soa.serial.advance(1) != pin.serial {
@@ -123,7 +123,7 @@ fn renew(pin: &Pin, older: &Arc<Zone>, past: &History) -> Option<Pinned> {
 }
 
 impl KeptRegion {
-    /// What clients see: the contents to which the region is pinned, else what was merged.
+    /// Returns the zone that clients see: the contents to which the region is pinned, else the merged ones.
     pub fn served(&self) -> Option<&Arc<Zone>> {
         self.pinned.as_ref().map(|pinned| &pinned.zone).or(self.region.zone.as_ref())
     }
@@ -138,7 +138,7 @@ impl KeptRegion {
         self.pinned.as_ref().map(|pinned| &pinned.pin)
     }
 
-    /// How far the serial that clients see is above the members' sum, if it comes of that.
+    /// Returns the drift: the published serial minus the members' sum. It is 0 while the region is pinned.
     pub fn drift(&self) -> u32 {
         if self.pinned.is_some() { 0 } else { self.region.drift }
     }
@@ -205,7 +205,7 @@ impl Keeper {
         released.ok_or_else(|| PinError::NotPinned(name.clone()))
     }
 
-    /// Gives a region what was merged behind its pin.
+    /// Replaces a region's pinned contents by the merged ones.
     fn release_region(&self, kept: &mut KeptRegion) -> Option<Pin> {
         let Pinned { pin, zone: before } = kept.pinned.take()?;
         kept.causes.clear();

@@ -1,4 +1,4 @@
-//! What the keeper is to keep: made by the configuration, replaced whole by a reload.
+//! Plan of the keeper: the zones and regions to keep. The configuration makes it, and a reload replaces it as a whole.
 
 use crate::catalog::CatalogPlan;
 use crate::merge::{Drain, RegionPlan};
@@ -22,25 +22,25 @@ pub struct Plan {
     /// Source zones and how long they may live without contact.
     pub zones: Vec<(Name, Lifetime)>,
     pub regions: Vec<RegionPlan>,
-    /// What the configuration takes out of regions.
+    /// Drains that the configuration orders.
     pub drains: Vec<Drain>,
     /// The catalog of all of them, if there is to be one.
     pub catalog: Option<CatalogPlan>,
-    /// How zones may leave; those that are not here do not.
+    /// Rules for outgoing transfers by zone; a zone without an entry is not transferred.
     pub outgoing: HashMap<Name, Arc<Outgoing>>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
     /// Source zones that no client reaches: parts of which zones of several members are made.
     pub hidden: HashSet<Name>,
-    /// How much of each zone's past is kept.
+    /// Limits on the history of each zone.
     pub history: HistoryLimits,
     /// Octets that zones, histories and transfers may take together; none for no end.
     pub memory: Option<u64>,
     /// The shortest time from one publication to the next.
     pub hold_down: Duration,
-    /// What an earlier run of the program left of zones that are not kept yet, and of pinned regions.
+    /// Zones that are not kept yet and contents of pinned regions, as an earlier run of the program left them.
     pub restored: HashMap<Name, Restored>,
-    /// How regions came to what they were when an earlier run of the program ended.
+    /// Histories of the regions, as an earlier run of the program left them.
     pub past: HashMap<Name, History>,
     /// Serials under which other servers have regions of which nothing certain is remembered here.
     pub heard: HashMap<Name, Vec<Serial>>,
@@ -56,18 +56,18 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// That of a zone which needs no contact with anybody.
+    /// Lifetime of a zone that needs no contact with any server.
     pub const UNLIMITED: Lifetime = Lifetime { shortest: Duration::MAX, longest: Duration::MAX };
 }
 
-/// What a new plan changed.
+/// Changes that a new plan has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PlanChanges {
     pub added: Vec<Name>,
     pub removed: Vec<Name>,
     /// Regions made anew because their plan changed.
     pub rebuilt: Vec<Name>,
-    /// Those of them that are pinned, so that clients see nothing of it until they are released.
+    /// Regions of `rebuilt` that are pinned, so that clients see nothing of it until they are released.
     pub pinned: Vec<Name>,
     /// Regions that were pinned when they left.
     pub unpinned: Vec<Name>,

@@ -1,9 +1,9 @@
 //! The keeper's regions: merged from what their members have, with their states and serials.
 //!
 //! A region is in one of three states by itself: it waits until every member was there once or `partial_after` has
-//! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired. While
-//! nobody has seen a region, its serial keeps no memory of the order in which members arrived. One that is pinned is in
-//! service, whatever was merged behind its pin.
+//! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired.
+//! While nobody has seen a region, its serial keeps no memory of the order in which members arrived. One that is pinned
+//! is in service, whatever was merged behind its pin.
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long a serial stays half way to its sum, at most.
+/// Longest time that a serial stays half way to its sum.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
 /// Conflicts logged one by one after an update; the rest is a number.
 pub(super) const LOGGED_CONFLICTS: usize = 20;
@@ -39,12 +39,12 @@ pub(super) struct Pinned {
 /// Serials that other servers have of a region.
 pub(super) struct Heard {
     pub serials: Vec<Serial>,
-    /// When they were heard; none for those that the first version may go on from.
+    /// Time at which they were heard; none for those that the first version may go on from.
     pub at: Option<Instant>,
 }
 
 impl Heard {
-    /// What was heard before anything was served.
+    /// Returns serials that were heard before anything was served.
     pub fn before_service(serials: Vec<Serial>) -> Heard {
         Heard { serials, at: None }
     }
@@ -54,37 +54,38 @@ impl Heard {
 pub(super) struct KeptRegion {
     pub region: Region,
     pub state: State,
-    /// Whether clients have had answers from it: then it stays in service, whatever its members do.
+    /// True if clients have had answers from it: then it stays in service, whatever its members do.
     pub was_served: bool,
-    /// What the present version is made of, in the plan's order.
+    /// Members' data of which the present version is made, in the plan's order.
     pub intakes: Vec<Intake>,
-    /// What services keep for a while; none where they lose addresses at once.
+    /// Damper, which keeps withdrawn addresses of services for a while; none where they are removed at once.
     pub damper: Option<Damper>,
-    /// When waiting for missing members began.
+    /// Time at which waiting for missing members began.
     pub waiting_since: Instant,
-    /// The way from older versions to the one that clients see.
+    /// History: the differences from older versions to the one that clients see.
     pub history: History,
-    /// The step of it that was given to the disk last.
+    /// Step of the history that was last given to the disk.
     pub saved_step: Option<Arc<Delta>>,
-    /// Whether steps have left the history since then for want of room.
+    /// True if steps have left the history since then for want of room.
     pub is_cut: bool,
-    /// The way to the version that an earlier run of the program served last, until the region is served.
+    /// History up to the version that an earlier run of the program served last, until the region is served.
     pub past: History,
     /// Serials under which other servers have it, until it is certain whether it goes on from them.
     pub heard: Option<Heard>,
     /// The serial of another server from which it went on at the start.
     pub followed: Option<Serial>,
-    /// What has happened since the present version was made.
+    /// Causes of the next version: what has happened since the present one was made.
     pub causes: Vec<Cause>,
-    /// What clients see instead of what is merged.
+    /// Contents to which the region is pinned, which clients see instead of the merged ones.
     pub pinned: Option<Pinned>,
-    /// Tells the plan and the drains, as far as contents go; that of no plan while anything is held.
+    /// Fingerprint of the plan and the drains, as far as contents depend on them; that of no plan while anything is
+    /// held.
     pub fingerprint: u32,
-    /// The same, whatever is held.
+    /// Fingerprint of the plan and the drains, even while anything is held.
     plan_fingerprint: u32,
-    /// Whether a drain or damping may be why the contents change under the members' serials.
+    /// True if a drain or damping may change the contents while the members' serials stay.
     is_steered: bool,
-    /// When a serial that is half way to its sum goes on.
+    /// Time at which a serial that is half way to its sum goes on.
     goes_on: Option<Instant>,
 }
 
@@ -113,7 +114,7 @@ impl KeptRegion {
         }
     }
 
-    /// Whether it has waited for missing members for as long as it should.
+    /// Returns true if it has waited for missing members as long as it should.
     fn has_waited(&self, now: Instant) -> bool {
         now.duration_since(self.waiting_since) >= self.region.plan.partial_after
     }
@@ -125,8 +126,8 @@ impl KeptRegion {
         }
     }
 
-    /// Begins the history with the version that clients see first, or goes on with that of an earlier run of the program if
-    /// it ended with that version.
+    /// Begins the history with the version that clients see first, or goes on with that of an earlier run of the
+    /// program if it ended with that version.
     fn begin_history(&mut self, limits: &HistoryLimits) {
         self.history.clear();
         self.history.begin(SystemTime::now());
@@ -140,8 +141,8 @@ impl KeptRegion {
 
     /// Adds the step from one version that clients see to the next, if there is room for it.
     ///
-    /// However large: after a change of most of the region an operator wants the version before it. Secondaries are sent the
-    /// shorter of difference and zone.
+    /// However large: after a change of most of the region an operator wants the version before it. Secondaries are
+    /// sent the shorter of difference and zone.
     pub fn step(
         &mut self,
         before: &Zone,
@@ -162,7 +163,7 @@ impl KeptRegion {
 }
 
 impl Keeper {
-    /// Merges what was touched into the regions; returns whether any region has a new version.
+    /// Merges the touched names into the regions; returns true if any region has a new version.
     pub(super) fn merge(&mut self, touched: &HashMap<Name, Touched>, now: Instant) -> bool {
         let mut regions = std::mem::take(&mut self.regions);
         let mut changed = false;
@@ -206,8 +207,8 @@ impl Keeper {
         changed
     }
 
-    /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all; nothing
-    /// where there is nothing to do.
+    /// Takes in what the members of a region have now. Returns the names of members to look at, or none for all;
+    /// nothing where there is nothing to do.
     fn take_in(
         &self,
         kept: &mut KeptRegion,
@@ -270,7 +271,8 @@ impl Keeper {
         kept.causes = vec![Cause::Configuration];
     }
 
-    /// Whether a region is to be merged: nobody needs one that waits for members, and each that comes would cost a merge.
+    /// Returns true if a region is to be merged. While it waits for members nobody needs it, and each that comes would
+    /// cost a merge.
     fn is_due(&self, kept: &KeptRegion, now: Instant) -> bool {
         let is_loaded = |member: &Name| self.sources.get(member).is_some_and(|source| source.zone.is_some());
         kept.was_served || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
@@ -358,8 +360,8 @@ impl Keeper {
         }
     }
 
-    /// Which members of a region contribute: those with a zone that has neither expired nor been without contact for
-    /// longer than the region wants.
+    /// Returns, for each member of a region, true if it contributes: its zone has neither expired nor been without
+    /// contact for longer than the region allows.
     pub(super) fn contributing(&self, plan: &RegionPlan) -> Vec<bool> {
         let contributes = |source: &SourceZone| {
             let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;

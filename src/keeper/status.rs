@@ -1,4 +1,4 @@
-//! What the keeper tells operators: zones, regions, members, conflicts.
+//! Status of zones, regions, members and conflicts, as operators see it.
 
 use super::{Keeper, SourceZone, ZoneConflict, conflicts};
 use crate::budget::Usage;
@@ -11,15 +11,15 @@ use std::time::Instant;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Everything the keeper knows at one moment.
+/// Status of everything that the keeper knows, at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
     pub generation: u64,
-    /// In canonical order of names.
+    /// Source zones, in canonical order of names.
     pub zones: Vec<ZoneStatus>,
     pub regions: Vec<RegionStatus>,
     pub drains: Vec<DrainStatus>,
-    /// What is taken of the budget of memory.
+    /// Use of the memory budget.
     pub memory: Usage,
 }
 
@@ -51,7 +51,7 @@ pub struct ZoneStatus {
     pub expires_in_seconds: Option<u64>,
     /// Names at which the zone cannot hold records of its primary.
     pub conflict_names: usize,
-    /// The first of them in order, with what was dropped.
+    /// First of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<ZoneConflict>>,
 }
 
@@ -68,7 +68,7 @@ pub struct RegionStatus {
     pub ns_fallback: bool,
     /// Addresses that members have withdrawn and that services keep for a while.
     pub held_addresses: usize,
-    /// What is served instead of what the members have.
+    /// Pin of the region, if clients see another version than the merged one.
     pub pinned: Option<PinStatus>,
     /// The serial of another server from which it went on at the start.
     pub followed: Option<Serial>,
@@ -79,7 +79,7 @@ pub struct RegionStatus {
     pub members: Vec<MemberStatus>,
     /// Names with conflicts.
     pub conflict_names: usize,
-    /// The first of them in order, with what was dropped.
+    /// First of those names in order, with the dropped records.
     pub conflicts: BTreeMap<String, Vec<Conflict>>,
 }
 
@@ -103,7 +103,7 @@ impl PinStatus {
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberStatus {
     pub zone: Name,
-    /// One of [`MemberStatus::STATES`].
+    /// State of the member, one of [`MemberStatus::STATES`].
     pub state: &'static str,
     pub serial: Option<Serial>,
 }
@@ -162,7 +162,7 @@ impl Keeper {
         Snapshot { generation: self.generation, zones, regions, drains, memory: self.budget.usage() }
     }
 
-    /// How a drain is.
+    /// Returns the status of a drain.
     fn drain_status(&self, drain: &Drain) -> DrainStatus {
         let concerned = |plan: &&RegionPlan| plan.members.iter().any(|member| drain.concerns(member, &plan.origin));
         let plans = self.regions.values().map(|kept| &kept.region.plan).filter(concerned);
@@ -187,8 +187,8 @@ impl Keeper {
             let state = match (source, zone) {
                 (Some(_), Some(_)) if contributes && is_drained(member) => "drained",
                 (Some(source), Some(zone)) if contributes => {
-                    // Two failed tries after a missed refresh are no accident any more. What has expired is kept where the
-                    // configuration says so.
+                    // Two failed tries after a missed refresh are no accident any more. What has expired is kept where
+                    // the configuration says so.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
                     let age = source.refreshed.map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
                     if source.state != State::Ok || age > patience { "stale" } else { "ok" }
@@ -202,7 +202,7 @@ impl Keeper {
     }
 }
 
-/// The first conflicts in the order of their names.
+/// Lists the first conflicts in the order of their names.
 fn list_conflicts(region: &Region) -> BTreeMap<String, Vec<Conflict>> {
     let mut places: Vec<_> = region.conflicts.iter().collect();
     places.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));

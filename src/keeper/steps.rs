@@ -1,7 +1,7 @@
 //! Steps of sources from one version to the next, composed while the regions are merged.
 //!
-//! The difference is for secondaries and for the disk; no region is made of it. So a large one is composed, and handed to
-//! the disk, in another thread.
+//! The difference is for secondaries and for the disk; no region is made of it. So a large one is composed, and handed
+//! to the disk, in another thread.
 //!
 //! Cost: O(records at the names that changed).
 
@@ -13,10 +13,10 @@ use std::time::{Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// With fewer names another thread is not worth its start.
+/// Number of names below which another thread is not worth its start.
 const MANY_NAMES: usize = 500;
 
-/// What an update has made of a source zone.
+/// Change of a source zone by an update.
 pub(super) struct Step {
     zone: Name,
     /// The version before, if it is known what differs from it.

@@ -1,4 +1,4 @@
-//! What is published at one moment, together with what the regions in it are made of.
+//! View of everything published at one moment, with the data that the regions in it are made of.
 //!
 //! Invariant: the root, the members' zones and their states belong to each other, because only the keeper changes them
 //! and it gives them out between two publications. They are shared, not copied.
@@ -14,26 +14,26 @@ use std::sync::Arc;
 use std::time::Instant;
 use wire::name::Name;
 
-/// One moment.
+/// Published versions and the data that regions are made of, at one moment.
 pub struct View {
     pub published: Arc<Published>,
     /// The source zones.
     pub zones: HashMap<Name, ZoneStatus>,
     pub regions: HashMap<Name, RegionView>,
-    /// What is taken out of regions.
+    /// Drains in force.
     pub drains: Vec<Drain>,
 }
 
-/// What a region is made of.
+/// Data that a region is made of.
 pub struct RegionView {
     pub plan: RegionPlan,
     /// The published serial minus the members' sum.
     pub drift: u32,
-    /// In the plan's order.
+    /// Members, in the plan's order.
     pub members: Vec<MemberView>,
-    /// What services keep for a while.
+    /// Damper, which keeps withdrawn addresses of services for a while.
     pub damper: Option<Damper>,
-    /// What was merged: what is published unless the region is pinned.
+    /// Merged zone, which is published unless the region is pinned.
     pub merged: Option<Arc<Zone>>,
     pub pin: Option<Pin>,
 }
@@ -45,15 +45,15 @@ pub struct MemberView {
 }
 
 impl Keeper {
-    /// Gives out what is published.
+    /// Gives out the published versions.
     pub(super) fn view(&self, now: Instant) -> View {
         let zones = self.sources.iter().map(|(name, source)| (name.clone(), source.status(name, now)));
         let region = |(name, kept): (&Name, &super::KeptRegion)| {
             let plan = &kept.region.plan;
             let member = |(index, status): (usize, MemberStatus)| {
                 let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
-                // As it was at the last merge: the clock may have moved on since, the region has not. One that still waits
-                // for its members has taken nothing of anybody.
+                // As it was at the last merge: the clock may have moved on since, the region has not. One that still
+                // waits for its members has taken nothing of anybody.
                 let intake = kept.intakes.get(index);
                 let taken = intake.and_then(|intake| intake.zone().cloned());
                 let drained = intake.map(|intake| intake.scope().clone()).unwrap_or_default();

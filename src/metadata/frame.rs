@@ -7,7 +7,7 @@
 
 use data_encoding::BASE64;
 
-/// What a host answers.
+/// Answer of a host to one request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The request that it belongs to.
@@ -16,7 +16,7 @@ pub struct Reply {
     pub payload: Vec<u8>,
 }
 
-/// How a request ended.
+/// Result code of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Success,
@@ -24,8 +24,8 @@ pub enum Code {
     Failure,
 }
 
-/// A request as a line without its end. None if the checksum came out as 0, which some hosts take for damage: another id
-/// helps.
+/// A request as a line without its end. None if the checksum came out as 0, which some hosts take for damage: another
+/// id helps.
 pub fn encode(id: u32, command: &str, argument: &str) -> Option<String> {
     let mut body = format!("{id:08x} {command}");
     // An empty field would leave a space at the end that hosts cut off, and then the length is wrong.

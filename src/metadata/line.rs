@@ -1,8 +1,8 @@
-//! The line to the host: a serial port or a Unix socket, read and written with a deadline.
+//! Connection to the host: a serial port or a Unix socket, read and written with a deadline.
 //!
-//! Invariants: nothing here waits beyond its deadline, or for the rest of a line that keeps coming, beyond its limit; a line
-//! that the host sends is at most [`MAX_LINE_BYTES`] long in memory; a serial port is ours alone while it is open, by the
-//! advisory lock that the platform's own tools take, too.
+//! Invariants: nothing here waits beyond its deadline, or for the rest of a line that keeps coming, beyond its limit; a
+//! line that the host sends is at most [`MAX_LINE_BYTES`] long in memory; a serial port is ours alone while it is open,
+//! by the advisory lock that the platform's own tools take, too.
 //!
 //! Cost: a system call for each piece that arrives.
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The longest line: four MiB of value in base64, and a little for the rest of the frame.
 const MAX_LINE_BYTES: usize = 6 << 20;
-/// What a serial port may still hold is over when it is silent for this long.
+/// Silence after which a serial port holds no more octets of an earlier conversation.
 const SILENCE: Duration = Duration::from_millis(100);
 /// A line that has begun is given up when nothing more of it comes for this long.
 const STALL: Duration = Duration::from_secs(2);
@@ -153,7 +153,7 @@ impl Line {
         }
     }
 
-    /// Reads what is there, or comes in time; whether anything did.
+    /// Reads octets as they come, until the deadline. Returns true if there were any.
     fn fill(&mut self, deadline: Instant) -> Result<bool, MetadataError> {
         let mut buffer = [0; 16 << 10];
         loop {
@@ -198,7 +198,7 @@ impl Line {
         MetadataError::Lost { path: self.path.clone(), error }
     }
 
-    /// The error of a host that says nothing.
+    /// Returns the error for a host that does not answer.
     pub fn silent(&self) -> MetadataError {
         MetadataError::Silent(self.path.clone())
     }

@@ -1,11 +1,12 @@
-//! Finds the name servers of a zone and asks them: parent's servers, the delegation that they hold, addresses, SOA and NS.
+//! Finds the name servers of a zone and asks them: parent's servers, the delegation that they hold, addresses, SOA and
+//! NS.
 //!
-//! Invariants: at most [`AT_ONCE`] questions are under way, whatever the number of zones; a zone has at most [`MOST_HOSTS`] names
-//! and a name [`MOST_ADDRESSES`] addresses that are asked, so that no zone can make us a weapon against others; nobody but the
-//! resolver is asked to recurse.
+//! Invariants: at most [`AT_ONCE`] questions are under way, whatever the number of zones; a zone has at most
+//! [`MOST_HOSTS`] names and a name [`MOST_ADDRESSES`] addresses that are asked, so that no zone can make us a weapon
+//! against others; nobody but the resolver is asked to recurse.
 //!
-//! Cost: two questions for each server of a zone, and two more where its name is within the zone; one for each server of its
-//! parent, and some to the resolver.
+//! Cost: two questions for each server of a zone, and two more where its name is within the zone; one for each server
+//! of its parent, and some to the resolver.
 //!
 //! RFCs: 1034 section 4.3.2 (referrals), 2181 section 5.4.1 (what has authority), 9471 (glue that has no room).
 
@@ -26,7 +27,7 @@ use wire::serial::Serial;
 
 /// Questions under way.
 const AT_ONCE: usize = 8;
-/// Names that are looked at for a zone; thirteen is what fits into an answer of old.
+/// Largest number of names checked for a zone; thirteen is what fits into an answer without EDNS.
 const MOST_HOSTS: usize = 32;
 /// Addresses of a name that are asked.
 const MOST_ADDRESSES: usize = 8;
@@ -35,7 +36,7 @@ const MOST_PARENTS: usize = 8;
 /// Referrals from a parent's server on the way to the delegation.
 const MOST_REFERRALS: usize = 4;
 
-/// A zone to be looked at, and what is known of it beforehand.
+/// Zone to check, and the facts known beforehand.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub zone: Name,
@@ -43,14 +44,14 @@ pub struct Target {
     pub wanted: Option<Vec<Name>>,
     /// The serial that it has here.
     pub current: Option<Serial>,
-    /// What every server must have by now.
+    /// Serial that every server must have by now.
     pub due: Option<Serial>,
 }
 
 /// Asks.
 pub struct Prober {
     plan: ProbePlan,
-    /// Who finds names.
+    /// Resolvers for names, in the order of use.
     resolvers: Vec<SocketAddr>,
     permits: Semaphore,
 }
@@ -113,7 +114,8 @@ impl Prober {
         }
     }
 
-    /// What a server answers about the zone's origin, or what it is without.
+    /// Asks a server for one type at the zone's origin. Returns the answer if it is NOERROR, else the reply that stands
+    /// for the failure.
     async fn ask_origin(&self, server: SocketAddr, zone: &Name, rtype: RecordType) -> Result<Message, Reply> {
         let response = self.ask(server, zone, rtype, Role::Authority).await.map_err(|error| reply_of(&error))?;
         match response.metadata.response_code {
@@ -169,7 +171,7 @@ impl Prober {
         servers
     }
 
-    /// What a server of the zone knows with authority about a name in it: an alias, or addresses.
+    /// Asks a server of the zone for a name in it. Returns the alias or the addresses, if the answer is authoritative.
     async fn own_addresses(&self, server: SocketAddr, name: &Name) -> Option<(Option<Name>, Vec<IpAddr>)> {
         let (mut addresses, mut alias) = (Vec::new(), None);
         for rtype in [RecordType::A, RecordType::AAAA] {
@@ -183,8 +185,8 @@ impl Prober {
         Some((alias, addresses))
     }
 
-    /// The addresses of a name server: as configured, else as the parent gives them for names within the zone, else as the
-    /// resolver knows them.
+    /// The addresses of a name server: as configured, else as the parent gives them for names within the zone, else as
+    /// the resolver knows them.
     async fn addresses(&self, zone: &Name, name: &Name, glue: &[IpAddr]) -> (Lookup, Vec<SocketAddr>) {
         if let Some(addresses) = self.plan.hosts.get(name) {
             return (Lookup::Found, addresses.clone());
@@ -221,7 +223,7 @@ impl Prober {
         }
     }
 
-    /// What the first resolver that is of use answers.
+    /// Returns the records that the first usable resolver answers with.
     async fn find(&self, owner: &Name, rtype: RecordType) -> Result<Vec<Record>, String> {
         let mut last = "there is no resolver".to_owned();
         for server in &self.resolvers {
@@ -284,7 +286,7 @@ impl Prober {
         }
     }
 
-    /// What a server of a zone above refers to.
+    /// Follows referrals from a server above the zone to the parent's delegation of the zone.
     async fn delegation(&self, mut server: SocketAddr, zone: &Name) -> Delegation {
         let mut cut = Name::root();
         for _ in 0..MOST_REFERRALS {
@@ -390,7 +392,7 @@ fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alia
     }
 }
 
-/// What a server is that a question got no answer from.
+/// Returns the kind of reply that a failed exchange stands for.
 fn reply_of(error: &NetError) -> Reply {
     let reason = describe(error);
     let NetError::Io(error) = error else { return Reply::Silent(reason) };
@@ -411,7 +413,7 @@ fn reply_of(error: &NetError) -> Reply {
     }
 }
 
-/// What kept an answer from coming, without the library's words where there are plain ones.
+/// Describes the error of a failed exchange, in plain words where there are any.
 fn describe(error: &NetError) -> String {
     match error {
         NetError::Timeout => "no answer".to_owned(),
@@ -420,7 +422,7 @@ fn describe(error: &NetError) -> String {
     }
 }
 
-/// Whether an address is this machine's own; loopback counts as any other, since it is where tests have everything.
+/// Returns true if an address is this machine's own. Loopback counts as any other, since tests have all servers there.
 fn is_here(ip: IpAddr) -> bool {
     !ip.is_loopback() && UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -1,7 +1,9 @@
-//! What is wrong with the name servers of a zone, as a pure function of what they and the parent's servers have said.
+//! Classification of the faults of a zone's name servers, as a pure function of what they and the parent's servers have
+//! said.
 //!
-//! Invariants: the same facts give the same findings in the same order; a server is unreachable only if somebody else answers
-//! over its address family, since silence all around is rather this machine's; serials count only where both are known (RFC 1982).
+//! Invariants: the same facts give the same findings in the same order; a server is unreachable only if somebody else
+//! answers over its address family, since silence all around is rather this machine's; serials count only where both
+//! are known (RFC 1982).
 //!
 //! Cost: O(servers × names).
 //!
@@ -16,15 +18,16 @@ use wire::serial::Serial;
 
 //--- What was found ---
 
-/// Everything that was found about one zone.
+/// Facts about the name servers of one zone.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub zone: Name,
-    /// The NS names that the zone has here; none where that is not known, and then the first server that answers counts.
+    /// The NS names that the zone has here; none where that is not known, and then the first server that answers
+    /// counts.
     pub wanted: Option<Vec<Name>>,
-    /// What every server must have by now.
+    /// Serial that every server must have by now.
     pub due: Option<Serial>,
-    /// What the zone has here now.
+    /// Serial that the zone has here now.
     pub current: Option<Serial>,
     /// The servers of the parent zone, or why there are none.
     pub parents: Result<Vec<(SocketAddr, Delegation)>, String>,
@@ -32,7 +35,7 @@ pub struct Facts {
     pub hosts: Vec<HostFacts>,
 }
 
-/// What a server of the parent zone said about the zone's NS records.
+/// Delegation of the zone, as a server of the parent zone gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delegation {
     /// It refers to these, with the addresses that it gave along.
@@ -52,18 +55,18 @@ pub struct HostFacts {
     pub lookup: Lookup,
     /// The addresses that the parent gives for a name within the zone.
     pub glue: Vec<IpAddr>,
-    /// Those that the zone itself has for it, where somebody said so with authority.
+    /// Addresses that the zone itself has for the name, if an authoritative answer gave them.
     pub own: Option<Vec<IpAddr>>,
     pub servers: Vec<ServerFacts>,
 }
 
-/// What became of the search for a server's addresses.
+/// Result of the search for a server's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found,
-    /// It has them by another name.
+    /// The name is an alias of another.
     Alias(Name),
-    /// There is no such name, or no address of it.
+    /// The name does not exist, or has no address.
     Absent,
     Failed(String),
 }
@@ -72,25 +75,25 @@ pub enum Lookup {
 #[derive(Clone, Debug)]
 pub struct ServerFacts {
     pub address: SocketAddr,
-    /// Whether it is an address of this machine, which says nothing about ways to others.
+    /// True if it is an address of this machine, which does not show that others can reach it.
     pub is_here: bool,
     pub reply: Reply,
     /// A serial that it had so long ago that we should have it, too.
     pub earlier: Option<Serial>,
 }
 
-/// What a server said about the zone's SOA and NS records.
+/// Reply of a server to the questions for the zone's SOA and NS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Has the zone with authority.
+    /// Authoritative answer.
     Authority { serial: Serial, ns: Vec<Name> },
     /// An answer without authority, or an error.
     Lame(String),
-    /// Nothing.
+    /// No answer.
     Silent(String),
-    /// This machine has no way to such addresses, which says nothing about the server.
+    /// This machine has no route to such an address, which says nothing about the server.
     NoRoute,
-    /// It could not be asked for another reason that lies here.
+    /// The question could not be sent for another reason that lies here.
     Failed(String),
 }
 
@@ -104,9 +107,9 @@ pub enum Problem {
     Lame,
     /// Does not answer.
     Unreachable,
-    /// Has an old version for too long.
+    /// Has had an old version for too long.
     Stale,
-    /// Has a version for long that we do not have.
+    /// Has long had a version that we do not have.
     Ahead,
     /// Lists other name servers than the zone does.
     Foreign,
@@ -120,7 +123,7 @@ pub enum Problem {
     Alias,
     /// The parent does not delegate the zone.
     Undelegated,
-    /// What could not be found out.
+    /// The check itself failed, so nothing is known.
     Unknown,
 }
 
@@ -142,7 +145,7 @@ impl Problem {
         }
     }
 
-    /// What an operator can do about it.
+    /// Advice for the operator.
     pub fn advice(self) -> &'static str {
         match self {
             Problem::Lame => {
@@ -170,22 +173,22 @@ impl Problem {
     }
 }
 
-/// One thing that is wrong.
+/// Fault of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub problem: Problem,
     pub text: String,
 }
 
-/// What is to be said of one server, of a name without address, or of the parent zone.
+/// Result of the check of one server, of a name without address, or of the parent zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerCheck {
-    /// None for the parent's servers.
+    /// Name of the server; none for the parent's servers.
     pub name: Option<Name>,
     pub address: Option<SocketAddr>,
     pub serial: Option<Serial>,
     pub findings: Vec<Finding>,
-    /// Why nothing can be said of it, or not all, though that is no fault.
+    /// Reason for which there is no result, or only part of one, though that is no fault.
     pub note: Option<String>,
 }
 
@@ -197,7 +200,7 @@ impl ServerCheck {
     }
 }
 
-/// What is to be said of the name servers of one zone.
+/// Result of the check of all name servers of one zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ZoneCheck {
     pub zone: Name,
@@ -206,13 +209,13 @@ pub struct ZoneCheck {
 }
 
 impl ZoneCheck {
-    /// Everything that is wrong, with the server that it is about.
+    /// Returns all faults, each with its server.
     pub fn findings(&self) -> impl Iterator<Item = (&ServerCheck, &Finding)> {
         self.servers.iter().flat_map(|server| server.findings.iter().map(move |finding| (server, finding)))
     }
 }
 
-/// Judges what was found about a zone.
+/// Judges the facts about a zone.
 pub fn classify(facts: &Facts) -> ZoneCheck {
     let answered = facts.hosts.iter().flat_map(|host| &host.servers).find_map(|server| match &server.reply {
         Reply::Authority { ns, .. } => Some(ns.clone()),
@@ -231,7 +234,7 @@ pub fn classify(facts: &Facts) -> ZoneCheck {
     ZoneCheck { zone: facts.zone.clone(), servers }
 }
 
-/// Judges what the parent's servers said.
+/// Judges the answers of the parent's servers.
 fn judge_parents(facts: &Facts, wanted: Option<&[Name]>) -> Vec<ServerCheck> {
     let row = |address, findings, note| ServerCheck { name: None, address, serial: None, findings, note };
     let parents = match &facts.parents {
@@ -296,7 +299,7 @@ fn judge_name(facts: &Facts, host: &HostFacts) -> Vec<Finding> {
     findings
 }
 
-/// Judges what one server said.
+/// Judges the answers of one server.
 fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &ServerFacts) -> ServerCheck {
     let (mut findings, mut row_serial, mut note) = (Vec::new(), None, None);
     match &server.reply {
@@ -328,7 +331,7 @@ fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &Se
     ServerCheck { name: Some(name.clone()), address: Some(server.address), serial: row_serial, findings, note }
 }
 
-/// Whether another machine answered over the address family of a server.
+/// Returns true if another machine answered over the address family of a server.
 fn is_heard(facts: &Facts, server: SocketAddr) -> bool {
     let is_alike = |other: SocketAddr| other.is_ipv4() == server.is_ipv4();
     let mut parents = facts.parents.iter().flatten();

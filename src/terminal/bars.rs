@@ -1,8 +1,8 @@
 //! Lines at the foot of the terminal that show how far long work has come.
 //!
 //! Invariants: there are [`Bars`] only where standard error is a terminal that can move its cursor, so that nothing of
-//! this reaches a file or a pipe; what is written through [`Bars::write_between`] is never torn by them; a line goes with
-//! its [`Bar`].
+//! this reaches a file or a pipe; what is written through [`Bars::write_between`] is never torn by them; a line goes
+//! with its [`Bar`].
 //!
 //! Cost: O(lines) for each change, twenty times a second at most; no thread of their own.
 
@@ -39,7 +39,7 @@ impl Bars {
         self.lines.suspend(|| io::stderr().lock().write_all(text))
     }
 
-    /// How a line looks that begins with one of two pictures.
+    /// Returns the style of a line that begins with a picture: `colored` on a terminal with colours, else `plain`.
     fn style(&self, colored: &str, plain: &str) -> ProgressStyle {
         let picture = if self.color { colored } else { plain };
         let style = ProgressStyle::with_template(&format!("{picture} {{prefix}} {{wide_msg}}"));

@@ -1,4 +1,5 @@
-//! Primaries asked for differences: whatever is wrong with them is not applied at all, and the whole zone is there at once.
+//! Primaries asked for differences: whatever is wrong with them is not applied at all, and the whole zone is there at
+//! once.
 
 use super::primary::{Differences, Primary, Script, Transfer};
 use super::*;
@@ -17,7 +18,7 @@ async fn loaded(script: Script) -> (Primary, Secondary) {
 }
 
 impl Secondary {
-    /// How many transfers brought differences, and how many whole zones, as the metric has it.
+    /// Returns the number of incremental and of full transfers, as the metric counts them.
     fn brought(&self) -> (u64, u64) {
         let count = |kind| self.metrics.transfer_duration.with_label_values(&["z.example.", kind]).get_sample_count();
         (count("ixfr"), count("axfr"))
@@ -230,7 +231,7 @@ async fn answers_that_end_below_the_announced_serial_bring_the_whole_zone() {
     assert!(!format!("{:?}", secondary.changes.lock().unwrap()).contains("current, load"), "never taken for current");
 }
 
-/// Where even the whole zone is older than announced, operators see both serials.
+/// Operators see both serials if even the whole zone is older than announced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_serial_that_was_announced_stays_in_sight() {
     let (primary, secondary) = loaded(Script::new(1)).await;

@@ -18,7 +18,7 @@ const SOA: u16 = 6;
 const IXFR: u16 = 251;
 const AXFR: u16 = 252;
 
-/// How SOA queries are answered.
+/// Behaviour for SOA queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Poll {
     Good,
@@ -32,7 +32,7 @@ pub enum Poll {
     NoSoa,
 }
 
-/// How zone transfers are answered.
+/// Behaviour for zone transfers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Transfer {
     Good,
@@ -53,7 +53,7 @@ pub enum Transfer {
     Garbage,
 }
 
-/// How questions for differences are answered.
+/// Behaviour for queries for differences (IXFR).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Differences {
     /// From the version before to the present one; the whole zone to others, the whole zone to whoever is current.
@@ -98,7 +98,7 @@ pub enum Differences {
     Slow,
 }
 
-/// What the primary does next; tests change it while it runs.
+/// Next behaviour of the primary; tests change it while it runs.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub serial: u32,
@@ -114,7 +114,7 @@ pub struct Script {
     pub differences: Differences,
     /// The version before: serial, names, flavour.
     pub before: (u32, u32, u8),
-    /// The first name's address comes twice in whole zones, as records of CNS do.
+    /// True if the first name's address comes twice in whole zones, as records of CNS do.
     pub twice: bool,
     /// Zone transfers begun, questions for differences, and addresses that queries came from.
     pub transfers: u32,
@@ -194,7 +194,7 @@ impl Primary {
         self.script.lock().unwrap()
     }
 
-    /// How often differences and whole zones were asked for.
+    /// Returns the number of queries for differences and for whole zones.
     pub fn asked(&self) -> (u32, u32) {
         let script = self.script();
         (script.asked, script.transfers)

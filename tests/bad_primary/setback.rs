@@ -13,7 +13,7 @@ fn believing(addresses: &[SocketAddr], after: Duration, after_silence: Duration)
     ZonePlan { timers, ..plan }
 }
 
-/// Whether the alarm is on.
+/// Returns true if the alarm is on.
 fn alarm(secondary: &Secondary) -> bool {
     secondary.metrics.transfer_regressed.with_label_values(&["z.example."]).get() == 1
 }

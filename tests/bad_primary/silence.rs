@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
 use wire::serial::Serial;
 
-/// What takes seconds in life.
+/// Times that take seconds in production, made short.
 const TIMES: Times = Times {
     outage: Duration::from_secs(20),
     age: Duration::from_secs(10),
@@ -91,7 +91,7 @@ async fn other_primaries_are_polled_as_their_zones_ask() {
     }
 }
 
-/// What the timer's poll finds is a transfer already; only the polls are more frequent from then on.
+/// A change that the timer's poll finds is transferred already; only the polls are more frequent from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_announced_in_time_begins_it() {
     let (_, old) = serials();

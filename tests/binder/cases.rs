@@ -1,4 +1,4 @@
-//! What Binder was asked and what it said, out of the captures, in a form in which answers can be compared.
+//! Questions to Binder and its answers, out of the captures, in a form in which answers can be compared.
 
 use super::harness::{Dname, Message, Query, rtype, type_text};
 use serde_json::Value;
@@ -12,13 +12,13 @@ pub type Nodes = BTreeMap<String, Vec<u8>>;
 /// One question with Binder's answer.
 #[derive(Clone)]
 pub struct Case {
-    /// Where it stands, and its own name.
+    /// Place of the case, and its own name.
     pub id: String,
     pub request: Vec<u8>,
     pub tcp: bool,
-    /// Whether there is an OPT record.
+    /// True if the question has an OPT record.
     pub edns: bool,
-    /// In lowercase, with a final dot; empty where the request is not a single question.
+    /// Name in lowercase, with a final dot; empty where the request is not a single question.
     pub name: String,
     pub rtype: String,
     pub outcome: Outcome,
@@ -26,7 +26,7 @@ pub struct Case {
     pub listed_of: Option<usize>,
 }
 
-/// What came of a question.
+/// Result of a question.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     Reply(Reply),
@@ -43,9 +43,9 @@ pub struct Reply {
     pub answer: BTreeSet<Line>,
     pub authority: BTreeSet<Line>,
     pub additional: BTreeSet<Line>,
-    /// Whether there is an OPT record.
+    /// True if the answer has an OPT record.
     pub edns: bool,
-    /// Whether the OPT record has options.
+    /// True if the OPT record has options.
     pub options: bool,
 }
 
@@ -120,7 +120,7 @@ pub enum Step {
     /// The DNS server's own process.
     StopServer,
     StartServer,
-    /// Without ZooKeeper, as long as it was when Binder was asked.
+    /// Wait without ZooKeeper for as long as in the capture.
     Wait,
 }
 

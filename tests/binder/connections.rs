@@ -9,7 +9,7 @@ use std::time::Duration;
 /// An answer as the captures of connections hold it: id, response code, records in the answer.
 type Told = (u64, String, u64);
 
-/// How the questions of one capture are put.
+/// Way in which the questions of one capture are put.
 struct Way {
     capture: &'static str,
     /// Id, name and type.

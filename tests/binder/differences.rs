@@ -1,7 +1,7 @@
-//! Where we answer otherwise than Binder, and why: the one table.
+//! Table of all differences between our answers and Binder's, with the reasons.
 //!
-//! Each entry turns Binder's answer into the one that we must give; they are applied in order. What no entry changes must be
-//! as Binder says. `docs/binder.md` shows the table to operators, and the test compares.
+//! Each entry turns Binder's answer into the one that we must give; they are applied in order. What no entry changes
+//! must be as Binder says. `docs/binder.md` shows the table to operators, and the test compares.
 
 use super::cases::{Case, Line, Outcome, Reply};
 use super::world::World;
@@ -9,7 +9,7 @@ use Instead::*;
 
 /// One deliberate difference.
 pub struct Difference {
-    /// What it is about, and what each side does.
+    /// Subject of the entry, and the behaviour of each side.
     pub what: &'static str,
     pub binder: &'static str,
     pub ours: &'static str,
@@ -17,19 +17,19 @@ pub struct Difference {
     pub rule: Rule,
 }
 
-/// Which answers an entry changes, and how.
+/// Answers that an entry changes, and the change.
 pub enum Rule {
-    /// Those of cases by their ids; a star at the end stands for any rest.
+    /// Captured answers by the ids of their cases; a star at the end stands for any rest.
     Cases(&'static [(&'static str, Instead)]),
-    /// Those that look so.
+    /// All answers that the function recognises.
     All(fn(&World, &Case, &mut Reply)),
-    /// None that was captured; random trees show it.
+    /// No captured answer; random trees show it.
     Random,
-    /// None that was captured; this test shows it, here or in `zookeeper_resets.rs`.
+    /// No captured answer; this test shows it, here or in `zookeeper_resets.rs`.
     Shown(&'static str),
 }
 
-/// What there is instead of Binder's answer.
+/// Answer that replaces Binder's.
 pub enum Instead {
     /// A response code without records.
     Rcode(&'static str),
@@ -37,9 +37,9 @@ pub enum Instead {
     NoData,
     /// The records of another captured answer.
     Like(&'static str),
-    /// These records in the answer and beside it; `@` stands for the domain.
+    /// Records in the answer and beside it; `@` stands for the domain.
     Records(&'static [&'static str], &'static [&'static str]),
-    /// The same records with another TTL.
+    /// Same records with another TTL.
     Ttl(u32),
     NoReply,
 }

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long a session lasts without ZooKeeper.
+/// Lifetime of a session without ZooKeeper.
 const SESSION: Duration = Duration::from_secs(2);
-/// How long a change may take on a busy machine.
+/// Longest time that a change may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long one waits for an answer that should not come.
+/// Longest wait for an answer that should not come.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// A daemon of its own and a part of a ZooKeeper.
@@ -57,7 +57,7 @@ impl Live {
         live
     }
 
-    /// Where DNS is served.
+    /// Returns the address that DNS is served at.
     pub fn address(&self) -> SocketAddr {
         self.daemon.address()
     }

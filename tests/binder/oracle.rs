@@ -1,7 +1,8 @@
 //! Binder as its code has it, naively: the cache and each kind of question, in the same order, over the nodes' JSON. Nothing of the crate is used.
 //!
-//! Where we differ on purpose there is a [`Switch`], named by its entry of the table. With all of them off this is Binder, which
-//! the captures prove; with all of them on it is what we must say, which random trees prove; and each one must matter.
+//! Where we differ on purpose there is a [`Switch`], named by its entry of the table. With all of them off this is
+//! Binder, which the captures prove; with all of them on it is what we must say, which random trees prove; and each one
+//! must matter.
 
 use super::cases::Outcome;
 use serde_json::{Map, Value};
@@ -74,19 +75,19 @@ impl Switch {
 
 /// A node of the cache.
 pub struct Node {
-    /// As in ZooKeeper.
+    /// Name of the node in ZooKeeper.
     pub name: String,
     /// Its full name in lowercase.
     pub domain: String,
     pub parent: Option<usize>,
     pub children: Vec<usize>,
     pub data: Option<Value>,
-    /// Whether there is nothing in it, rather than something that cannot be read.
+    /// True if the node is empty, rather than unreadable.
     pub hollow: bool,
     /// The address under which it is in the reverse index.
     pub address: Option<String>,
     pub alive: bool,
-    /// Whether its data and what is below it are looked for where they are not.
+    /// True if its data and the nodes below it are looked for where they are not.
     lost: bool,
 }
 
@@ -99,7 +100,7 @@ pub struct Oracle {
     pub names: HashMap<String, usize>,
     pub addresses: HashMap<String, usize>,
     on: BTreeSet<Switch>,
-    /// Whether unknown names are refused, which only we have a choice of.
+    /// True if unknown names are refused, which only our server can do.
     pub refuses: bool,
     pub ready: bool,
     /// Names that are there in our zones though no node has them; computed when first asked for.
@@ -114,7 +115,7 @@ pub struct Implied {
     pub by_dots: HashSet<String>,
 }
 
-/// How a question comes.
+/// Way in which a question comes.
 #[derive(Clone, Copy)]
 pub struct Way {
     pub tcp: bool,
@@ -148,7 +149,7 @@ impl Oracle {
         }
     }
 
-    /// Whether we differ.
+    /// Returns true if we differ from Binder in this point.
     pub fn on(&self, switch: Switch) -> bool {
         self.on.contains(&switch)
     }

@@ -1,4 +1,4 @@
-//! What the oracle says to a question, in the order of Binder's code.
+//! Answers of the oracle, in the order of Binder's code.
 
 use super::cases::{Line, Outcome, Reply};
 use super::oracle::{HOSTS, Implied, Node, Oracle, Switch, Told, Way, ipv4};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv6Addr;
 
-/// What the process does instead of answering.
+/// The process ends instead of answering.
 struct Crash;
 
 /// Records by type, before they are a message.
@@ -171,7 +171,7 @@ impl Oracle {
         Some((record, kind, inner))
     }
 
-    /// What there is at a name that Binder knows nothing of, and that is one here.
+    /// Answers for a name that Binder does not know and that exists here.
     fn unknown(&self, name: &str) -> Said {
         let lower = name.to_lowercase();
         let inside = |zone: &str| lower == zone || lower.ends_with(&format!(".{zone}"));
@@ -222,7 +222,7 @@ impl Oracle {
         })
     }
 
-    /// Whether a node has a name of its own in DNS.
+    /// Returns true if a node has a name of its own in DNS.
     fn has_name(&self, node: &Node) -> bool {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
         let labels = node.name.split('.').all(|label| (1..64).contains(&label.len()));
@@ -233,7 +233,7 @@ impl Oracle {
                 .is_none_or(|parent| self.nodes[parent].parent.is_none() || self.has_name(&self.nodes[parent]))
     }
 
-    /// Whether no other node has the name.
+    /// Returns true if no node before it has the name.
     fn is_first(&self, node: &Node) -> bool {
         self.names.get(&node.domain).is_some_and(|id| std::ptr::eq(&self.nodes[*id], node))
     }
@@ -393,7 +393,8 @@ impl Oracle {
         Some(Line { owner: owner.to_string(), rtype: rtype.to_string(), rdata, ttl: 0 })
     }
 
-    /// What a service gives: addresses, or SRV records with addresses if the lookup name is asked for with service and protocol.
+    /// Returns the records of a service: addresses, or SRV records with addresses if the lookup name is asked for with
+    /// service and protocol.
     fn members(
         &self,
         node: &Node,
@@ -594,7 +595,7 @@ impl Oracle {
         Ok(Said { rcode: "NOERROR", answer: vec![line], ..Said::default() })
     }
 
-    /// Whether a node can be named by a PTR record of ours.
+    /// Returns true if a PTR record of ours can name a node.
     fn has_pointer(&self, node: &Node) -> bool {
         self.has_name(node) && (!self.on(Switch::OneName) || self.is_first(node)) && node.address.is_some()
     }

@@ -1,5 +1,5 @@
-//! Random trees of every kind of node, asked for everything: ours against the oracle with all differences, and against the oracle
-//! without one of them, which must then be wrong somewhere.
+//! Random trees of every kind of node, asked for everything: ours against the oracle with all differences, and against
+//! the oracle without one of them, which must then be wrong somewhere.
 
 use super::cases::{Case, Nodes, Outcome, outcome_of};
 use super::differences::{DIFFERENCES, Rule};
@@ -265,8 +265,8 @@ fn field(key: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(r#","{key}":{value}"#) }
 }
 
-/// A name in some spelling: mostly that of the tree, else as resolvers spell it that mix the case (0x20), all of it or what is below
-/// the domain, which Binder takes.
+/// A name in some spelling: mostly that of the tree, else as resolvers spell it that mix the case (0x20), all of it or
+/// what is below the domain, which Binder takes.
 fn spelled(random: &mut Random, name: &str) -> String {
     let part = match random.below(10) {
         0 => name.len(),
@@ -329,7 +329,7 @@ fn broken(random: &mut Random) -> Vec<u8> {
     random.pick(&texts).to_vec()
 }
 
-/// What the table makes of the oracle's answer beside what its switches have done.
+/// Returns the oracle's answer as the table changes it, apart from the changes of its switches.
 fn expected(world: &World, case: &Case, outcome: Outcome) -> Outcome {
     let Outcome::Reply(mut reply) = outcome else { return outcome };
     let by_switch = |what: &str| Switch::ALL.iter().any(|(_, other)| *other == what);
@@ -341,7 +341,7 @@ fn expected(world: &World, case: &Case, outcome: Outcome) -> Outcome {
     Outcome::Reply(reply)
 }
 
-/// Whether an answer is as due; where not all fits, what is beside it may be a part.
+/// Returns true if an answer is the expected one; in a loose comparison the additional part may be incomplete.
 fn agrees(ours: &Outcome, due: &Outcome, loose: bool) -> bool {
     match (ours, due) {
         (Outcome::Reply(ours), Outcome::Reply(due)) if loose => {
@@ -352,7 +352,7 @@ fn agrees(ours: &Outcome, due: &Outcome, loose: bool) -> bool {
     }
 }
 
-/// What came of comparing.
+/// Results of a comparison.
 #[derive(Default)]
 pub struct Findings {
     pub faults: Vec<String>,

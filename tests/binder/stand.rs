@@ -11,9 +11,9 @@ pub trait Stand {
     /// Makes a change; questions afterwards see it.
     fn make(&mut self, step: &Step);
 
-    /// How long an answer may be another than it should, because a change is on its way.
+    /// Returns the longest time that an answer may be wrong because a change is on its way.
     fn patience(&self) -> Duration;
 
-    /// Whether the server still runs.
+    /// Returns true if the server still runs.
     fn is_alive(&mut self) -> bool;
 }

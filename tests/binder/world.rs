@@ -1,4 +1,4 @@
-//! What a tree's answers depend on beside the captured ones: which zones there are, and which TTLs nodes name.
+//! Surroundings of a tree on which answers depend beside the captured nodes: the zones, and the TTLs that nodes name.
 //!
 //! Reads the nodes' JSON by itself, without the crate's code.
 
@@ -12,12 +12,12 @@ const MEMBERS: [&str; 5] = ["load_balancer", "moray_host", "ops_host", "redis_ho
 
 /// A tree, and the mode in which it is served.
 pub struct World {
-    /// With a final dot.
+    /// Domain, with a final dot.
     domain: String,
     /// The data of nodes that is an object, by owner name.
     records: HashMap<String, Value>,
     captured: Rc<HashMap<String, Reply>>,
-    /// Whether unknown names are refused.
+    /// True if unknown names are refused.
     pub refuses: bool,
 }
 
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Whether a name in front of which stand service and protocol has no such service.
+    /// Returns true if the name behind a service and protocol has no such service.
     pub fn lacks_service(&self, name: &str) -> bool {
         let mut labels = name.splitn(3, '.');
         let (Some(service), Some(protocol), Some(rest)) = (labels.next(), labels.next(), labels.next()) else {

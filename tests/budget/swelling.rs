@@ -1,5 +1,5 @@
-//! A primary whose zones take far more memory than octets on the wire: every name of a record is a pointer to one that is as
-//! long as names can be, and capitals make the receiver keep each owner twice.
+//! A primary whose zones take far more memory than octets on the wire: every name of a record is a pointer to one that
+//! is as long as names can be, and capitals make the receiver keep each owner twice.
 
 use crate::harness::{Dname, read_frame, write_frame};
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ const A: u16 = 1;
 const IXFR: u16 = 251;
 const AXFR: u16 = 252;
 
-/// What a zone has.
+/// Contents of a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contents {
-    /// So many names with an address each.
+    /// Names with one address each.
     Plain(u32),
-    /// So many names with one record of two long names each.
+    /// Names with one record of two long names each.
     Swelling(u32),
-    /// So many names, each of as many labels as a name can have: there are a hundred empty non-terminals above each.
+    /// Names of as many labels as a name can have: there are a hundred empty non-terminals above each.
     Deep(u32),
 }
 
@@ -31,9 +31,9 @@ pub enum Contents {
 pub struct Version {
     pub serial: u32,
     pub contents: Contents,
-    /// How long it waits after each message.
+    /// Pause after each message.
     pub pause: Duration,
-    /// What it answers a question for differences with, from whatever serial: additions to what is there.
+    /// Additions in the answer to a query for differences, from whatever serial.
     pub additions: Option<Contents>,
 }
 
@@ -115,7 +115,7 @@ impl Swelling {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// How often a whole zone was asked for.
+    /// Returns the number of queries for a whole zone.
     pub fn wholes(&self) -> u64 {
         self.wholes.load(Ordering::Relaxed)
     }
@@ -218,7 +218,7 @@ fn messages(question: &Question, contents: Contents, kind: u8) -> impl Iterator<
     })
 }
 
-/// What was asked.
+/// Question of a client.
 #[derive(Clone)]
 struct Question {
     id: [u8; 2],

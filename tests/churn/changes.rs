@@ -1,7 +1,8 @@
 //! A zone that changes at random, as the test believes it to be.
 //!
-//! What it holds is what real primaries accept: an alias is alone at its name, a DNAME has nothing below it, an RRset has one
-//! TTL. The datacenters share a pool of labels, so that their RRsets unite, conflict and point at each other in a region.
+//! What it holds is what real primaries accept: an alias is alone at its name, a DNAME has nothing below it, an RRset
+//! has one TTL. The datacenters share a pool of labels, so that their RRsets unite, conflict and point at each other in
+//! a region.
 
 use crate::harness::{Dname, Edit, Random, Record, rtype};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +15,14 @@ const REDIRECTS: usize = 4;
 const BURST_OF_TTLS: usize = 80;
 const TYPES: &[u16] = &[rtype::A, rtype::AAAA, rtype::TXT, rtype::SRV, rtype::MX];
 
-/// One zone.
+/// Model of one zone.
 pub struct Model {
     pub origin: Dname,
     random: Random,
     serial: u32,
-    /// By owner in lowercase and type; never empty, the apex' SOA apart.
+    /// Records by owner in lowercase and type; no set is empty, and the apex' SOA is not among them.
     sets: BTreeMap<(Dname, u16), Vec<Record>>,
-    /// Whether the DNAME records are here, rather than names below them.
+    /// True if the DNAME records are here, rather than names below them.
     redirects: bool,
     bursts: usize,
 }

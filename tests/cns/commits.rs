@@ -1,4 +1,5 @@
-//! Commits of CNS in the middle of transfers, a thousand of them: a copy that was mixed loses nothing, and costs nothing.
+//! Commits of CNS in the middle of transfers, a thousand of them: a copy that was mixed loses nothing, and costs
+//! nothing.
 
 use crate::NO_AUDIT;
 use crate::harness::{Client, Output, Record, difference, wait_until};
@@ -17,13 +18,13 @@ const ZONES: u8 = 5;
 const COMMITS: usize = 200;
 /// Every how many commits a zone rests until it is compared.
 const REST: usize = 5;
-/// How long after a serial its contents are served.
+/// Longest time from a serial until its contents are served.
 const LATEST: Duration = Duration::from_secs(6);
 
 /// Runs a client verb.
 type Verb = Arc<dyn Fn(&[&str]) -> Output + Send + Sync>;
 
-/// What a datacenter has that a secondary lacks, and the other way round.
+/// Records that a datacenter has and a secondary lacks, and the other way round.
 struct Seen {
     missing: usize,
     is_equal: bool,
@@ -78,8 +79,9 @@ async fn keep_committing(mut site: Site, daemon: SocketAddr, is_exact: bool, ver
     site
 }
 
-/// A thousand commits, with primaries that answer questions or refuse them. There is one whole transfer for a hundred of them at
-/// most, half of which are wanted, and where nothing is answered one more for each zone, and for each minute.
+/// A thousand commits, with primaries that answer questions or refuse them. There is one whole transfer for a hundred
+/// of them at most, half of which are wanted, and where nothing is answered one more for each zone, and for each
+/// minute.
 async fn commit_a_thousand_times(refuses: bool) -> Stand {
     let begun = Instant::now();
     let mut stand = Stand::start(ZONES, 31, NO_AUDIT).await.unwatched();
@@ -109,8 +111,8 @@ async fn commit_a_thousand_times(refuses: bool) -> Stand {
     stand
 }
 
-/// Without answers what has gone stays a while, and what is there is never gone. One after the other, so that they do not delay
-/// each other.
+/// Without answers what has gone stays a while, and what is there is never gone. One after the other, so that they do
+/// not delay each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_commits_in_the_middle_of_transfers_lose_nothing() {
     drop(commit_a_thousand_times(false).await);

@@ -11,7 +11,7 @@ fn wait_for(stand: &Stand, expected: &[Record]) {
     wait_for_records(&mut client, &stand.sites[0].truth().0, |records| difference(expected, records));
 }
 
-/// What the first zone has.
+/// Returns the records of the first zone.
 fn served(stand: &Stand) -> Vec<Record> {
     Client::new(stand.daemon.address()).transfer(&stand.sites[0].truth().0).expect("a transfer")
 }

@@ -16,7 +16,7 @@ use wire::serial::Serial;
 
 /// Time between two ticks of an empty CNS, which is ten seconds in life.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a CNS that restarts is away.
+/// Time for which a CNS that restarts is away.
 const ABSENCE: Duration = Duration::from_millis(500);
 /// Bounds on the number of instances that change.
 const FEW: usize = 20;
@@ -27,14 +27,14 @@ pub struct Site {
     pub primary: Arc<Primary>,
     pub datacenter: Datacenter,
     pub versions: Arc<Mutex<Versions>>,
-    /// What happened, with how often.
+    /// Number of events, by kind.
     pub events: BTreeMap<&'static str, usize>,
     apex: Apex,
     serial: u32,
     random: Random,
     /// Chooses events, the same whatever comes of them.
     choices: Random,
-    /// Whole zones sent when a scan was last cut.
+    /// Number of whole zones that had been sent when a scan was last cut.
     cut_at: u64,
 }
 
@@ -76,7 +76,7 @@ impl Site {
         self.datacenter.zone().with_apex(self.apex.clone(), Serial(self.serial))
     }
 
-    /// What a secondary should have.
+    /// Returns the records that a secondary should have.
     pub fn records(&self) -> Vec<Record> {
         records(&self.zone())
     }
@@ -123,8 +123,8 @@ impl Site {
         self.primary.commit(self.zone(), Duration::from_millis(20)).await;
     }
 
-    /// Writes what the datacenter is now, without its serial: whole transfers find old and new names, and differences go one
-    /// step too far.
+    /// Writes what the datacenter is now, without its serial: whole transfers find old and new names, and differences
+    /// go one step too far.
     pub fn prepare(&mut self, old: &Zone) {
         self.take_serial(2);
         self.note();
@@ -136,7 +136,7 @@ impl Site {
         });
     }
 
-    /// What a scan finds while a version is being written: each name as it was or as it is, some twice.
+    /// Returns the result of a scan while a version is being written: each name as it was or as it is, some twice.
     fn mix(&mut self, old: &Zone, new: &Zone) -> Vec<Node> {
         let mut scan = Vec::new();
         let gone = old.nodes().iter().filter(|node| new.find(node.owner.as_wire()).is_none());
@@ -171,7 +171,7 @@ impl Site {
         self.primary.publish(self.zone());
     }
 
-    /// Has other name servers in the next version.
+    /// Gives the next version other name servers.
     pub fn choose_name_servers(&mut self) {
         let domain = self.apex.mname.parent().expect("a parent");
         let before = self.apex.name_servers.clone();
@@ -192,7 +192,7 @@ impl Site {
         }
     }
 
-    /// Has the database again, with a serial below the present one, from before the database was lost or not.
+    /// Restores the database with a serial below the present one, from before the database was lost or not.
     pub fn regain_database(&mut self, back: u32) {
         self.serial -= back;
         while !self.versions.lock().unwrap().is_new(self.serial) {
@@ -214,7 +214,7 @@ impl Site {
 
     //--- Chance ---
 
-    /// Something happens, and then some time passes.
+    /// Lets an event happen, and then some time pass.
     pub async fn live(&mut self) {
         let event = match self.choices.below(100) {
             0..35 => {

@@ -13,7 +13,7 @@ use wire::name::Name;
 
 const REGION: &str = "us-west.cns.example.com.";
 const SERVER: &str = "ns1.test.";
-/// For all that must happen at some time on a busy machine.
+/// Longest wait for all that must happen at some time on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two announcements of CNS, which is five seconds in life.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ impl Stand {
         Stand::start_with(count, seed, transfer, None).await
     }
 
-    /// The same with state on disk.
+    /// Starts a stand with state on disk.
     pub async fn start_kept(count: u8, seed: u64, transfer: &str) -> Stand {
         Stand::start_with(count, seed, transfer, Some("state".to_owned())).await
     }
@@ -97,7 +97,7 @@ impl Stand {
         }));
     }
 
-    /// What the daemon said of its transfers lately.
+    /// Prints the last log lines of the daemon about transfers.
     fn tell_log(&self) {
         let text = self.daemon.log_text();
         let lines: Vec<&str> = text.lines().filter(|line| !line.contains("transfer out")).collect();
@@ -110,8 +110,8 @@ impl Stand {
         assert!(!self.tracker.as_ref().is_some_and(JoinHandle::is_finished), "the answers stop CNS");
     }
 
-    /// Waits until every zone is what its datacenter is, and the region what they are together; and until the watch has seen
-    /// that.
+    /// Waits until every zone is what its datacenter is, and the region what they are together; and until the watch has
+    /// seen that.
     pub fn settle(&mut self) {
         let mut members = Vec::new();
         for site in &self.sites {
@@ -183,7 +183,7 @@ impl Stand {
         self.metric(&format!("aggregator_records_in_doubt{{zone=\"{}\"}}", self.sites[0].origin()))
     }
 
-    /// Whether a version of the first zone waits for confirmation.
+    /// Returns true if a version of the first zone waits for confirmation.
     pub fn is_held(&self) -> bool {
         self.metric(&format!("aggregator_transfer_held{{zone=\"{}\"}}", self.sites[0].origin())) == 1
     }

@@ -1,7 +1,8 @@
-//! What a datacenter truly had, version by version, and what a secondary at one of them may and must have.
+//! True contents of a datacenter, version by version, and the records that a secondary at one of them may and must
+//! have.
 //!
-//! The rule knows no clock. A secondary that says it is at a version has every record that is in that version and in all
-//! since, and none that is in neither. Data that is ahead of its serial breaks neither half.
+//! The rule knows no clock. A secondary that says it is at a version has every record that is in that version and in
+//! all since, and none that is in neither. Data that is ahead of its serial breaks neither half.
 
 use crate::harness::{Dname, Record};
 use std::collections::{HashMap, HashSet};
@@ -12,7 +13,7 @@ pub struct Versions {
     records: Vec<Record>,
     numbers: HashMap<Record, usize>,
     list: Vec<(u32, HashSet<usize>)>,
-    /// What a secondary has may come from this version on, whatever its serial says: a serial had two contents.
+    /// First version from which a secondary's contents may come, whatever its serial says: a serial had two contents.
     doubt: Option<usize>,
 }
 
@@ -41,7 +42,7 @@ impl Versions {
         self.list[index].0
     }
 
-    /// Whether no version had this serial.
+    /// Returns true if no version had this serial.
     pub fn is_new(&self, serial: u32) -> bool {
         self.list.iter().all(|(other, _)| *other != serial)
     }
@@ -74,7 +75,7 @@ impl Versions {
         lasting.map(|number| &self.records[*number]).filter(|record| !has(record)).collect()
     }
 
-    /// Whether a record was there in a version or since.
+    /// Returns true if a record was there in a version or since.
     pub fn knows(&self, index: usize, record: &Record) -> bool {
         let number = self.numbers.get(record);
         number.is_some_and(|number| self.since(index).iter().any(|(_, version)| version.contains(number)))

@@ -72,12 +72,12 @@ impl Drop for Watch {
     }
 }
 
-/// What the watching thread has seen.
+/// Observations of the watching thread.
 struct Eye {
     client: Client,
     region: Dname,
     truths: Vec<Truth>,
-    /// For each datacenter the version that was seen last.
+    /// Version of each datacenter that was seen last.
     places: Vec<usize>,
     last: Option<(u32, HashSet<Record>)>,
 }

@@ -1,15 +1,15 @@
-//! Where our answer is equal to neither peer's by our own choice, and the RFC that leaves the choice.
+//! Answers of ours that are equal to neither peer's by our own choice, and the RFC that leaves the choice.
 
 use crate::compare::{sorted, split_sets};
 use crate::explained::{Case, Peer};
 use crate::harness::{Message, Record, rtype};
 use crate::model::ALIAS_LIMIT;
 
-/// One choice.
+/// Choice of ours that an RFC leaves open.
 pub struct Choice {
     pub name: &'static str,
     pub rfc: &'static str,
-    /// Whether it makes the difference in a case.
+    /// Returns true if the choice makes the difference in a case.
     pub applies: fn(&Case, &Message) -> bool,
 }
 
@@ -34,7 +34,7 @@ pub const CHOICES: &[Choice] = &[
     },
 ];
 
-/// How often our answers equal those of the peers, section by section.
+/// Number of answers that equal those of the peers, section by section.
 #[derive(Default)]
 pub struct Agreement {
     pub both: usize,
@@ -87,14 +87,14 @@ impl Agreement {
     }
 }
 
-/// Whether a peer's answer is known to be wrong, or incomplete.
+/// Returns true if a peer's answer is known to be wrong or incomplete.
 fn is_no_witness(case: &Case, peer: Peer) -> bool {
     let opinion = case.opinion(peer);
     opinion.answer.is_truncated() || !opinion.faults.is_empty() && case.explain(peer).is_some()
 }
 
-/// Whether two answers say the same: codes, flags, question, answer in its order, authority; of truncated ones only the
-/// codes, because what is left in them is by chance. Additional records are looked at by rule elsewhere.
+/// Returns true if two answers agree in codes, flags, question, answer in its order, and authority; of truncated ones
+/// only in the codes, because what is left in them is by chance. Additional records are compared by rule elsewhere.
 fn is_equal(ours: &Message, theirs: &Message) -> bool {
     let sections_differ =
         split_sets(&ours.answer) != split_sets(&theirs.answer) || authority(ours) != authority(theirs);

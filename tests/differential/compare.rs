@@ -5,10 +5,10 @@ use crate::model::{ALIAS_LIMIT, Expected, NOERROR, World};
 use crate::questions::Question;
 use std::collections::{BTreeSet, HashSet};
 
-/// Everything wrong with an answer, in words; empty when it is as expected.
+/// Faults of an answer, in words; empty when it is as expected.
 pub type Faults = Vec<String>;
 
-/// How strictly to look.
+/// Strictness of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Our server: every rule holds.
@@ -132,7 +132,7 @@ fn check_authority(expected: &Expected, got: &Message, side: Side, faults: &mut 
     }
 }
 
-/// What is left of a truncated answer is true, and its sets are whole (RFC 2181 section 9).
+/// Checks that the rest of a truncated answer is true, and that its sets are whole (RFC 2181 section 9).
 fn check_truncated(question: &Question, expected: &Expected, got: &Message, side: Side, faults: &mut Faults) {
     if question.tcp {
         faults.push("TC over TCP".to_string());
@@ -184,7 +184,7 @@ fn check_any(question: &Question, expected: &Expected, got: &Message, side: Side
     }
 }
 
-/// Whether a name is that of a DNS-SD instance (RFC 6763 section 4.1).
+/// Returns true if a name is that of a DNS-SD instance (RFC 6763 section 4.1).
 fn is_instance_name(name: &Dname) -> bool {
     let lower = name.lower();
     let labels = lower.labels();
@@ -249,8 +249,8 @@ fn instances(answer: &[Record]) -> impl Iterator<Item = Dname> {
     listed.filter_map(Record::target).map(|name| name.lower())
 }
 
-/// With room enough the addresses of targets come along: RFC 1035 section 3.3.9 and 3.3.11, RFC 2782; and what describes listed
-/// instances: RFC 6763 section 12.1.
+/// With room enough the addresses of targets come along: RFC 1035 section 3.3.9 and 3.3.11, RFC 2782; and what
+/// describes listed instances: RFC 6763 section 12.1.
 fn check_courtesy(
     world: &World,
     expected: &Expected,

@@ -1,4 +1,4 @@
-//! Whether the generated questions reach the corners that they are made for.
+//! Coverage of the generated questions: they must reach the corners that they are made for.
 
 use crate::explained::Case;
 use crate::harness::rtype;
@@ -35,7 +35,7 @@ const CORNERS: &[Corner] = &[
     ("more than 1232 octets", |case| case.knot.answer.size > 1_232),
 ];
 
-/// How often each corner was reached.
+/// Number of questions that reached each corner.
 #[derive(Default)]
 pub struct Coverage(BTreeMap<&'static str, usize>);
 
@@ -69,7 +69,7 @@ impl fmt::Display for Coverage {
     }
 }
 
-/// Whether the answer ends with the SOA of a negative answer.
+/// Returns true if the answer ends with the SOA of a negative answer.
 fn is_negative(case: &Case) -> bool {
     case.expected.authority.first().is_some_and(|record| record.rtype == rtype::SOA)
 }

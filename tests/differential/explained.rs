@@ -1,4 +1,4 @@
-//! Where a peer differs from what we do, and why we do it.
+//! Differences between a peer's answers and ours, with the reasons for ours.
 //!
 //! Every difference with either peer must be on this list. An entry says whose habit it is and looks at the case
 //! and at what is wrong with that peer's answer, so that it cannot excuse anything else.
@@ -19,7 +19,7 @@ pub enum Peer {
     Nsd,
 }
 
-/// What one peer said.
+/// Answer of one peer.
 pub struct Opinion {
     pub answer: Message,
     pub faults: Faults,
@@ -34,7 +34,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// What one of the peers said.
+    /// Returns the answer of one of the peers.
     pub fn opinion(&self, peer: Peer) -> &Opinion {
         match peer {
             Peer::Knot => &self.knot,
@@ -48,12 +48,12 @@ impl Case {
     }
 }
 
-/// One habit of a peer.
+/// Known habit of a peer that makes its answers differ.
 pub struct Difference {
     pub peer: Peer,
     pub name: &'static str,
     pub rfc: &'static str,
-    /// Whether it is at work in a case.
+    /// Returns true if the difference shows in a case.
     pub applies: fn(&Case, &Opinion) -> bool,
 }
 
@@ -182,7 +182,7 @@ pub const EXPLAINED: &[Difference] = &[
     },
 ];
 
-/// Whether a peer denies the apex of a zone that it serves, in the words of the zone around it.
+/// Returns true if a peer denies the apex of a zone that it serves, as the zone around it would.
 fn asks_around(case: &Case, opinion: &Opinion) -> bool {
     let own =
         |records: &[Record]| records.iter().any(|record| record.owner.lower() == case.question.query.name.lower());
@@ -190,14 +190,14 @@ fn asks_around(case: &Case, opinion: &Opinion) -> bool {
     facts.apex_ds && facts.nested && own(&case.expected.authority) && !own(&opinion.answer.authority)
 }
 
-/// Whether a peer goes on with the target of a DNAME where any record would do.
+/// Returns true if a peer goes on with the target of a DNAME where any record would do.
 fn follows_any(case: &Case, opinion: &Opinion) -> bool {
     let facts = &case.expected.facts;
     let is_any = case.question.query.rtype == rtype::ANY && facts.any.is_none() && facts.dname;
     is_any && (opinion.answer.is_truncated() || split_sets(&opinion.answer.answer).starts_with(&case.expected.answer))
 }
 
-/// Whether a peer says the alias that a wildcard makes of itself twice.
+/// Returns true if a peer gives twice the alias that a wildcard makes of itself.
 fn repeats_wildcard_loop(case: &Case, opinion: &Opinion) -> bool {
     let facts = &case.expected.facts;
     let mut records = opinion.answer.answer.clone();
@@ -208,26 +208,26 @@ fn repeats_wildcard_loop(case: &Case, opinion: &Opinion) -> bool {
     facts.loops && facts.wildcard && records.len() < count && sets == chain
 }
 
-/// Whether a peer's answer is a true beginning of the expected chain.
+/// Returns true if a peer's answer is a true beginning of the expected chain.
 fn is_beginning(case: &Case, opinion: &Opinion) -> bool {
     let sets = split_sets(&opinion.answer.answer);
     let chain: Vec<_> = case.expected.answer.iter().map(|set| sorted(set)).collect();
     !sets.is_empty() && chain.starts_with(&sets)
 }
 
-/// Whether a peer says no after a true beginning of the expected chain.
+/// Returns true if a peer's answer is negative after a true beginning of the expected chain.
 fn is_negative(case: &Case, opinion: &Opinion) -> bool {
     let has_soa = opinion.answer.authority.first().is_some_and(|record| record.rtype == rtype::SOA);
     has_soa && (opinion.answer.answer.is_empty() || is_beginning(case, opinion))
 }
 
-/// Whether a peer's answer starts with the first alias of the expected chain.
+/// Returns true if a peer's answer starts with the first alias of the expected chain.
 fn shares_alias(case: &Case, opinion: &Opinion) -> bool {
     let sets = split_sets(&opinion.answer.answer);
     sets.first().is_some_and(|first| case.expected.answer.first().is_some_and(|set| sorted(set) == *first))
 }
 
-/// Whether a peer's answer begins with the expected chain.
+/// Returns true if a peer's answer begins with the expected chain.
 fn holds_chain(case: &Case, opinion: &Opinion) -> bool {
     let sets = split_sets(&opinion.answer.answer);
     let chain: Vec<_> = case.expected.answer.iter().map(|set| sorted(set)).collect();

@@ -3,7 +3,7 @@
 use crate::generate::Builder;
 use crate::harness::{Dname, rtype};
 
-/// Everything a zone may get.
+/// Features that a zone may get.
 pub const ALL: &[fn(&mut Builder)] = &[
     add_hosts,
     add_hosts,
@@ -297,7 +297,7 @@ fn add_delegation(b: &mut Builder) {
     }
 }
 
-/// So many name servers with glue that a referral does not fit 512 octets.
+/// Adds a delegation with so much glue that a referral does not fit 512 octets.
 fn add_wide_delegation(b: &mut Builder) {
     let name = b.name();
     let cut = b.below(&name, b"wide");
@@ -375,7 +375,7 @@ fn add_long_names(b: &mut Builder) {
     b.add(&alias, rtype::CNAME, name.0);
 }
 
-/// More addresses than fit small messages, at times more than any UDP message.
+/// Adds a set with more addresses than fit small messages, at times more than any UDP message.
 fn add_large_set(b: &mut Builder) {
     let owner = b.name();
     for number in 0..*b.random.pick(&[30, 60, 90, 300]) {

@@ -1,4 +1,4 @@
-//! What a correct server answers, in the plainest way: linear searches over lists of records.
+//! Model of a correct server, in the plainest way: linear searches over lists of records.
 //!
 //! Shares nothing with the engine under test. RFC 1034 section 4.3.2 with RFC 4592 (wildcards), RFC 6672 (DNAME),
 //! RFC 2308 (negative answers), RFC 4035 section 3.1.4.1 (DS at a cut), and chains that go on in every zone at hand.
@@ -42,7 +42,7 @@ pub struct Expected {
     pub facts: Facts,
 }
 
-/// What made the answer: the explanations ask for these.
+/// Causes of the answer, for the explanations.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The chain goes on in another zone than it began in.
@@ -69,7 +69,7 @@ pub struct Facts {
     pub any: Option<Vec<Vec<Record>>>,
 }
 
-/// What one zone has to say about one name.
+/// Answer of one zone for one name.
 enum Step {
     Data(Vec<Record>),
     Any(Vec<Vec<Record>>),
@@ -144,7 +144,8 @@ impl World {
                     out.facts.aliases += 1;
                     out.facts.dname |= sets[0][0].rtype == rtype::DNAME;
                     sets.into_iter().for_each(|set| out.push(set));
-                    // ANY is content with the alias it met, as it is where the alias itself lies (RFC 8482 section 4.1).
+                    // ANY is content with the alias it met, as it is where the alias itself lies (RFC 8482 section
+                    // 4.1).
                     if !matches!(rtype, rtype::CNAME | rtype::ANY) && out.facts.aliases < 60 {
                         current = target.lower();
                         continue;
@@ -155,7 +156,7 @@ impl World {
         }
     }
 
-    /// Whether a record is in one of the zones, or made from a wildcard of one.
+    /// Returns true if a record is in one of the zones, or made from a wildcard of one.
     pub fn holds(&self, record: &Record) -> bool {
         let record = record.canonical();
         let in_tree = |tree: &Tree, owner: &Dname| {
@@ -256,7 +257,7 @@ impl Tree {
         path
     }
 
-    /// Whether there is a delegation at or above a name, before any DNAME.
+    /// Returns true if there is a delegation at or above a name, before any DNAME.
     fn delegates(&self, name: &Dname) -> bool {
         for step in self.path(name) {
             if !self.set(&step, rtype::NS).is_empty() {

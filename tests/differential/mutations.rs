@@ -9,7 +9,7 @@ use crate::model::World;
 use crate::questions::{Question, ask_about};
 use std::collections::BTreeMap;
 
-/// One kind of damage; false when this answer does not offer the occasion.
+/// Kind of damage: its name, and a function that returns false when an answer cannot be damaged so.
 type Damage = (&'static str, fn(&mut Message) -> bool);
 
 const DAMAGES: &[Damage] = &[

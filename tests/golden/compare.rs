@@ -130,7 +130,7 @@ const KEYS_OF_MACHINES: [&str; 4] = ["budget", "open_files", "set_apart", "conne
 pub struct Words {
     words: Vec<(String, &'static str)>,
     varying: Vec<(Regex, &'static str)>,
-    /// Whether time changes the text.
+    /// True if time changes the text.
     is_timed: bool,
     /// Blanks between columns.
     columns: Regex,

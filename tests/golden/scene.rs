@@ -1,5 +1,6 @@
 //! One daemon with everything that the outputs are about: zones and regions that are well, that are held back, expired,
-//! missing, drained, pinned or in conflict, a zone of our own, one that two datacenters share, a catalog and a secondary.
+//! missing, drained, pinned or in conflict, a zone of our own, one that two datacenters share, a catalog and a
+//! secondary.
 //!
 //! Nothing moves by itself: refreshes are a day apart, and each step waits until it is done.
 
@@ -99,7 +100,7 @@ pub fn version(zone: &str, serial: u32, records: &str) -> Vec<crate::harness::Re
     ))
 }
 
-/// So many names.
+/// Returns the records of so many names.
 fn hosts(count: u32) -> String {
     (1..=count).map(|number| format!("i{number}.inst IN A 192.0.2.{number}\n")).collect()
 }

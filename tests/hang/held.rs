@@ -1,5 +1,5 @@
-//! Ends of streams that somebody holds and does nothing with: clients in the middle of something, and a log that is read
-//! only when the test says so.
+//! Ends of streams that somebody holds and does nothing with: clients in the middle of something, and a log that is
+//! read only when the test says so.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -97,7 +97,7 @@ impl LogReader {
         while self.pipe.write(b"\n").is_ok_and(|count| count > 0) {}
     }
 
-    /// Whether the pipe takes nothing.
+    /// Returns true if the pipe takes nothing.
     pub fn hangs(&self) -> bool {
         let mut state = libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one pollfd that outlives the call.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-/// How a verb ended.
+/// Result of a verb: exit code and output.
 #[derive(Debug)]
 pub struct Output {
     /// Exit code; -1 when a signal ended it.
@@ -19,7 +19,7 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// What a configuration says beside ports and paths.
+/// Settings of a configuration besides ports and paths.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The server's name.
@@ -55,7 +55,8 @@ pub struct Aggregator {
 impl Aggregator {
     /// Starts the daemon and waits until it answers `status`.
     ///
-    /// `plan` is the part of the configuration that follows `[server]`, `[state]`, `[metrics]`, `[control]` and `[log]`.
+    /// `plan` is the part of the configuration that follows `[server]`, `[state]`, `[metrics]`, `[control]` and
+    /// `[log]`.
     pub fn start(folder: &Folder, plan: &str) -> Aggregator {
         Aggregator::start_in(&folder.subfolder("aggregator"), plan)
     }
@@ -70,7 +71,7 @@ impl Aggregator {
         Aggregator::start_limited(home, settings, None)
     }
 
-    /// The same with a limit on open files, which the daemon cannot raise.
+    /// Starts the daemon with a limit on open files, which it cannot raise.
     pub fn start_limited(home: &Path, settings: &Settings, open_files: Option<u64>) -> Aggregator {
         let mut ports = [Port::reserve(), Port::reserve()];
         let (address, metrics) = (ports[0].address(), ports[1].address());
@@ -101,12 +102,12 @@ impl Aggregator {
         self.wait_ready();
     }
 
-    /// Where DNS is served.
+    /// Returns the address that DNS is served at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the metrics are.
+    /// Returns the address of the metrics.
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics
     }
@@ -137,7 +138,7 @@ impl Aggregator {
         run_verb(arguments, &self.configuration)
     }
 
-    /// What runs client verbs against this daemon, for other threads.
+    /// Returns a function that runs client verbs against this daemon, for other threads.
     pub fn teller(&self) -> impl Fn(&[&str]) -> Output + Send + Sync + 'static {
         let configuration = self.configuration.clone();
         move |arguments| run_verb(arguments, &configuration)
@@ -180,7 +181,7 @@ impl Aggregator {
         stream
     }
 
-    /// Everything the daemon has logged so far.
+    /// Returns all that the daemon has logged so far.
     pub fn log_text(&self) -> String {
         self.process.log_text()
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a page may take for anything.
+/// Longest time that a page may take for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A browser with one page.
@@ -73,7 +73,7 @@ impl Browser {
         self.command("POST", "execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
-    /// The same for one that calls its last argument when it is done.
+    /// Runs a script that calls its last argument when it is done.
     pub fn run_later(&self, script: &str, arguments: Value) -> Value {
         self.command("POST", "execute/async", &json!({ "script": script, "args": arguments }))
     }
@@ -134,7 +134,7 @@ impl Browser {
         path
     }
 
-    /// What was written to the console since the last call, as `LEVEL text`.
+    /// Returns the lines written to the console since the last call, as `LEVEL text`.
     pub fn console(&self) -> Vec<String> {
         let entries = self.command("POST", "se/log", &json!({ "type": "browser" }));
         let describe = |entry: &Value| format!("{} {}", entry["level"].as_str().unwrap_or(""), entry["message"]);

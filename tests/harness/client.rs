@@ -46,7 +46,7 @@ pub struct Client {
     server: SocketAddr,
     udp: UdpSocket,
     tcp: Option<TcpStream>,
-    /// Where connections come from; none leaves it to the system.
+    /// Address that connections come from; none leaves it to the system.
     source: Option<IpAddr>,
     deadline: Duration,
     next_id: u16,
@@ -58,7 +58,7 @@ impl Client {
         Client::bound("127.0.0.1:0", server)
     }
 
-    /// The same for a server that is not on loopback.
+    /// Returns a client of a server that is not on loopback.
     pub fn any(server: SocketAddr) -> Client {
         Client::bound("0.0.0.0:0", server)
     }

@@ -79,13 +79,13 @@ impl Dname {
         (self.0[0] != 0).then(|| Dname(self.0[usize::from(self.0[0]) + 1..].to_vec()))
     }
 
-    /// The same name in lowercase.
+    /// Returns the name in lowercase.
     pub fn lower(&self) -> Dname {
         // Octets of length are below 64 and so no capital letters.
         Dname(self.0.to_ascii_lowercase())
     }
 
-    /// Whether the name is `other` or lies below it.
+    /// Returns true if the name is `other` or lies below it.
     pub fn is_within(&self, other: &Dname) -> bool {
         let (ours, theirs) = (self.lower(), other.lower());
         let (ours, theirs) = (ours.labels(), theirs.labels());
@@ -99,7 +99,7 @@ impl Dname {
         Dname::from_labels(labels[..kept].iter().copied().chain(to.labels()))
     }
 
-    /// Whether the first label is an asterisk alone.
+    /// Returns true if the first label is an asterisk alone.
     pub fn is_wildcard(&self) -> bool {
         self.0.starts_with(b"\x01*")
     }

@@ -20,7 +20,7 @@ pub struct ServiceManager {
     socket: UnixDatagram,
     /// Kept sockets, by the names that the service gave them.
     store: BTreeMap<String, OwnedFd>,
-    /// Everything heard, a line each, without what concerns the store.
+    /// Messages received, a line each, without those about the store.
     heard: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl ServiceManager {
         });
     }
 
-    /// What was heard since the last time that this was asked.
+    /// Returns the messages received since the last call.
     pub fn take_heard(&mut self) -> Vec<String> {
         self.listen();
         std::mem::take(&mut self.heard)

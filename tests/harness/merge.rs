@@ -1,14 +1,14 @@
 //! The region zone, merged the naive way: lists of records, searched from end to end.
 //!
 //! Written from the definition of a region alone: members contribute all but SOA, apex NS and DNSSEC records, owners
-//! move by whole labels, RDATA stays or moves by policy, sets unite with the lowest TTL, and the first member wins. A member
-//! that delegates what another has authoritative data in is not heard there.
+//! move by whole labels, RDATA stays or moves by policy, sets unite with the lowest TTL, and the first member wins. A
+//! member that delegates what another has authoritative data in is not heard there.
 //! Descriptions of DNS-SD instances (TXT with a path) do not occur in the data and have no rule here.
 
 use super::{Dname, Record, rtype};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// How a region is made.
+/// Settings of a region.
 pub struct Region {
     pub origin: Dname,
     /// Moves names in RDATA as well.
@@ -100,7 +100,7 @@ impl Region {
     }
 }
 
-/// Whether a member's record goes into the region at all.
+/// Returns true if a member's record goes into the region at all.
 fn contributes(zone: &Dname, record: &Record) -> bool {
     let at_apex = record.owner.lower() == zone.lower();
     let replaced = record.rtype == rtype::SOA || at_apex && record.rtype == rtype::NS;
@@ -129,8 +129,8 @@ fn unite(records: Vec<Record>) -> Vec<Record> {
     records.into_iter().map(with_ttl).filter(|record| seen.insert(record.canonical())).collect()
 }
 
-/// Leaves out what members have at and below their own cuts where another has authoritative data there; and at and below a cut
-/// that stands, what others have than the first member with it and those with the same name servers.
+/// Leaves out what members have at and below their own cuts where another has authoritative data there; and at and
+/// below a cut that stands, what others have than the first member with it and those with the same name servers.
 fn drop_delegated<'a>(moved: Vec<(&'a Dname, Record)>, origin: &Dname) -> Vec<(&'a Dname, Record)> {
     let apex = origin.lower();
     // Member, owner and name servers of each cut.

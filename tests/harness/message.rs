@@ -13,7 +13,7 @@ pub struct Message {
     pub question: Vec<u8>,
     pub answer: Vec<Record>,
     pub authority: Vec<Record>,
-    /// Without the OPT record.
+    /// Additional section without the OPT record.
     pub additional: Vec<Record>,
     pub edns: Option<Edns>,
     /// Octets of the whole message.

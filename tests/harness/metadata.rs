@@ -1,5 +1,6 @@
 //! The host of a Triton instance, as far as metadata goes: version 2 of its protocol, strict as the real one, over a
-//! Unix socket of ours, a socket of somebody else, or a pseudo-terminal. It can also be silent, old, or damage what it says.
+//! Unix socket of ours, a socket of somebody else, or a pseudo-terminal. It can also be silent, old, or damage what it
+//! says.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a host does beside answering.
+/// Behaviour of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Habit {
     #[default]
@@ -29,7 +30,7 @@ pub enum Habit {
     Halfway,
 }
 
-/// What a host knows, and what it was asked.
+/// Values that a host has, and the requests that it got.
 #[derive(Default)]
 struct State {
     values: BTreeMap<String, String>,
@@ -100,8 +101,8 @@ impl MetadataHost {
         let opened =
             unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name.as_mut_ptr().cast(), null, null.cast()) };
         assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: openpty has just made it, and nobody else has it. The other end stays open: a terminal that nobody has
-        // open would end our reading.
+        // SAFETY: openpty has just made it, and nobody else has it. The other end stays open: a terminal that nobody
+        // has open would end our reading.
         let ours = unsafe { File::from_raw_fd(ours) };
         let host = self.clone();
         std::thread::spawn(move || host.serve(ours.try_clone().expect("terminal"), ours));

@@ -1,4 +1,4 @@
-//! What the system tests share: real name servers and our own daemon as child processes, a small DNS client, and
+//! Shared parts of the system tests: real name servers and our own daemon as child processes, a small DNS client, and
 //! records that can be compared.
 //!
 //! Nothing in here uses code of the crate under test, so that a mistake there cannot hide itself. Every wait is for

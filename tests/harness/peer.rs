@@ -1,4 +1,4 @@
-//! What the three real name servers have in common: zone files, a port, reload by SIGHUP.
+//! Common parts of the three real name servers: zone files, a port, reload by SIGHUP.
 
 use super::folder::write_file;
 use super::{Client, Dname, Folder, Port, Process, Query, Record, difference, rtype, wait_until, write_zone};
@@ -15,7 +15,7 @@ pub const KEY_SECRET: &str = "TWF5IHRoZSBzb3VyY2UgYmUgd2l0aCB5b3UsIGFsd2F5cy4=";
 /// A zone for a peer: its name and its text.
 pub type ZoneText = (Dname, String);
 
-/// How one kind of server is configured and started.
+/// Configuration and start of one kind of server.
 pub struct Kind {
     /// Name of the program.
     pub program: &'static str,
@@ -56,7 +56,7 @@ impl Peer {
         peer
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,7 +1,7 @@
 //! The three real name servers as primaries that give differences and announce them.
 //!
-//! Each is changed in the way that it offers: BIND by `nsupdate`, Knot by a transaction of `knotc`, NSD by a new zone file
-//! and `nsd-control reload`, which makes the difference itself. What the tests read comes from an address of its
+//! Each is changed in the way that it offers: BIND by `nsupdate`, Knot by a transaction of `knotc`, NSD by a new zone
+//! file and `nsd-control reload`, which makes the difference itself. What the tests read comes from an address of its
 //! own, so that the way of the server under test can demand a key.
 
 use super::folder::write_file;
@@ -16,24 +16,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the tests' own transfers come from; everything else comes from 127.0.0.1.
+/// Address that the tests' own transfers come from; everything else comes from 127.0.0.1.
 const READER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// How long a primary may take for anything.
+/// Longest time that a primary may take for anything.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Whom a primary serves.
+/// Secondary that a primary serves: its address and key.
 #[derive(Clone, Debug)]
 pub struct PrimaryPlan {
-    /// Is told of every change.
+    /// Address that is notified of every change.
     pub notify: SocketAddr,
     /// Signs transfers and announcements.
     pub key: Option<TsigKey>,
 }
 
-/// What leads from one version of a zone to the next.
+/// Changes that lead from one version of a zone to the next.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// Without the SOA, as `added`.
+    /// Removed records, without the SOA, as in `added`.
     pub removed: Vec<Record>,
     pub added: Vec<Record>,
     /// The next version in whole, its SOA first.
@@ -43,7 +43,7 @@ pub struct Edit {
 /// Writes a configuration from the server's folder, its address, its zones (name and file) and its plan.
 type Configure = fn(&Path, SocketAddr, &[(Dname, PathBuf)], &PrimaryPlan) -> String;
 
-/// How one kind of server is started and changed.
+/// Start and change of one kind of server.
 struct Kind {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -113,7 +113,7 @@ impl Primary {
         primary
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

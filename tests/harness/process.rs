@@ -86,7 +86,7 @@ impl Process {
         None
     }
 
-    /// How the process has ended by itself, or `None` while it runs.
+    /// Returns the exit status if the process has ended by itself, or `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -113,7 +113,7 @@ impl Process {
         })
     }
 
-    /// Everything the process has written so far.
+    /// Returns all that the process has written so far.
     pub fn log_text(&self) -> String {
         let mut text = Vec::new();
         // A test may have put a pipe there: whoever reads that must not wait for more.

@@ -18,7 +18,7 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Alert {
     pub labels: Labels,
     pub annotations: Labels,
-    /// Whether its time is up; else it is pending.
+    /// True if its time is up; else it is pending.
     pub is_firing: bool,
 }
 
@@ -31,7 +31,7 @@ impl Alert {
 
 /// A running Prometheus.
 pub struct Prometheus {
-    /// None for one that somebody else has started.
+    /// Process of the server; none for one that somebody else has started.
     process: Option<Process>,
     address: SocketAddr,
 }
@@ -55,17 +55,17 @@ impl Prometheus {
         prometheus
     }
 
-    /// The one that listens there.
+    /// Returns the Prometheus that listens at an address.
     pub fn at(address: SocketAddr) -> Prometheus {
         Prometheus { process: None, address }
     }
 
-    /// Whether it answers queries.
+    /// Returns true if it answers queries.
     pub fn is_ready(&self) -> bool {
         TcpStream::connect(self.address).is_ok() && get(self.address, "/-/ready").0 == 200
     }
 
-    /// What an expression gives now: labels and value of each series.
+    /// Returns the present value of an expression: labels and value of each series.
     pub fn query(&self, expression: &str) -> Vec<(Labels, f64)> {
         let data = self.data(&format!("/api/v1/query?query={}", encode(expression)));
         let series = data["result"].as_array().unwrap_or_else(|| panic!("{expression}: {data}"));
@@ -84,7 +84,7 @@ impl Prometheus {
         alerts.iter().map(read).collect()
     }
 
-    /// What a page of the API has.
+    /// Returns the data of a page of the API.
     fn data(&self, path: &str) -> Value {
         let (status, body) = get(self.address, path);
         let mut reply: Value = serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}\n{body}"));

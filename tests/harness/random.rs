@@ -35,7 +35,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of a list.
+    /// Returns an element of a list.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }

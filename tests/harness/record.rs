@@ -63,7 +63,7 @@ pub mod rtype {
 /// One part of an RDATA.
 #[derive(Clone, Copy)]
 pub enum Part {
-    /// So many octets.
+    /// Octets, so many.
     Octets(usize),
     /// A string with its length in front.
     Text,
@@ -71,7 +71,7 @@ pub enum Part {
     Name,
 }
 
-/// Where names lie in the RDATA of a type; what follows the last part is opaque.
+/// Returns the places of names in the RDATA of a type; what follows the last part is opaque.
 pub fn layout(rtype: u16) -> &'static [Part] {
     match rtype {
         rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => &[Part::Name],
@@ -107,13 +107,13 @@ impl Record {
         Record { owner: self.owner.lower(), rtype: self.rtype, ttl: self.ttl, rdata }
     }
 
-    /// The first name in the RDATA: what the record points to.
+    /// Returns the first name in the RDATA: the target of the record.
     pub fn target(&self) -> Option<Dname> {
         let spans = self.name_spans();
         spans.first().map(|(start, end)| Dname(self.rdata[*start..*end].to_vec()))
     }
 
-    /// The same record with the first name in its RDATA replaced.
+    /// Returns the record with the first name in its RDATA replaced.
     pub fn with_target(&self, target: &Dname) -> Record {
         let (start, end) = self.name_spans()[0];
         let rdata = [&self.rdata[..start], &target.0, &self.rdata[end..]].concat();
@@ -127,7 +127,7 @@ impl Record {
         u32::from_be_bytes(self.rdata[numbers..numbers + 4].try_into().expect("four octets"))
     }
 
-    /// The same SOA with another serial.
+    /// Returns the SOA with another serial.
     pub fn with_serial(&self, serial: u32) -> Record {
         let mut record = self.clone();
         let numbers = record.rdata.len() - 20;

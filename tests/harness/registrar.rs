@@ -60,7 +60,7 @@ impl Registrar {
         self.process.stop(Duration::from_secs(20)).expect("the agent ends within 20 seconds of SIGTERM")
     }
 
-    /// Everything the agent has logged so far.
+    /// Returns all that the agent has logged so far.
     pub fn log_text(&self) -> String {
         self.process.log_text()
     }

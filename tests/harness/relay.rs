@@ -1,8 +1,8 @@
 //! A relay in front of a name server, for the weather between the two: it delays, it reorders, it cuts off.
 //!
-//! Each datagram and each piece of a stream waits for a time of its own, drawn in the order of arrival from a generator with a
-//! seed; datagrams overtake each other that way, as on a network with several ways. Threads end with the process. A relay
-//! that is started within a network namespace stays there.
+//! Each datagram and each piece of a stream waits for a time of its own, drawn in the order of arrival from a generator
+//! with a seed; datagrams overtake each other that way, as on a network with several ways. Threads end with the
+//! process. A relay that is started within a network namespace stays there.
 
 use super::{Random, rtype};
 use std::io::{Read, Write};
@@ -10,38 +10,38 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long the server behind may take for an answer over UDP.
+/// Longest time that the server behind may take for an answer over UDP.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What happens over UDP to questions for anything but an SOA.
+/// Treatment over UDP of questions for anything but an SOA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Questions {
     #[default]
     Pass,
-    /// They do not arrive.
+    /// Questions do not arrive.
     Lost,
     /// Their answers have another MAC in their signature.
     Spoiled,
 }
 
-/// What happens to what passes.
+/// Treatment of messages that pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Nothing passes, and connections end.
+    /// True if nothing passes, and connections end.
     pub cut: bool,
     /// The shortest and the longest delay of one way, in milliseconds.
     pub delay: (u64, u64),
     pub questions: Questions,
 }
 
-/// What the threads of a relay share.
+/// State that the threads of a relay share.
 struct Shared {
     weather: Mutex<Weather>,
     random: Mutex<Random>,
 }
 
 impl Shared {
-    /// How long the next thing waits; none when it does not pass at all.
+    /// Draws the delay of the next message; none while nothing passes.
     fn draw(&self) -> Option<Duration> {
         let Weather { cut, delay: (shortest, longest), .. } = *self.weather.lock().unwrap();
         let drawn = self.random.lock().unwrap().between(shortest as usize, longest as usize);
@@ -67,7 +67,7 @@ impl Relay {
         Relay { address, shared }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

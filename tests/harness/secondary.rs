@@ -1,4 +1,4 @@
-//! What the three real name servers have in common as secondaries: one primary, zones or a catalog of zones, keys.
+//! Common parts of the three real name servers as secondaries: one primary, zones or a catalog of zones, keys.
 
 use super::folder::write_file;
 use super::peer::program_path;
@@ -9,15 +9,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a secondary may take to do what it was asked for; none of them hurries with everything.
+/// Longest time that a secondary may take for a request; none of them hurries with everything.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A TSIG key in the words of configurations.
 #[derive(Clone, Debug)]
 pub struct TsigKey {
-    /// Without a final dot.
+    /// Name of the key, without a final dot.
     pub name: String,
-    /// Such as `hmac-sha256`.
+    /// Algorithm, such as `hmac-sha256`.
     pub algorithm: String,
     /// Base64.
     pub secret: String,
@@ -30,7 +30,7 @@ impl TsigKey {
     }
 }
 
-/// What a secondary follows.
+/// Zones that a secondary follows, and the way in which it does.
 #[derive(Clone, Debug)]
 pub struct SecondaryPlan {
     pub primary: SocketAddr,
@@ -38,7 +38,7 @@ pub struct SecondaryPlan {
     pub other_primary: Option<SocketAddr>,
     /// Signs its requests for the serial and for transfers.
     pub transfer_key: Option<TsigKey>,
-    /// What announcements must be signed with; they come from 127.0.0.1 in any case.
+    /// Key that announcements must be signed with; they come from 127.0.0.1 in any case.
     pub notify_key: Option<TsigKey>,
     pub zones: Vec<Dname>,
     /// The catalog whose members it takes up, from the same primary.
@@ -52,14 +52,14 @@ impl SecondaryPlan {
         SecondaryPlan { primary, other_primary: None, transfer_key: None, notify_key: None, zones, catalog: None }
     }
 
-    /// The same with one key for everything.
+    /// Returns the plan with one key for everything.
     pub fn with_key(mut self, key: &TsigKey) -> SecondaryPlan {
         self.transfer_key = Some(key.clone());
         self.notify_key = Some(key.clone());
         self
     }
 
-    /// The same with another primary, which announces changes from its own address.
+    /// Returns the plan with another primary, which announces changes from its own address.
     pub fn with_other_primary(mut self, primary: SocketAddr) -> SecondaryPlan {
         self.other_primary = Some(primary);
         self
@@ -70,7 +70,7 @@ impl SecondaryPlan {
         std::iter::once(self.primary).chain(self.other_primary)
     }
 
-    /// The same with the members of a catalog.
+    /// Returns the plan with the members of a catalog.
     pub fn with_catalog(mut self, catalog: &Dname) -> SecondaryPlan {
         self.catalog = Some(catalog.clone());
         self
@@ -84,7 +84,7 @@ impl SecondaryPlan {
     }
 }
 
-/// How one kind of server is configured as a secondary, and started.
+/// Configuration and start of one kind of server as a secondary.
 pub struct SecondaryKind {
     pub program: &'static str,
     /// Writes the configuration from the server's folder, its address and its plan.
@@ -118,7 +118,7 @@ impl Secondary {
         secondary
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -163,7 +163,7 @@ impl Secondary {
         fetched.unwrap_or_else(|error| panic!("{} does not transfer {zone}: {error}", self.name))
     }
 
-    /// The same, for when the server may be in the middle of something.
+    /// Fetches a zone while the server may be in the middle of something; an error is no failure of the test.
     pub fn try_fetch(&self, zone: &Dname) -> io::Result<Vec<Record>> {
         let records = Client::new(self.address).transfer(zone)?;
         let mut records: Vec<Record> = records.iter().map(Record::canonical).collect();
@@ -171,12 +171,12 @@ impl Secondary {
         Ok(records)
     }
 
-    /// The same as text, one record a line: equal zones have equal texts.
+    /// Returns a zone as text, one record a line: equal zones have equal texts.
     pub fn fetch_text(&self, zone: &Dname) -> String {
         super::write_zone(&self.fetch(zone))
     }
 
-    /// Everything the server has logged so far.
+    /// Returns all that the server has logged so far.
     pub fn log_text(&self) -> String {
         self.process.log_text()
     }

@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is asked, and how.
+/// Questions of a storm, and the way in which they are put.
 #[derive(Clone, Debug)]
 pub struct StormPlan {
     pub server: SocketAddr,
     pub query: Query,
     /// The number of records in a good answer.
     pub records: usize,
-    /// Between two queries of a thread over UDP.
+    /// Pause between two queries of a thread over UDP.
     pub pause: Duration,
     /// A query that is not answered by then is lost.
     pub lost_after: Duration,
 }
 
-/// What came of a storm.
+/// Result of a storm.
 #[derive(Debug)]
 pub struct Toll {
     pub asked: u64,

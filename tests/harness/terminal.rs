@@ -76,15 +76,15 @@ impl Terminal {
         Terminal { child, keyboard, shown }
     }
 
-    /// Everything that was drawn so far.
+    /// Returns all that was drawn so far.
     pub fn shown(&self) -> String {
         self.shown.lock().unwrap().clone()
     }
 
     /// The lines as they stand now, those that have gone out of sight included.
     ///
-    /// Knows what our program uses: line feeds, carriage returns, cursor up and down (CUU, CUD), lines erased (EL), and colours,
-    /// which it leaves out. No line may be longer than the terminal is wide.
+    /// Knows what our program uses: line feeds, carriage returns, cursor up and down (CUU, CUD), lines erased (EL), and
+    /// colours, which it leaves out. No line may be longer than the terminal is wide.
     pub fn screen(&self) -> Vec<String> {
         let shown = self.shown();
         let mut lines: Vec<Vec<char>> = vec![Vec::new()];

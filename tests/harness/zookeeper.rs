@@ -12,11 +12,11 @@ use std::time::Duration;
 
 /// The package's classes; what they need is named inside.
 const CLASSES: &str = "/usr/share/java/zookeeper.jar";
-/// How long a JVM may take to serve on a busy machine.
+/// Longest time that a JVM may take to serve on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// Sessions may last from two to two hundred ticks.
 const TICK: Duration = Duration::from_millis(500);
-/// What ZooKeeper mixes into the passwords of sessions (`ZooKeeperServer.java`).
+/// Number that ZooKeeper mixes into the passwords of sessions (`ZooKeeperServer.java`).
 const SESSION_SECRET: i64 = 0xB341_5C00;
 
 /// A server, alone or a member of an ensemble.
@@ -34,7 +34,7 @@ impl ZooKeeper {
         ZooKeeper::start_with(folder, &[])
     }
 
-    /// The same with further options for Java.
+    /// Starts a server with further options for Java.
     pub fn start_with(folder: &Folder, options: &[&str]) -> ZooKeeper {
         let mut port = Port::reserve();
         let mut server = ZooKeeper::prepare(folder, port.address(), "");
@@ -94,12 +94,12 @@ impl ZooKeeper {
         process.wait_ready("serves as ZooKeeper", START, || mode_of(address));
     }
 
-    /// Where clients connect.
+    /// Returns the address that clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server says to one of its four-letter commands; none when it does not answer.
+    /// Returns the answer of the server to one of its four-letter commands; none if it does not answer.
     pub fn command(&self, word: &str) -> Option<String> {
         command(self.address, word)
     }
@@ -117,7 +117,7 @@ impl ZooKeeper {
         self.process = None;
     }
 
-    /// Where the server has its data.
+    /// Returns the folder of the server's data.
     pub fn data(&self) -> PathBuf {
         self.home.join("data")
     }
@@ -220,12 +220,12 @@ impl Ensemble {
         Ensemble { members }
     }
 
-    /// One of the members.
+    /// Returns one of the members.
     pub fn member(&mut self, index: usize) -> &mut ZooKeeper {
         &mut self.members[index]
     }
 
-    /// Where clients connect to each member.
+    /// Returns the address of each member for clients.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.members.iter().map(ZooKeeper::address).collect()
     }
@@ -240,7 +240,7 @@ impl Ensemble {
     }
 }
 
-/// What a server is, "standalone", "leader" or "follower"; none while it does not serve.
+/// Returns the mode of a server, "standalone", "leader" or "follower"; none while it does not serve.
 fn mode_of(address: SocketAddr) -> Option<String> {
     let text = command(address, "srvr")?;
     text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_string)

@@ -1,7 +1,7 @@
 //! The container image, unpacked by umoci and run by runc: read-only, one capability, no network of its own.
 //!
-//! Twice: as most engines run it, as the image's user, with its configuration in the environment; and as Triton does, as
-//! root beside the socket of the host.
+//! Twice: as most engines run it, as the image's user, with its configuration in the environment; and as Triton does,
+//! as root beside the socket of the host.
 
 use crate::harness::{Habit, Process, wait_until};
 use crate::site::{KEY, Site, check_size, image, run, text_of, try_run, wait_for_answer};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const USER: u32 = 65532;
-/// What root in a container usually may.
+/// Capabilities that root in a container usually has.
 const ROOT_CAPABILITIES: &[&str] = &[
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",

@@ -7,12 +7,13 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// From power-on to the first answer, in seconds.
+/// Goal: seconds from power-on to the first answer.
 const FIRST_ANSWER: f64 = 12.0;
-/// Of that the program, until it is ready.
+/// Goal: seconds of those that the program takes until it is ready.
 const READY: f64 = 0.3;
-/// How long the machine that the goals are for takes to start forty programs of Debian's, one after the other, in seconds, the
-/// quickest of as many rounds. Reckoned from another one: 1.07 where firmware, boot loader and kernel took 1.5 times as long.
+/// Seconds that the machine for which the goals were set takes to start forty programs of Debian's, one after the
+/// other, in the quickest of as many rounds. Derived from another machine: 1.07 where firmware, boot loader and kernel
+/// took 1.5 times as long.
 const SPAWNING: f64 = 0.7;
 const ROUNDS: u32 = 10;
 /// From the power button to a machine that is off; a host cuts the power after a minute.
@@ -141,9 +142,9 @@ fn the_operator_logs_in_and_the_host_stops_the_machine() {
     });
 }
 
-/// Where the time of a start goes, as the machine tells it when it has answered: the clock of its kernel, when its first
-/// process began, when the service manager began with our unit, and what the journal has of that. And how fast the machine is,
-/// by what is none of ours.
+/// Describes the parts of a start's duration, as the machine tells them when it has answered: the clock of its kernel,
+/// the start of its first process, the start of our unit by the service manager, and the journal's lines of that. Also
+/// gives the speed of the machine, measured by programs that are not ours.
 fn account(port: u16) -> String {
     format!(
         r#"{wait}

@@ -16,10 +16,10 @@ pub const PATIENCE: Duration = Duration::from_secs(240);
 /// The emulator's network, as the host describes it.
 pub const NICS: &str = r#"[{"mac":"52:54:0:12:34:56","primary":true,"ips":["10.0.2.15/24"],"gateways":["10.0.2.2"]}]"#;
 
-/// Where the file system of the root begins on the disk.
+/// Offset on the disk of the root's file system, in octets.
 const ROOT_OFFSET: u64 = 6 << 20;
 
-/// How the machine starts.
+/// Way in which the machine starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Firmware {
     Bios,
@@ -32,7 +32,7 @@ pub struct Machine {
     folder: PathBuf,
     firmware: Firmware,
     pub server: SocketAddr,
-    /// Where its port 22 is.
+    /// Address that leads to its port 22.
     login: SocketAddr,
     process: Option<Process>,
 }
@@ -91,17 +91,17 @@ impl Machine {
         site.host.connect(&serial);
     }
 
-    /// Where the emulator takes orders.
+    /// Returns the path of the emulator's control socket.
     fn monitor(&self) -> PathBuf {
         self.folder.join("monitor.sock")
     }
 
-    /// What the machine writes to its first serial port.
+    /// Returns the path of the file with the output of the machine's first serial port.
     fn console(&self) -> PathBuf {
         self.folder.join("console.log")
     }
 
-    /// Everything that the machine has said so far.
+    /// Returns all that the machine has written to its console so far.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(self.console()).unwrap_or_default()).into_owned()
     }
@@ -153,7 +153,7 @@ impl Machine {
         start.elapsed()
     }
 
-    /// Whether the disk was left in order: its file system has nothing to recover.
+    /// Returns true if the disk was left in order: its file system has nothing to recover.
     pub fn is_disk_clean(&self) -> bool {
         let raw = self.folder.join("looked-at.raw");
         let (disk, raw) = (self.disk.to_str().unwrap(), raw.to_str().unwrap());
@@ -176,8 +176,8 @@ pub fn configuration(site: &Site, region: &str) -> String {
     site.configuration(region, Ipv4Addr::new(10, 0, 2, 2).into(), "0.0.0.0:53")
 }
 
-/// The image's disk with a shell script that the machine runs beside its server, and other files that go with it. By `say`
-/// the script writes lines to the console that begin with `script:`.
+/// The image's disk with a shell script that the machine runs beside its server, and other files that go with it. By
+/// `say` the script writes lines to the console that begin with `script:`.
 pub fn make_disk(site: &Site, script: &str, files: &[(&Path, &str)]) -> PathBuf {
     let put = |name: &str, text: &str| {
         let path = site.folder.path().join(name);

@@ -1,8 +1,8 @@
 //! Restart and upgrade by systemd and dpkg in the emulated machine, under a storm of queries from outside.
 //!
 //! The machine starts with the previous package, is upgraded to the present one, and then restarts its server again and
-//! again. It waits for the storm before it begins: a port of ours that it tries to reach. In the end it reloads, which asks
-//! the host first.
+//! again. It waits for the storm before it begins: a port of ours that it tries to reach. In the end it reloads, which
+//! asks the host first.
 
 use crate::harness::{Port, Storm, StormPlan};
 use crate::machine::{Firmware, Machine, NICS, PATIENCE, configuration, make_disk, wait_for_port};
@@ -16,7 +16,7 @@ const RESTARTS: usize = 8;
 /// Much sooner than the watcher looks at the metadata again.
 const BEFORE_THE_NEXT_LOOK: Duration = Duration::from_secs(10);
 
-/// What the machine does.
+/// Returns the script that the machine runs.
 fn script(storm: u16, change: u16) -> String {
     format!(
         r#"runs() {{ sha256sum <"/proc/$(systemctl show --property MainPID --value aggregator)/exe" | cut -c1-16; }}

@@ -1,4 +1,4 @@
-//! What all images have in common: datacenters, a host that knows the instance, and questions from outside.
+//! Common parts of the tests of all images: datacenters, a host that knows the instance, and questions from outside.
 
 use crate::harness::{Client, Dname, Folder, MetadataHost, Nsd, Peer, Query, rtype, wait_until};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -53,7 +53,7 @@ pub fn question(region: &str) -> Query {
     Query::new(&Dname::parse(&format!("web.svc.{region}")), rtype::A)
 }
 
-/// Whether a server answers for a region with the addresses of all three datacenters.
+/// Returns true if a server answers for a region with the addresses of all three datacenters.
 pub fn answers(server: SocketAddr, region: &str) -> bool {
     let wanted: Vec<Vec<u8>> = (1..=3).map(|number| Ipv4Addr::new(192, 0, 2, number).octets().to_vec()).collect();
     let Ok(answer) = Client::new(server).with_deadline(Duration::from_millis(300)).ask(&question(region)) else {

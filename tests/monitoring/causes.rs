@@ -1,4 +1,5 @@
-//! What is made to happen, and the alerts that are waited for. Each function has its row in the table of `monitoring.rs`.
+//! Causes of alerts, each with the alerts that are waited for. Each function has its row in the table of
+//! `monitoring.rs`.
 
 use super::world::*;
 use crate::harness::*;

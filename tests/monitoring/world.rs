@@ -1,4 +1,5 @@
-//! Three datacenters on one primary, two replicas of our daemon that reach each over a relay of its own, and Prometheus.
+//! Three datacenters on one primary, two replicas of our daemon that reach each over a relay of its own, and
+//! Prometheus.
 
 use super::harness::*;
 use std::cell::RefCell;
@@ -16,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// For how long nothing may fire before all counts as well.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// What is shorter in the copy of the rules that the tests use; each stands in the real files.
+/// Times that are shorter in the copy of the rules that the tests use; each stands in the real files.
 const SHORTER: [(&str, &str); 12] = [
     ("for: 1m\n", "for: 1s\n"),
     ("for: 2m\n", "for: 1s\n"),
@@ -32,19 +33,20 @@ const SHORTER: [(&str, &str); 12] = [
     ("timestamp_seconds > 86400", "timestamp_seconds > 2"),
 ];
 
-/// What a world begins with.
+/// Settings of a world at its start.
 pub struct Plan {
     /// The expire time of the datacenters' zones, in seconds.
     pub expire: u32,
-    /// Whether the first datacenter cannot be reached.
+    /// True if the first datacenter cannot be reached.
     pub missing: bool,
-    /// Whether there are secondaries, damping, a zone with conflicts, and a primary that is dead, for series that a quiet world has not.
+    /// True if there are secondaries, damping, a zone with conflicts, and a dead primary, for series that a quiet world
+    /// has not.
     pub busy: bool,
-    /// Whether name servers are looked at; the datacenters' primary is the parent, and not one of those that are listed.
+    /// True if name servers are checked; the datacenters' primary is the parent, and not one of those that are listed.
     pub probed: bool,
-    /// Whether both replicas have a tree of a ZooKeeper, too.
+    /// True if both replicas also have a tree of a ZooKeeper.
     pub tree: bool,
-    /// Whether the datacenters' primary gives differences.
+    /// True if the datacenters' primary gives differences.
     pub incremental: bool,
     /// The budget of memory, where it is not the default.
     pub memory: Option<&'static str>,

@@ -5,14 +5,14 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a resolver waits for one server.
+/// Longest wait of a resolver for one server.
 const TRY: Duration = Duration::from_millis(500);
 /// Tries for one question, among both servers in turn, before a client is told that nobody answers.
 const TRIES: usize = 8;
 /// Between two questions of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What became of a question.
+/// Result of a question.
 #[derive(Clone, Debug)]
 pub struct Observation {
     pub asked: Instant,

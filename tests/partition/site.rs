@@ -1,8 +1,8 @@
 //! A datacenter in its own namespace: CNS as the demonstration has it, behind a relay with weather.
 //!
-//! Each version has its number in an address of the watched service, 10.SITE.HIGH.LOW, so that an answer tells which version of
-//! each datacenter it was made from. A version is announced at once, and again every five seconds while the test waits for
-//! everybody to have it; CNS does so until the secondary has asked for the serial.
+//! Each version has its number in an address of the watched service, 10.SITE.HIGH.LOW, so that an answer tells which
+//! version of each datacenter it was made from. A version is announced at once, and again every five seconds while the
+//! test waits for everybody to have it; CNS does so until the secondary has asked for the serial.
 
 use super::harness::{Net, Random, Relay, Weather};
 use sim::primary::Primary;
@@ -14,7 +14,7 @@ use wire::serial::Serial;
 
 /// Instances besides the watched service, so that a zone has some size.
 const INSTANCES: u8 = 200;
-/// How often CNS repeats an announcement.
+/// Interval at which CNS repeats an announcement.
 const REPEAT: Duration = Duration::from_secs(5);
 
 /// A datacenter.
@@ -29,7 +29,7 @@ pub struct Site {
     announced: Instant,
     random: Random,
     delay: (u64, u64),
-    /// When each version was published; the first has number 0.
+    /// Time at which each version was published; the first has number 0.
     pub published: Vec<Instant>,
 }
 

@@ -21,7 +21,7 @@ const FORMERR: u16 = 1;
 const SERVFAIL: u16 = 2;
 const NXDOMAIN: u16 = 3;
 
-/// What was asked.
+/// Question of the client.
 struct Question {
     name: Dname,
     rtype: u16,
@@ -55,7 +55,7 @@ impl Question {
         bytes
     }
 
-    /// What a server of the zone answers, with these flags beside NS records.
+    /// Returns the answer of a server of the zone, with these flags beside NS records.
     fn serve(&self, flags: u16) -> Vec<u8> {
         match self.rtype {
             rtype::SOA => self.answer(AUTHORITY, &[(ZONE, rtype::SOA, soa())], &[]),

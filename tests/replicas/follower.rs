@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a visit to a server brought.
+/// Result of a visit to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// It does not answer, or not with authority.
@@ -27,7 +27,7 @@ pub enum Visit {
     Corrupt(String),
 }
 
-/// How often what came.
+/// Counts of transfers by result, over all visits.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub whole: usize,
@@ -152,7 +152,7 @@ impl Follower {
     }
 }
 
-/// Whether an answer to AXFR or IXFR has all its records (RFC 1995 section 4, RFC 5936 section 2.2).
+/// Returns true if an answer to AXFR or IXFR has all its records (RFC 1995 section 4, RFC 5936 section 2.2).
 fn is_complete(records: &[Record]) -> bool {
     let (newest, last) = (&records[0], records.last().expect("records"));
     match records.get(1) {
@@ -168,7 +168,7 @@ pub fn is_newer(theirs: u32, ours: u32) -> bool {
     (1..1 << 31).contains(&theirs.wrapping_sub(ours))
 }
 
-/// What two sets have alone.
+/// Returns the records that only one of two sets has.
 pub fn difference(left: &BTreeSet<Record>, right: &BTreeSet<Record>) -> String {
     let (left_only, right_only): (Vec<_>, Vec<_>) =
         (left.difference(right).collect(), right.difference(left).collect());

@@ -100,8 +100,8 @@ impl Site {
     }
 }
 
-/// What one instance adds to its zone: a name of its own, an address of its service, and an address that it has in all
-/// sites, so that the region has the record for as long as one of them does.
+/// Returns the records that one instance adds to its zone: a name of its own, an address of its service, and an address
+/// that it has in all sites, so that the region has the record for as long as one of them does.
 fn instance_records(zone: &Dname, number: u8, instance: usize) -> [Record; 3] {
     let below = |labels: &[&str]| {
         labels.iter().rev().fold(zone.clone(), |name, label| name.child(label.as_bytes()).expect("a short name"))

@@ -10,13 +10,13 @@ use std::time::Duration;
 const REGION: &str = "us-west.cns.example.com.";
 const SITES: [&str; 3] = ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
 const SERVERS: [&str; 2] = ["ns1.example.com.", "ns2.example.com."];
-/// Where the replicas listen and announce from, so that secondaries can tell them apart.
+/// Addresses that the replicas listen on and announce from, so that secondaries can tell them apart.
 const ADDRESSES: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Only the rhythm of asking: what is waited for are conditions.
 const RHYTHM: Duration = Duration::from_millis(5);
 
-/// How the replicas are configured: both the same, but for their names and timers.
+/// Configuration of the replicas, which differ in their names and timers only.
 #[derive(Clone)]
 pub struct Plan {
     pub members: Vec<usize>,
@@ -24,9 +24,9 @@ pub struct Plan {
     /// Lines of the aggregation.
     pub aggregation: String,
     pub hold_down: &'static str,
-    /// Whether the second replica polls; the first is always told.
+    /// True if the second replica polls; the first always gets announcements.
     pub polls: bool,
-    /// Whom both announce the region to.
+    /// Secondaries that both announce the region to.
     pub notify: Vec<SocketAddr>,
 }
 
@@ -79,7 +79,7 @@ impl World {
         self.reload();
     }
 
-    /// Where secondaries find a replica.
+    /// Returns the address of a replica for secondaries.
     pub fn address(&self, replica: usize) -> SocketAddr {
         SocketAddr::new(ADDRESSES[replica].parse().expect("address"), self.replicas[replica].address().port())
     }
@@ -98,7 +98,7 @@ impl World {
         sites.iter().for_each(|site| self.sites[*site].notify(self.replicas[replica].address()));
     }
 
-    /// What the region must hold, without its SOA: a merge written anew.
+    /// Returns the records that the region must hold, without its SOA: a merge written anew.
     pub fn expected(&self) -> BTreeSet<Record> {
         let mut expected: BTreeSet<Record> =
             SERVERS.iter().map(|server| Record::new(&self.region, rtype::NS, 3600, Dname::parse(server).0)).collect();
@@ -163,8 +163,8 @@ impl World {
         }
     }
 
-    /// Waits until both replicas have what the datacenters have, and all secondaries what the newer of both has. Returns
-    /// the serials of the replicas.
+    /// Waits until both replicas have what the datacenters have, and all secondaries what the newer of both has.
+    /// Returns the serials of the replicas.
     pub fn rest(&mut self) -> [u32; 2] {
         let expected = self.expected();
         let serials = [0, 1].map(|replica| {

@@ -17,7 +17,7 @@ const SIXTH: usize = 7;
 /// The name that several members have records at, and how many; each has those of the smaller ones, too.
 const COMMON: u32 = 200;
 const COUNTS: [(usize, u32); 4] = [(1, 1), (2, 75), (3, 101), (LARGEST, 5_000)];
-/// Where nobody answers.
+/// Address at which nobody answers.
 const SILENT: &str = "127.0.4.1";
 
 /// The address of a member's primary.

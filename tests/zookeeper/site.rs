@@ -13,7 +13,7 @@ pub const ROOT: &str = "/com/example/emy-10";
 /// The reverse zone of all machines.
 pub const REVERSE: &str = "10.in-addr.arpa.";
 
-/// What Registrar writes for a machine.
+/// Returns the payload that Registrar writes for a machine.
 pub fn host(address: Ipv4Addr) -> Vec<u8> {
     format!(
         r#"{{"type":"load_balancer","address":"{address}","load_balancer":{{"address":"{address}","ports":[80]}}}}"#
@@ -21,7 +21,7 @@ pub fn host(address: Ipv4Addr) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What Registrar writes for a service.
+/// Returns the payload that Registrar writes for a service.
 pub fn service() -> Vec<u8> {
     let inner = r#"{"srvce":"_http","proto":"_tcp","port":80,"ttl":60}"#;
     format!(r#"{{"type":"service","service":{{"type":"service","service":{inner}}}}}"#).into_bytes()
@@ -55,7 +55,7 @@ pub fn wait<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     wait_until(what, DEADLINE, probe)
 }
 
-/// What a daemon answers.
+/// Client of a daemon.
 pub struct Resolver {
     client: Client,
 }

@@ -1,4 +1,4 @@
-//! The part of an explanation that is about regions: who gave the records, and where a member's records go.
+//! Explanation of a region's records: the members that gave each of them, and the fate of each member's records.
 
 use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
@@ -131,7 +131,7 @@ fn given(region: &RegionView, given: &Contribution) -> Given {
     }
 }
 
-/// How long a record is kept that its member has withdrawn.
+/// Returns the seconds for which a withdrawn record is still kept.
 fn held_seconds(region: &RegionView, given: &Contribution) -> Option<u64> {
     let member = region.plan.origin_of(given.member);
     let name = given.owner.to_name().replace_suffix(member, &region.plan.origin)?.ok()?;
@@ -184,7 +184,7 @@ fn hidden_by_pin(view: &View, region: &RegionView, given: &Contribution) -> Opti
     Some(LeftOutReport { given: self::given(region, given), reason: "pinned", explanation })
 }
 
-/// Why nothing is taken from a member.
+/// Describes the reason for which a region takes nothing from a member.
 fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> String {
     let expired = |zone| view.zones.get(zone).is_none_or(|status| status.state == State::Expired);
     match region.plan.expire_after {
@@ -198,7 +198,7 @@ fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> Strin
     }
 }
 
-/// What takes a record out, until when, and why.
+/// Describes the drains that remove a record, with their ends and reasons.
 fn describe_drains(view: &View, region: &RegionView, given: &Contribution) -> String {
     let member = &region.plan.members[given.member];
     let origin = region.plan.origin_of(given.member);
@@ -210,7 +210,7 @@ fn describe_drains(view: &View, region: &RegionView, given: &Contribution) -> St
     view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
 }
 
-/// What a rule does, for people.
+/// Explains the rule that has left a record out.
 fn explain_conflict(kind: ConflictKind) -> &'static str {
     match kind {
         ConflictKind::AliasBesideData => "other data at the name wins over a CNAME (RFC 2181 section 10.1)",
@@ -229,7 +229,7 @@ fn explain_conflict(kind: ConflictKind) -> &'static str {
     }
 }
 
-/// What made a record that no member gave.
+/// Describes the origin of a record that no member has given.
 fn describe_own(region: &RegionView, code: u16) -> String {
     match (code, &region.plan.ns) {
         (rtype::SOA, _) if region.pin.is_some() => {
@@ -251,7 +251,7 @@ fn describe_own(region: &RegionView, code: u16) -> String {
     }
 }
 
-/// How a member is.
+/// Describes the state of a member.
 fn describe_member(
     view: &View,
     region: &RegionView,

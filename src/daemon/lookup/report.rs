@@ -1,4 +1,4 @@
-//! The parts of an explanation, as `--json` prints them.
+//! Parts of an explanation, as `--json` prints them.
 
 use super::data_text;
 use crate::discovery::Explanation;
@@ -12,11 +12,11 @@ use wire::name::Name;
 use wire::rr::{Set, TypeName};
 use wire::serial::Serial;
 
-/// Everything about a name.
+/// Explanation of a name's answer.
 #[derive(Debug, Serialize)]
 pub struct Lookup {
     pub name: Name,
-    /// None when all types are meant.
+    /// Type that was asked for; none for all types.
     #[serde(rename = "type")]
     pub rtype: Option<String>,
     /// The response code that a client gets.
@@ -26,7 +26,7 @@ pub struct Lookup {
     pub steps: Vec<Step>,
 }
 
-/// One name of a chain of aliases.
+/// Step of the lookup: one name of a chain of aliases.
 #[derive(Debug, Serialize)]
 pub struct Step {
     pub name: Name,
@@ -36,16 +36,16 @@ pub struct Step {
     pub rcode: &'static str,
     /// The outcome in words.
     pub explanation: String,
-    /// None when no zone here holds the name.
+    /// Zone that answers for the name; none if no zone here holds it.
     pub zone: Option<ZoneReport>,
-    /// Where the records stand: the name itself, a wildcard, or a name above it.
+    /// Owner of the records: the name itself, a wildcard, or a name above it.
     pub owner: Option<Name>,
     pub records: Vec<RecordReport>,
     /// Records that the name had, as far back as the zone's history reaches.
     pub gone: Vec<GoneReport>,
     /// Records of a region's members that are not in the region.
     pub left_out: Vec<LeftOutReport>,
-    /// What the region's members disagree about beside that.
+    /// Further conflicts of the region's members at the name.
     pub conflicts: Vec<ConflictReport>,
     /// The zones that the answer comes from: the zone itself, or a region's members.
     pub sources: Vec<SourceReport>,
@@ -86,13 +86,13 @@ impl Step {
     }
 }
 
-/// What a name leads to.
+/// Outcome of a step of the lookup.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// There are records of the type.
     Records,
-    /// There are records, but none of the type.
+    /// The name has records, but none of the type.
     NoData {
         types: Vec<String>,
     },
@@ -100,7 +100,7 @@ pub enum Outcome {
     EmptyNonTerminal {
         below: u32,
     },
-    /// There is no such name; the closest one above that there is.
+    /// The name does not exist; `encloser` is the closest name above it that does.
     NoSuchName {
         encloser: Name,
     },
@@ -121,7 +121,7 @@ pub enum Outcome {
     },
     /// The name is there without any records, as a node without data is.
     NoRecords,
-    /// What the name should have cannot be known.
+    /// The data of the name cannot be read, so it is unknown.
     Unreadable {
         reasons: Vec<String>,
     },
@@ -159,11 +159,11 @@ pub struct RecordReport {
     pub rtype: String,
     pub ttl: u32,
     pub data: String,
-    /// In a region: the members' records that it is made of.
+    /// Members' records that a region's record is made of; empty outside regions.
     pub from: Vec<Given>,
-    /// What made the record, where no member's records did.
+    /// Origin of a record that no member has given.
     pub made: Option<String>,
-    /// Since when it is there; none where nothing is known.
+    /// Version with which the record came; none if that is unknown.
     pub seen: Option<SeenReport>,
     #[serde(skip)]
     pub code: u16,
@@ -194,7 +194,7 @@ pub struct SeenReport {
     pub serial: Serial,
     /// Unix time at which the version came.
     pub at: Option<i64>,
-    /// Whether it came before: this version is the oldest one that is known.
+    /// True if the record came before this version, which is the oldest that is known.
     pub before: bool,
 }
 
@@ -205,13 +205,13 @@ pub struct GoneReport {
     pub rtype: String,
     pub ttl: u32,
     pub data: String,
-    /// Since when it was there.
+    /// Version with which the record came; none if that is unknown.
     pub seen: Option<SeenReport>,
-    /// The last version that had it.
+    /// Last version that had the record.
     pub last: Serial,
-    /// The version with which it went.
+    /// Version that removed the record.
     pub gone: Serial,
-    /// Unix time at which that came.
+    /// Unix time at which that version came.
     pub gone_at: Option<i64>,
 }
 
@@ -221,7 +221,7 @@ pub struct Given {
     /// The member.
     pub zone: Name,
     pub serial: Option<Serial>,
-    /// In the spelling of its primary.
+    /// Owner name in the spelling of the member's primary.
     pub owner: String,
     pub ttl: u32,
     #[serde(rename = "type")]
@@ -252,10 +252,10 @@ pub struct ConflictReport {
 #[derive(Debug, Serialize)]
 pub struct SourceReport {
     pub zone: Name,
-    /// As `status` shows it.
+    /// State as `status` shows it.
     pub state: &'static str,
     pub serial: Option<Serial>,
-    /// Whether its records are taken.
+    /// True if the region takes its records.
     pub contributes: bool,
     /// The name that corresponds to the one that was looked up; none where it would be too long.
     pub owner: Option<Name>,
@@ -265,12 +265,12 @@ pub struct SourceReport {
     pub primaries: Vec<PrimaryStatus>,
     /// The tree that the zone is made of.
     pub tree: Option<TreeReport>,
-    /// Whether its records are in the configuration, or follow from it.
+    /// True if its records are in the configuration, or follow from it.
     pub configured: bool,
 }
 
 impl SourceReport {
-    /// What the keeper knows of a zone.
+    /// Returns the keeper's data about a zone.
     pub fn of_zone(status: &ZoneStatus, owner: Option<Name>) -> SourceReport {
         SourceReport {
             zone: status.zone.clone(),
@@ -292,7 +292,7 @@ impl SourceReport {
 pub struct TreeReport {
     /// The configured members.
     pub ensemble: Vec<String>,
-    /// The one that has the session, or had it.
+    /// Member of the ensemble that has the session, or had the last one.
     pub member: Option<String>,
     pub session: Session,
     /// The newest change.
@@ -303,16 +303,16 @@ pub struct TreeReport {
 /// A node of a tree.
 #[derive(Debug, Serialize)]
 pub struct NodeReport {
-    /// Whole path.
+    /// Absolute path of the node.
     pub path: String,
     /// The beginning of the node's newest data.
     pub payload: String,
-    /// What the node gives to the name, with the TTL and where that comes from, or why nothing.
+    /// Role of the node for the name: the record that it gives, with the TTL and its origin, or the reason for none.
     pub role: String,
 }
 
 impl TreeReport {
-    /// What is known of a tree, with the nodes that have to do with a name.
+    /// Returns the state of a tree, with the nodes that concern a name.
     pub fn new(plan: &TreePlan, status: &TreeStatus, nodes: Vec<Explanation>) -> TreeReport {
         let path = |relative: &str| {
             let slash = if relative.is_empty() { "" } else { "/" };
@@ -329,7 +329,7 @@ impl TreeReport {
     }
 }
 
-/// What a region takes of a name of its member.
+/// Records at a member's name that a region takes.
 #[derive(Debug, Serialize)]
 pub struct RegionUse {
     pub region: Name,

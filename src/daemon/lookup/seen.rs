@@ -1,4 +1,4 @@
-//! The part of an explanation that is about time: with which version each record came, and what there was before.
+//! Explanation of a record's past: the version with which it came, and the records that the name had before.
 //!
 //! It reaches as far back as the zone's history. A record that only got another TTL or spelling has not come with that.
 //!
@@ -15,7 +15,7 @@ use wire::rr;
 /// A record's type and its data, case aside where it does not count.
 type Key = (u16, Vec<u8>);
 
-/// What the history tells of one record.
+/// Arrival and removal of one record, as the history has them.
 #[derive(Default)]
 struct Trail<'h> {
     /// The step with which it came last; none when that was before.
@@ -64,7 +64,7 @@ pub fn add_times(served: &Served, wanted: Option<u16>, step: &mut Step) {
     step.gone = gone.collect();
 }
 
-/// What tells one record of a name from another.
+/// Returns the key that tells one record of a name from another.
 fn key_of(record: &Record<'_>) -> Key {
     (record.rtype, rr::fold(record.rtype, record.rdata))
 }

@@ -268,8 +268,8 @@ fn question(name: &Name, qtype: u16) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The explanation has the response code and the number of records of the server's own answer, and every record of a
-    /// region is explained.
+    /// The explanation has the response code and the number of records of the server's own answer, and every record of
+    /// a region is explained.
     #[test]
     fn the_explanation_agrees_with_the_answer(
         texts in prop::collection::vec(prop::option::weighted(0.9, arbitrary_text()), 2),

@@ -1,4 +1,4 @@
-//! An explanation for people.
+//! Explanation as text for people.
 
 use super::report::{
     Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use wire::serial::Serial;
 
 impl Lookup {
-    /// Everything, a block for each name of the chain.
+    /// Returns the whole explanation as text, a block for each name of the chain.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for step in &self.steps {
@@ -134,7 +134,7 @@ fn write_record(text: &mut String, record: &RecordReport) {
     }
 }
 
-/// Since when a record is there.
+/// Describes the version with which a record came.
 fn describe_seen(seen: &SeenReport) -> String {
     let before = if seen.before { " or before" } else { "" };
     format!("since {}{before}", describe_version(seen.serial, seen.at))
@@ -154,7 +154,7 @@ fn write_gone(text: &mut String, gone: &GoneReport) {
     _ = writeln!(text, "      {since}last seen in version {last}, gone with {went}");
 }
 
-/// Where a record stands in a member.
+/// Describes the place of a record in a member.
 fn describe_given(given: &Given) -> String {
     format!("{} serial {}: {}", given.zone, serial(given.serial), given.owner)
 }

@@ -15,15 +15,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use wire::name::Name;
 
-/// What describes the API (OpenAPI 3.1).
+/// Description of the API (OpenAPI 3.1).
 const DESCRIPTION: &str = include_str!("openapi.json");
 /// Versions of a history unless more are asked for.
 const VERSIONS: usize = 100;
 /// Changes of a difference unless more are asked for, and at most.
 const CHANGES: (usize, usize) = (10_000, 100_000);
-/// Why there is nothing at a path.
+/// Error text: there is nothing at the path.
 pub const NO_PATH: &str = "there is no such path; /api/v1/openapi.json lists them all";
-/// What programs in browsers may do with it.
+/// Header fields that keep the scripts of other sites from reading the API.
 const FIELDS: &[(&str, &str)] = &[("cross-origin-resource-policy", "same-origin")];
 
 impl Page {
@@ -38,7 +38,7 @@ impl Page {
         }
     }
 
-    /// What there is at a path of the API.
+    /// Returns the value at a path of the API.
     async fn answer(&self, path: &[&str], query: &HashMap<String, String>) -> Result<Value, Refused> {
         match path {
             ["status"] => Ok(json!(self.report().await?)),
@@ -69,7 +69,7 @@ impl Page {
         }
     }
 
-    /// Everything that is served, in canonical order of names.
+    /// Lists all zones and regions served, in canonical order of names.
     fn list_zones(&self) -> Value {
         let published = self.publisher.load();
         let mut served: Vec<_> = published.iter().collect();
@@ -87,17 +87,17 @@ impl Page {
     }
 }
 
-/// Everything about one zone.
+/// Details of one zone.
 #[derive(Serialize)]
 struct Detail<'r> {
     zone: &'r Name,
     /// `zone`, `region` or `catalog`.
     kind: &'static str,
-    /// As `aggregator status ZONE --json` has it.
+    /// Status, as `aggregator status ZONE --json` has it.
     status: Value,
-    /// None before the first transfer.
+    /// Timers of the SOA; none before the first transfer.
     timers: Option<Timers>,
-    /// The last ones, oldest first.
+    /// Last transfers, oldest first.
     transfers: Value,
 }
 
@@ -123,7 +123,7 @@ impl<'r> Detail<'r> {
     }
 }
 
-/// That there is no answer, and why.
+/// Returns the error response with this status code and reason.
 pub fn failure(status: u16, why: &str) -> Content {
     whole(status, json!({ "error": why }).to_string())
 }

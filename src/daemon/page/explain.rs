@@ -1,4 +1,4 @@
-//! The pages that explain: why a name answers as it does, and what changed between two versions.
+//! Pages that explain a name's answer, and the changes between two versions.
 //!
 //! Cost: O(records of the name × members); O(changes).
 
@@ -11,20 +11,20 @@ use wire::name::Name;
 /// Lines of a difference that are shown; `aggregator diff` has them all.
 pub const LISTED_CHANGES: usize = 2000;
 
-/// Why a name answers as it does.
+/// Page that explains a name's answer.
 #[derive(Template)]
 #[template(path = "lookup.html")]
 pub struct LookupPage {
     shell: Shell,
     asked: String,
     rtype: String,
-    /// What is wrong with the question.
+    /// Error in the question; empty if there is none.
     error: String,
     rcode: Option<Mark>,
     steps: Vec<StepCard>,
 }
 
-/// One name of a chain.
+/// Step of the lookup: one name of a chain of aliases.
 struct StepCard {
     name: String,
     mark: Mark,
@@ -71,7 +71,7 @@ struct SourceRow {
     way: Vec<String>,
 }
 
-/// What a region takes of the name.
+/// Records that a region takes of the name.
 struct UseRow {
     link: Cell,
     text: String,
@@ -84,7 +84,7 @@ impl LookupPage {
         LookupPage { shell, asked, rtype, error: String::new(), rcode: None, steps: Vec::new() }
     }
 
-    /// What came of a question.
+    /// Returns the page with the answer to a question, or with the error in it.
     pub fn new(shell: Shell, explained: Result<Lookup, String>) -> LookupPage {
         let now = shell.now;
         let page = LookupPage::empty(shell);
@@ -99,7 +99,7 @@ impl LookupPage {
     }
 }
 
-/// How a response code is.
+/// Returns the mark of a response code, coloured by its grade.
 fn mark_of(rcode: &'static str) -> Mark {
     let grade = match rcode {
         "NOERROR" => Grade::Good,
@@ -162,7 +162,7 @@ fn step_card(step: &Step, now: i64) -> StepCard {
     }
 }
 
-/// With which version a record came.
+/// Describes the version with which a record came.
 fn since(seen: &SeenReport, now: i64) -> Cell {
     let before = if seen.before { "before " } else { "" };
     match seen.at {
@@ -171,7 +171,7 @@ fn since(seen: &SeenReport, now: i64) -> Cell {
     }
 }
 
-/// Where a record came from.
+/// Describes the origin of a record.
 fn describe_given(given: &crate::daemon::lookup::Given) -> String {
     let serial = given.serial.map(|serial| format!(" serial {serial}")).unwrap_or_default();
     let held = given
@@ -210,7 +210,7 @@ fn source_row(source: &SourceReport) -> SourceRow {
 
 //--- Differences ---
 
-/// What changed between two versions.
+/// Page with the changes between two versions.
 #[derive(Template)]
 #[template(path = "diff.html")]
 pub struct DiffPage {
@@ -219,7 +219,7 @@ pub struct DiffPage {
     encoded: String,
     from: String,
     to: String,
-    /// Why there is nothing to show.
+    /// Reason for which there is nothing to show; empty if there is something.
     error: String,
     lines: Vec<(&'static str, char, String)>,
     removed: String,
@@ -228,7 +228,7 @@ pub struct DiffPage {
 }
 
 impl DiffPage {
-    /// What came of a comparison.
+    /// Returns the page with the result of a comparison.
     pub fn new(shell: Shell, zone: &Name, compared: Result<Compared, String>) -> DiffPage {
         let mut page = DiffPage {
             shell,

@@ -1,8 +1,9 @@
 //! The names under which browsers may ask for the page.
 //!
-//! A page of somebody else can have a name of its own point at this server's address, even at the loopback, and then reads
-//! what is here as if it were its own: browsers keep sites apart by name. Such a name is known by the request's Host (RFC
-//! 9112 section 3.2), and gets nothing. An address cannot be bent so, nor can localhost (RFC 6761 section 6.3).
+//! A page of somebody else can have a name of its own point at this server's address, even at the loopback, and then
+//! reads what is here as if it were its own: browsers keep sites apart by name. Such a name is known by the request's
+//! Host (RFC 9112 section 3.2), and gets nothing. An address cannot be bent so, nor can localhost (RFC 6761 section
+//! 6.3).
 //!
 //! Invariants: whoever tells no host is no browser, and is let in.
 //!
@@ -22,7 +23,7 @@ impl Hosts {
         Hosts(std::iter::once(localhost).chain(names.cloned()).collect())
     }
 
-    /// Why a request for a host is refused; none if it is not.
+    /// Returns the reason for which a request to a host is refused; none if it is allowed.
     pub fn refuse(&self, host: Option<&str>) -> Option<String> {
         let host = host?;
         let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

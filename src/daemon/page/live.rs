@@ -1,15 +1,16 @@
 //! Pages that keep themselves current: server-sent events with the parts of a page that have changed (HTML Living
 //! Standard, section 9.2).
 //!
-//! A page marks its parts in the template, `<!--live ID-->` and `<!--/live-->` around an element that has the id. For each
-//! page that is open anywhere a task writes it anew when something was published, at least every five seconds; to each
-//! browser goes what is not as it was there; when parts have come, gone or moved, the whole. Ages do not count: scripts let
-//! them grow.
+//! A page marks its parts in the template, `<!--live ID-->` and `<!--/live-->` around an element that has the id. For
+//! each page that is open anywhere a task writes it anew when something was published, at least every five seconds; to
+//! each browser goes what is not as it was there; when parts have come, gone or moved, the whole. Ages do not count:
+//! scripts let them grow.
 //!
-//! Invariants: a client that takes nothing gets nothing more, and its task waits for it; a task ends with its client, and
-//! that of a page with the last of them, or when the page is switched off.
+//! Invariants: a client that takes nothing gets nothing more, and its task waits for it; a task ends with its client,
+//! and that of a page with the last of them, or when the page is switched off.
 //!
-//! Cost: O(page) at most twice a second for a page, however many look at it, and O(parts that changed) for each of them.
+//! Cost: O(page) at most twice a second for a page, however many look at it, and O(parts that changed) for each of
+//! them.
 
 use super::Page;
 use crate::serve::http::Content;
@@ -33,9 +34,9 @@ pub struct Views(Arc<Mutex<HashMap<Vec<String>, Arc<View>>>>);
 /// A page that is open somewhere.
 #[derive(Default)]
 struct View {
-    /// As it was last; nothing before it is written for the first time.
+    /// Last version of the page; none before it is written for the first time.
     latest: watch::Sender<Option<Arc<Version>>>,
-    /// Tells that somebody has just come.
+    /// Notified when a browser has joined.
     joined: Notify,
 }
 
@@ -47,12 +48,13 @@ struct Version {
 }
 
 impl Views {
-    /// Nobody does anything that can fail while the views are locked.
+    /// Locks the views. Nobody does anything that can fail while it holds the lock, so a poisoned one is still good.
     fn lock(&self) -> MutexGuard<'_, HashMap<Vec<String>, Arc<View>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins those who look at a page, from the next time that it is written; whoever is the first has to keep it current.
+    /// Subscribes to a page, from the next time that it is written. The first subscriber also gets the view, and has to
+    /// keep it current.
     fn join(&self, segments: &[String]) -> (watch::Receiver<Option<Arc<Version>>>, Option<Arc<View>>) {
         let mut views = self.lock();
         if let Some(view) = views.get(segments) {
@@ -64,7 +66,7 @@ impl Views {
         (view.latest.subscribe(), Some(view))
     }
 
-    /// Ends a view if nobody looks at it any more, or in any case.
+    /// Ends a view that has no subscriber any more, or in any case if so asked. Returns true if it has ended.
     fn end(&self, segments: &[String], in_any_case: bool) -> bool {
         let mut views = self.lock();
         let ends = in_any_case || views.get(segments).is_none_or(|view| view.latest.receiver_count() == 0);
@@ -91,7 +93,7 @@ impl Page {
         Content::Events(sent)
     }
 
-    /// Writes a page anew while somebody looks at it.
+    /// Writes a page again and again while it has subscribers.
     async fn keep_current(self, segments: Vec<String>, view: Arc<View>) {
         let path: Vec<&str> = segments.iter().map(String::as_str).collect();
         let mut published = self.publisher.changes();
@@ -117,7 +119,7 @@ impl Page {
     }
 }
 
-/// Sends one browser what changes, until it has gone or there is nothing to tell any more.
+/// Sends the changes of a page to one browser, until the browser has gone or the view has ended.
 async fn tell(mut latest: watch::Receiver<Option<Arc<Version>>>, events: mpsc::Sender<String>) {
     let mut known: Option<Arc<Version>> = None;
     loop {
@@ -141,7 +143,7 @@ async fn tell(mut latest: watch::Receiver<Option<Arc<Version>>>, events: mpsc::S
 /// The parts of a page, in order.
 struct Parts {
     ids: Vec<String>,
-    /// What they are, without ages.
+    /// Hash of each part, ages left out.
     hashes: HashMap<String, u64>,
     html: HashMap<String, String>,
 }
@@ -171,7 +173,7 @@ impl Parts {
     }
 }
 
-/// What a part says beside ages, which the browser reckons itself.
+/// Hashes a part without the ages in it, which the browser updates itself.
 fn hash_without_ages(html: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in html.split("<time ") {

@@ -1,4 +1,4 @@
-//! What needs attention, the worst first, and one sentence about everything.
+//! Notes on everything that needs attention, the worst first, and one sentence that sums up.
 //!
 //! Cost: O(zones + members of all regions).
 
@@ -11,15 +11,15 @@ use crate::publish::State;
 use std::collections::HashSet;
 use wire::name::Name;
 
-/// Something that an operator should know.
+/// Note of something that an operator should know.
 pub struct Note {
     pub mark: Mark,
-    /// What it is about.
+    /// Zone, region or server that the note concerns.
     pub about: Cell,
     pub text: String,
 }
 
-/// One sentence about everything.
+/// Sums up the state of the server in one sentence.
 pub fn judge(report: &Report, notes: &[Note]) -> Mark {
     let grade = notes.iter().map(|note| note.mark.grade).max().unwrap_or(Grade::Good);
     let failing = |grade: Grade| notes.iter().filter(|note| note.mark.grade == grade).count();
@@ -35,7 +35,7 @@ pub fn judge(report: &Report, notes: &[Note]) -> Mark {
     Mark::new(grade, text)
 }
 
-/// Everything that an operator should look at, the worst first.
+/// Collects the notes on everything that needs attention, the worst first.
 pub fn collect_notes(report: &Report) -> Vec<Note> {
     let (mut notes, mut told) = (Vec::new(), HashSet::new());
     let why = |zone: &Name| {

@@ -1,4 +1,5 @@
-//! The first page: what needs attention, the regions with their members, all zones, queries, and the server itself.
+//! Overview: everything that needs attention, the regions with their members, all zones, queries, and the server
+//! itself.
 //!
 //! Cost: O(zones + members of all regions).
 
@@ -21,7 +22,7 @@ use wire::serial::Serial;
 
 /// Zones in the table; who has more looks for one by its name.
 const LISTED_ZONES: usize = 500;
-/// The first page.
+/// Overview, which is the first page.
 #[derive(Template)]
 #[template(path = "overview.html")]
 pub struct Overview {
@@ -152,7 +153,7 @@ fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
     ]
 }
 
-/// What the chart of queries shows.
+/// Describes the chart of queries in words.
 fn describe_rates(queries: &Queries) -> String {
     let largest = queries.history.iter().copied().fold(0.0, f64::max);
     let minutes = (queries.history.len() as f64 * queries.interval_seconds / 60.0).ceil();
@@ -180,7 +181,7 @@ fn rcode_rows(queries: &Queries) -> Vec<RcodeRow> {
     codes.into_iter().map(row).collect()
 }
 
-/// What is to be known of the process.
+/// Returns the facts about the process.
 fn server_facts(report: &Report, now: i64) -> Vec<Fact> {
     let state = &report.state;
     let folder = match (&state.folder, &state.error) {

@@ -18,12 +18,12 @@ use wire::serial::Serial;
 
 //--- Marks ---
 
-/// How much a state matters.
+/// Severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// As it should be.
+    /// State as it should be.
     Good,
-    /// As somebody has ordered it.
+    /// State that somebody has ordered.
     Told,
     /// Worth a look.
     Warn,
@@ -153,7 +153,7 @@ impl Display for When {
 
 impl HtmlSafe for When {}
 
-/// So many seconds ago, in words.
+/// Describes a moment so many seconds ago, in words.
 pub fn ago_text(seconds: Option<u64>) -> String {
     seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{} ago", format_seconds(seconds)))
 }
@@ -168,7 +168,7 @@ pub fn when(at: Option<i64>, now: i64) -> Cell {
 pub struct Cell(pub String);
 
 impl Cell {
-    /// That there is nothing to tell.
+    /// Returns the cell that stands for no value.
     pub fn none() -> Cell {
         Cell("<span class=\"none\">–</span>".to_owned())
     }
@@ -250,7 +250,7 @@ pub fn zone_link(name: &Name) -> Cell {
     Cell(format!("<a href=\"{}\">{}</a>", zone_href(name), Escaped(&short(name))))
 }
 
-/// What an element is known by, made of a name.
+/// Returns the HTML id of an element for a name.
 pub fn id_of(kind: &str, name: &Name) -> String {
     let mut id = format!("{kind}-");
     for byte in short(name).bytes() {

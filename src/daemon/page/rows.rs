@@ -63,7 +63,7 @@ pub struct ZoneRow {
     pub remarks: String,
 }
 
-/// What regions go without.
+/// Drain as a row.
 pub struct DrainRow {
     pub link: Cell,
     pub names: String,
@@ -74,7 +74,7 @@ pub struct DrainRow {
     pub reason: String,
 }
 
-/// How far a zone is behind its primaries.
+/// Returns the number of serials by which a zone is behind its primaries.
 pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
     match (here, there) {
         (Some(here), Some(there)) if there.newer_than(here) => {
@@ -102,12 +102,12 @@ pub fn member_row(member: &MemberStatus, zones: &HashMap<&Name, &ZoneReport>, no
     }
 }
 
-/// So many seconds ago.
+/// Returns the moment so many seconds ago as a cell.
 pub fn ago(seconds: Option<u64>, now: i64) -> Cell {
     when(seconds.map(|seconds| now.saturating_sub_unsigned(seconds)), now)
 }
 
-/// So many seconds ahead; what never comes is a dash.
+/// Returns the moment so many seconds ahead as a cell; a dash stands for never.
 pub fn ahead(seconds: Option<u64>, now: i64) -> Cell {
     const FOREVER: u64 = 100 * 365 * 86_400;
     when(seconds.filter(|seconds| *seconds < FOREVER).map(|seconds| now.saturating_add_unsigned(seconds)), now)
@@ -150,7 +150,7 @@ pub fn zone_mark(zone: &ZoneReport) -> Mark {
     }
 }
 
-/// What is not as it should be with a zone's way in.
+/// Returns the trouble of a zone's source in a few words; none if there is none.
 pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
     let (held, failing) = match zone.source.as_ref()? {
         SourceStatus::Primaries(source) if source.setback.is_some() => return Some("primaries older"),
@@ -167,7 +167,7 @@ pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
     }
 }
 
-/// The last transfers of a zone; nothing for one that is not transferred.
+/// Draws the last transfers of a zone; nothing for one that is not transferred.
 pub fn transfer_bars(zone: &ZoneReport) -> Cell {
     let Some(SourceStatus::Primaries(source)) = &zone.source else { return Cell::none() };
     let notes: Vec<&TransferNote> = source.transfers.iter().collect();
@@ -191,7 +191,7 @@ pub fn transfer_bars(zone: &ZoneReport) -> Cell {
     spark_bars(&notes.iter().map(bar).collect::<Vec<_>>(), BARS, &label)
 }
 
-/// One transfer in words.
+/// Describes one transfer in words.
 fn describe_transfer(note: &TransferNote) -> String {
     let kind = note.kind.to_uppercase();
     match note.result {

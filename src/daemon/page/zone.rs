@@ -1,4 +1,4 @@
-//! The page of one zone, region or catalog: where it comes from, where it goes, what it was before.
+//! Page of one zone, region or catalog: its source, its outgoing transfers, and its history.
 //!
 //! Cost: O(members, primaries, secondaries) and O(changes of the versions that are listed).
 
@@ -29,20 +29,20 @@ const LISTED_VERSIONS: usize = 50;
 pub struct ZonePage {
     shell: Shell,
     name: String,
-    /// For addresses.
+    /// Name as part of an address of the page.
     encoded: String,
     kind: &'static str,
     mark: Mark,
     remarks: String,
     facts: Vec<Fact>,
     timers: Vec<Fact>,
-    /// Of a region.
+    /// Members, if the zone is a region.
     members: Vec<MemberRow>,
     conflicts: Vec<ConflictRow>,
     conflicts_title: String,
-    /// Of a zone that is a member.
+    /// Regions that the zone is a member of.
     regions: Vec<Cell>,
-    /// What operators have ordered.
+    /// Drains and pins that operators have ordered.
     orders: Vec<(Mark, String)>,
     primaries: Vec<PrimaryRow>,
     transfers: Cell,
@@ -52,7 +52,7 @@ pub struct ZonePage {
     services: Vec<(String, String)>,
     secondaries: Vec<SecondaryRow>,
     servers: Vec<ServerRow>,
-    /// When they were asked.
+    /// Time at which the name servers were asked.
     asked: Cell,
     queries: Vec<Fact>,
     history: Vec<VersionRow>,
@@ -66,7 +66,7 @@ struct ConflictRow {
     link: String,
     kind: &'static str,
     member: String,
-    /// The member whose records did it, where that is told.
+    /// Member whose records caused it, if that is known.
     by: String,
     dropped: u32,
 }
@@ -117,7 +117,7 @@ struct VersionRow {
     link: String,
 }
 
-/// What the SOA says, in seconds.
+/// Timers of the SOA, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timers {
     pub refresh: u32,
@@ -127,14 +127,14 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Those of a version.
+    /// Returns the timers of an SOA.
     pub fn of(soa: &Soa) -> Timers {
         Timers { refresh: soa.refresh, retry: soa.retry, expire: soa.expire, minimum: soa.minimum }
     }
 }
 
 impl ZonePage {
-    /// Puts the page together; none when there is no such zone.
+    /// Builds the page; none if there is no such zone.
     pub fn new(shell: Shell, report: &Report, served: &Served) -> Option<ZonePage> {
         let (name, now) = (&served.origin, shell.now);
         let mut page = ZonePage {
@@ -188,7 +188,7 @@ impl ZonePage {
         Some(page)
     }
 
-    /// What is to be told of a region.
+    /// Adds the facts about a region.
     fn describe_region(&mut self, report: &Report, RegionReport { kept: region, .. }: &RegionReport, now: i64) {
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         self.kind = "region";
@@ -227,7 +227,7 @@ impl ZonePage {
         self.conflicts = rows.map(row).collect();
     }
 
-    /// What is to be told of a source zone.
+    /// Adds the facts about a source zone.
     fn describe_zone(&mut self, report: &Report, zone: &ZoneReport, now: i64) {
         let kept = &zone.kept;
         self.kind = "zone";
@@ -311,7 +311,7 @@ impl ZonePage {
         }
     }
 
-    /// What is to be told of secondaries.
+    /// Adds the facts about secondaries.
     fn describe_ways_out(&mut self, outward: &Outward) {
         let counts = |counts: crate::daemon::outward::TransferCounts| {
             format!("{} incremental, {} full", number(counts.incremental), number(counts.full))
@@ -350,7 +350,7 @@ impl ZonePage {
     }
 }
 
-/// What a name server says of itself: a row for each fault, or one.
+/// Returns the rows of a name server: one for each fault, or a single one without faults.
 fn server_rows(server: &ServerCheck) -> Vec<ServerRow> {
     let row = |mark, text| ServerRow { server: server.label(), serial: serial(server.serial), mark, text };
     if server.findings.is_empty() {
@@ -372,7 +372,7 @@ fn signed(class: &str, sign: char, records: u32) -> Cell {
     Cell(format!("<span class=\"{class}\">{sign}{}</span>", number(records.into())))
 }
 
-/// Whether a drain takes something out of a region, or a zone out of its regions.
+/// Returns true if a drain concerns the zone, as the region or as the member.
 fn concerns(drain: &DrainStatus, name: &Name) -> bool {
     drain.target.member == *name || drain.regions.contains(name)
 }
@@ -404,7 +404,7 @@ fn timer_facts(served: &Served) -> Vec<Fact> {
     ]
 }
 
-/// What questions that led to the zone got.
+/// Returns the rates of queries that led to the zone, in all and by result.
 fn query_rows(report: &Report, name: &Name) -> Vec<Fact> {
     let Some(rates) = report.queries.zones.get(&name.to_string()) else { return Vec::new() };
     let parts = rates.rcodes.iter().map(|(kind, per_second)| Fact::new(kind, rate(*per_second)));

@@ -9,7 +9,7 @@ use std::path::Path;
 const MEMBERS: [&str; 2] = ["w1.x", "w2.x"];
 
 impl Bench {
-    /// What clients have of a region.
+    /// Returns the version of a region that clients see.
     pub fn served(&self, region: &str) -> Arc<Served> {
         self.publisher.load().get(&name(region)).unwrap().clone()
     }
@@ -359,7 +359,7 @@ fn all_histories_together_keep_to_a_total() {
 
 //--- Law ---
 
-/// Something that happens.
+/// Event in the life of a region.
 #[derive(Clone, Debug)]
 enum Event {
     Load {
@@ -377,7 +377,7 @@ enum Event {
         member: usize,
         begins: bool,
     },
-    /// To a version, counted back from the present one.
+    /// Pins the region to a version, counted back from the present one.
     Pin {
         back: usize,
     },
@@ -397,8 +397,9 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// While a region is pinned its answers have exactly what the version had, and nothing else moves its serial; before and
-    /// after they have exactly what its members have; and every step that clients see is one forward, and in the history.
+    /// While a region is pinned its answers have exactly what the version had, and nothing else moves its serial;
+    /// before and after they have exactly what its members have; and every step that clients see is one forward, and in
+    /// the history.
     #[test]
     fn answers_have_what_the_version_had_or_what_the_members_have(events in prop::collection::vec(event(), 1..40)) {
         let mut bench = bench();
@@ -476,7 +477,7 @@ proptest! {
     }
 }
 
-/// Whether the region has anything to say: what is drained says nothing for a member that is not and has expired.
+/// Returns true if the region has any data. A drained member helps no other member that is not drained and has expired.
 fn has_any(expired: [bool; 2], drained: [bool; 2]) -> bool {
     (0..2).any(|member| !expired[member] && (!drained[member] || drained == [true; 2]))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 const ZONES: [&str; 3] = ["w1.x", "w2.x", "w3.x"];
 
-/// Something that happens.
+/// Event in the life of a region.
 #[derive(Clone, Debug)]
 enum Event {
     /// A member has another version: how far its serial moves, and what it holds.
@@ -106,7 +106,7 @@ impl Run {
         Some((served.zone.clone().filter(|_| served.state == State::Ok)?, served.history.clone()))
     }
 
-    /// Everything is on disk when this returns.
+    /// Ends the run; everything is on disk when this returns.
     fn end(self) {
         assert!(self.store.settle());
     }

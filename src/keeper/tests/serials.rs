@@ -11,14 +11,14 @@ const MEMBERS: [&str; 3] = ["w1.x", "w2.x", "w3.x"];
 /// Expire time of the members' zones, in seconds, as [`load`] writes it, and one more.
 const EXPIRED: Duration = Duration::from_secs(2_592_001);
 
-/// How a member's serial moves.
+/// Move of a member's serial.
 #[derive(Clone, Debug)]
 enum Way {
-    /// To any serial, forward or not.
+    /// Jumps to any serial, forward or not.
     To(u32),
-    /// By a few; none is a primary that changes contents and keeps the serial.
+    /// Advances by a few; by none, it is a primary that changes contents and keeps the serial.
     On(u32),
-    /// By so much that two of them are too much for one step.
+    /// Advances by so much that two of them are too much for one step.
     Far(u32),
     Back(u32),
 }
@@ -34,7 +34,7 @@ impl Way {
     }
 }
 
-/// What happens to a keeper.
+/// Event in the life of a keeper.
 #[derive(Clone, Debug)]
 enum Event {
     /// Members send versions, all in one batch: which member, how its serial moves, which contents.

@@ -1,4 +1,4 @@
-//! What each set of facts is called.
+//! Tests of the classification: each set of facts gets the right name.
 
 use super::*;
 
