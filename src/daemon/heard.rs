@@ -106,11 +106,8 @@ impl Later {
             let at = Instant::now();
             let published = publisher.load();
             heard.retain(|region, serials| {
-                let ours = published.get(region).and_then(|served| Some(served.zone.as_ref()?.soa.serial));
-                // Beside a part of the sum, what is newer may look older.
-                let is_there = |member: &Name| published.get(member).is_some_and(|served| served.state == State::Ok);
-                let is_whole = self.members.get(region).is_some_and(|members| members.iter().all(is_there));
-                !is_whole || ours.is_none_or(|ours| serials.iter().any(|theirs| theirs.newer_than(ours)))
+                let members = self.members.get(region).map_or(&[][..], Vec::as_slice);
+                may_be_newer(&published, region, members, serials)
             });
             for (region, serials) in &heard {
                 tracing::info!(%region, ?serials, "other servers have serials that are newer, or may be while members \
@@ -129,6 +126,14 @@ impl Later {
             }
         });
     }
+}
+
+/// Whether a serial that others have of a region may be newer than ours. Beside a part of the sum, what is newer may look
+/// older.
+fn may_be_newer(published: &Published, region: &Name, members: &[Name], serials: &[Serial]) -> bool {
+    let ours = published.get(region).and_then(|served| Some(served.zone.as_ref()?.soa.serial));
+    let is_there = |member: &Name| published.get(member).is_some_and(|served| served.state == State::Ok);
+    !members.iter().all(is_there) || ours.is_none_or(|ours| serials.iter().any(|theirs| theirs.newer_than(ours)))
 }
 
 /// Whom to ask for which regions.
@@ -268,6 +273,7 @@ async fn ask_one(places: Arc<Semaphore>, region: Name, server: SocketAddr) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::publish::{Identity, Served};
     use hickory_proto::op::{Message, MessageType};
     use hickory_proto::rr::Record;
     use hickory_proto::rr::rdata::SOA;
@@ -304,6 +310,25 @@ mod tests {
         let regions: Vec<Name> = ["a.x", "b.x", "c.x"].map(name).into();
         let of = |number| (name(&format!("ns{number}.x")), regions.iter().cloned().collect());
         Questions { named: (0..servers).map(of).collect(), regions: regions.clone(), ..Questions::default() }
+    }
+
+    #[test]
+    fn what_looks_older_is_told_while_members_are_missing() {
+        let served = |(origin, serial, state): (&str, u32, State)| {
+            let lines = format!("@ 30 SOA {serial}");
+            let zone = Arc::new(crate::zone::tests::zone(&format!("{origin}."), &lines));
+            Arc::new(Served::new(name(origin), state, Some(zone)))
+        };
+        let (members, serials) = ([name("m1.x"), name("m2.x")], [Serial(9), Serial(10)]);
+        let tells = |zones: &[(&str, u32, State)]| {
+            let published = Published::new(Identity::default(), zones.iter().copied().map(served), 1);
+            may_be_newer(&published, &name("r.x"), &members, &serials)
+        };
+        let ours = |serial| [("r.x", serial, State::Ok), ("m1.x", 1, State::Ok), ("m2.x", 2, State::Ok)];
+        assert!(tells(&ours(9)) && !tells(&ours(10)) && !tells(&ours(11)));
+        assert!(tells(&ours(11)[..2]) && tells(&ours(11)[1..]), "one is not there");
+        let [region, one, (other, serial, _)] = ours(11);
+        assert!(tells(&[region, one, (other, serial, State::Expired)]));
     }
 
     #[tokio::test]
