@@ -9,9 +9,11 @@
 //!
 //! Cost: a line that is filtered out costs one comparison.
 
+mod notice;
 mod queue;
 
 use crate::terminal::{self, Bars, Stream};
+use notice::Form;
 use prometheus::IntCounter;
 use queue::Queue;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -19,8 +21,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tracing::Subscriber;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layered, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
@@ -63,22 +68,17 @@ impl LogHandle {
 
 /// Starts logging for the whole process, between the lines of bars where there are any.
 pub fn start(filter: &str, json: bool, bars: Option<&Bars>) -> Result<LogHandle, LogError> {
+    let form = match json {
+        true => Form::Json,
+        false if terminal::is_colored(Stream::Errors) => Form::Colored,
+        false => Form::Plain,
+    };
     let queue = match bars.cloned() {
-        Some(bars) => Queue::start(Between(bars)),
-        None => Queue::start(io::stderr()),
+        Some(bars) => Queue::start(Between(bars), form),
+        None => Queue::start(io::stderr(), form),
     };
     let queue = queue.map_err(LogError::Thread)?;
-    let lines = if json {
-        fmt::layer().json().flatten_event(true).with_writer(queue.clone()).log_internal_errors(false).boxed()
-    } else {
-        // A log that nobody reads any more must not end the program by complaining about it.
-        fmt::layer()
-            .with_ansi(terminal::is_colored(Stream::Errors))
-            .with_writer(queue.clone())
-            .log_internal_errors(false)
-            .boxed()
-    };
-    let handle = install(filter, lines)?;
+    let handle = install(filter, lines(form, queue.clone()))?;
     // A log that is the first of its process has the first queue.
     let _ = QUEUE.set(queue);
     Ok(handle)
@@ -133,7 +133,20 @@ impl Write for Between {
 
 /// Starts logging into a file for the whole process, for people; standard error stays as it is.
 pub fn start_in_file(filter: &str, file: File) -> Result<LogHandle, LogError> {
-    install(filter, fmt::layer().with_ansi(false).with_writer(Mutex::new(file)).log_internal_errors(false).boxed())
+    install(filter, lines(Form::Plain, Mutex::new(file)))
+}
+
+/// Makes lines of events. A log that nobody reads any more must not end the program by complaining about it.
+fn lines<S, W>(form: Form, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
+    match form {
+        Form::Json => lines.json().flatten_event(true).boxed(),
+        Form::Plain | Form::Colored => lines.with_ansi(form == Form::Colored).boxed(),
+    }
 }
 
 /// What makes lines of events that passed the filter.

@@ -9,8 +9,11 @@
 //! them, too. Only what is ahead after that is a drift that was lost here. A pinned region waits until it is released: what
 //! it is pinned to is older than what others have.
 //!
-//! Invariants: a region follows others once for each start; never to more than [`MOST_AHEAD`] above the sum; serials
-//! compare by RFC 1982.
+//! While a member is missing or has expired, the sum lacks a whole serial, and what others have is far ahead of it or looks
+//! older. So only with all members is it decided what to believe of that, and nothing is forgotten before.
+//!
+//! Invariants: a region follows others once for each start, or once more with members that were missing; never to more than
+//! [`MOST_AHEAD`] above the sum; serials compare by RFC 1982.
 //!
 //! Cost: O(members) for each batch, as long as something waits.
 
@@ -34,6 +37,12 @@ impl KeptRegion {
         let sum = region_sum(self.region.plan.serial_offset, members);
         let heard = self.heard.iter().flat_map(|heard| &heard.serials);
         (sum, heard.map(|heard| heard.0.wrapping_sub(sum.0)).filter(|ahead| *ahead <= MOST_AHEAD).max())
+    }
+
+    /// Whether the sum has the serial of every member. A drained one gives its own as well, if it is there.
+    fn is_whole(&self) -> bool {
+        let given = self.intakes.iter().filter(|intake| intake.zone().is_some()).count();
+        given == self.region.plan.members.len()
     }
 
     /// A serial of others that is newer than ours.
@@ -71,15 +80,15 @@ impl Keeper {
     }
 
     /// Has a region that is served go on from the newest serial that other servers have of it, if that is still newer once
-    /// each member has been confirmed; returns whether it does.
+    /// each member that is there has been confirmed; returns whether it does.
     pub(super) fn catch_up(&self, kept: &mut KeptRegion) -> bool {
         let Some(heard) = kept.heard.as_ref().filter(|_| kept.was_served && kept.pinned.is_none()) else {
             return false;
         };
         let Some(zone) = &kept.region.zone else { return false };
-        let (ours, at) = (zone.soa.serial, heard.at);
+        let (ours, at, is_whole) = (zone.soa.serial, heard.at, kept.is_whole());
         let Some(newest) = kept.newer_elsewhere() else {
-            kept.heard = None;
+            kept.heard = kept.heard.take().filter(|_| !is_whole);
             return false;
         };
         let is_confirmed = |member: &Name| {
@@ -92,10 +101,13 @@ impl Keeper {
             return false;
         }
         let (sum, ahead) = kept.heard_ahead();
-        kept.heard = None;
-        let region = &kept.region.plan.origin;
         let theirs = ahead.map(|ahead| sum.advance(ahead)).filter(|theirs| theirs.newer_than(ours));
+        kept.heard = kept.heard.take().filter(|_| !is_whole);
+        let region = &kept.region.plan.origin;
         let Some(theirs) = theirs else {
+            if !is_whole {
+                return false;
+            }
             tracing::warn!(%region, %ours, theirs = %newest, "another server has a newer serial, too far ahead to be \
                  followed: its secondaries take no change until ours has passed it");
             return false;

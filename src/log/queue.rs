@@ -5,19 +5,19 @@
 //!
 //! Invariants:
 //! - Lines stay whole and in their order. Those that find no room are lost and counted, and where they are missing
-//!   stands one line with their number.
+//!   stands one line with their number, which is never lost and which no filter keeps out.
 //! - Who logs goes on when the line has been written, as if there were no queue: what a crash leaves is complete, and a
 //!   burst takes the time that its reader needs. It waits for that no longer than [`PATIENCE`], and not at all while the
 //!   reader is known to hang.
-//! - At most twice [`ROOM`] octets wait, or one line that is longer.
+//! - At most twice [`ROOM`] octets wait, or one line that is longer, and the line about a loss.
 //!
 //! tracing-appender does not fit: at the end it tells a full queue on standard output, in a service the same socket that
 //! hangs; it counts lines, not octets; and it never waits, so that a burst loses lines while its reader is only slower.
 //!
 //! Cost: two changes of thread for a line; lines that come at once share them.
 
+use super::notice::{Form, notice};
 use prometheus::IntCounter;
-use std::cell::Cell;
 use std::io::{self, ErrorKind, Write};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,11 +30,6 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// How long to wait before a stream that takes nothing without blocking is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-thread_local! {
-    /// Set in the thread that writes, which must not wait for itself.
-    static WRITES: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Lines on their way.
 pub struct Queue {
     state: Mutex<State>,
@@ -42,6 +37,8 @@ pub struct Queue {
     filled: Condvar,
     /// For all others: something was written, or they need not wait.
     moved: Condvar,
+    form: Form,
+    patience: Duration,
 }
 
 #[derive(Default)]
@@ -76,10 +73,14 @@ impl State {
 }
 
 impl Queue {
-    /// A queue with its thread, which writes to `output`.
-    pub fn start(output: impl Write + Send + 'static) -> io::Result<Arc<Queue>> {
+    /// A queue of lines that look so, with its thread, which writes to `output`.
+    pub fn start(output: impl Write + Send + 'static, form: Form) -> io::Result<Arc<Queue>> {
+        Queue::start_with(output, form, PATIENCE)
+    }
+
+    fn start_with(output: impl Write + Send + 'static, form: Form, patience: Duration) -> io::Result<Arc<Queue>> {
         let (state, filled, moved) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let queue = Arc::new(Queue { state, filled, moved });
+        let queue = Arc::new(Queue { state, filled, moved, form, patience });
         let worker = queue.clone();
         std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.write_all(output))?;
         Ok(queue)
@@ -94,7 +95,7 @@ impl Queue {
 
     /// Takes a line, with its end.
     pub fn push(&self, line: &[u8]) {
-        let mut state = self.wait_while(self.lock(), PATIENCE, |state| !state.takes(line));
+        let mut state = self.wait_while(self.lock(), self.patience, |state| !state.takes(line));
         if !state.takes(line) {
             state.lose();
             return;
@@ -102,7 +103,7 @@ impl Queue {
         state.waiting.extend_from_slice(line);
         let turn = state.taken + 1;
         self.filled.notify_one();
-        drop(self.wait_while(state, PATIENCE, |state| state.written < turn));
+        drop(self.wait_while(state, self.patience, |state| state.written < turn));
     }
 
     /// Waits until everything has been written, at most for a while.
@@ -120,9 +121,6 @@ impl Queue {
         patience: Duration,
         holds: impl Fn(&State) -> bool,
     ) -> MutexGuard<'a, State> {
-        if WRITES.get() {
-            return state;
-        }
         let waited = self.moved.wait_timeout_while(state, patience, |state| !state.hangs && holds(state));
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
@@ -134,17 +132,16 @@ impl Queue {
 
     /// Writes what comes, for ever.
     fn write_all(&self, mut output: impl Write) {
-        WRITES.set(true);
         loop {
             let waited = self.filled.wait_while(self.lock(), |state| state.waiting.is_empty());
             let mut state = waited.unwrap_or_else(PoisonError::into_inner);
             let (lines, lost) = (mem::take(&mut state.waiting), mem::take(&mut state.lost));
             state.taken += 1;
-            drop(state);
             if lost > 0 {
-                // Everything taken came before the loss, and what comes now stands behind this.
-                tracing::error!(lines = lost, "log lines lost: nobody read the log");
+                // Everything taken came before the loss, and what comes stands behind this.
+                state.waiting = notice(self.form, lost).into_bytes();
             }
+            drop(state);
             put(&mut output, &lines);
             let mut state = self.lock();
             state.written += 1;
@@ -187,29 +184,70 @@ fn put(output: &mut impl Write, mut lines: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{BufRead, BufReader, Read};
     use std::os::unix::net::UnixStream;
     use std::time::Instant;
+
+    /// Longer than any machine is busy.
+    const LONG: Duration = Duration::from_secs(20);
 
     /// A queue whose reader is the other end.
     fn piped() -> (Arc<Queue>, UnixStream) {
         let (output, reader) = UnixStream::pair().unwrap();
-        reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        (Queue::start(output).unwrap(), reader)
+        reader.set_read_timeout(Some(LONG)).unwrap();
+        (Queue::start(output, Form::Json).unwrap(), reader)
+    }
+
+    /// Takes its time for so many octets, and keeps them.
+    #[derive(Clone)]
+    struct Slow(usize, Arc<Mutex<Vec<u8>>>);
+
+    impl Slow {
+        fn start(step: usize) -> (Arc<Queue>, Arc<Mutex<Vec<u8>>>) {
+            let text = Arc::default();
+            (Queue::start_with(Slow(step, Arc::clone(&text)), Form::Plain, LONG).unwrap(), text)
+        }
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(5));
+            let count = lines.len().min(self.0);
+            self.1.lock().unwrap().extend_from_slice(&lines[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
     fn a_line_has_been_written_when_its_writer_goes_on() {
-        let (queue, mut reader) = piped();
-        reader.set_nonblocking(true).unwrap();
-        for line in [&b"one\n"[..], b"two\n", b"three\n"] {
-            queue.push(line);
-            // Unless the machine is so busy that a line took longer than is waited for.
-            queue.flush(Duration::from_secs(20));
-            let mut buffer = [0; 16];
-            let count = reader.read(&mut buffer).unwrap();
-            assert_eq!(&buffer[..count], line);
+        let (queue, text) = Slow::start(usize::MAX);
+        for count in 1..=10 {
+            queue.push(b"line\n");
+            assert_eq!(text.lock().unwrap().len(), 5 * count);
         }
+    }
+
+    #[test]
+    fn a_burst_for_a_slow_reader_loses_nothing() {
+        let (queue, text) = Slow::start(65_536);
+        let (writers, length) = (15, ROOM / 5);
+        let line = |writer: u8| [vec![b'a' + writer; length - 1], vec![b'\n']].concat();
+        std::thread::scope(|scope| {
+            for writer in 0..writers {
+                let (queue, line) = (&queue, line(writer));
+                scope.spawn(move || queue.push(&line));
+            }
+        });
+        let state = queue.lock();
+        assert_eq!((state.lost, state.uncounted), (0, 0));
+        let text = text.lock().unwrap();
+        let mut lines: Vec<&[u8]> = text.split_inclusive(|octet| *octet == b'\n').collect();
+        lines.sort_unstable();
+        assert!(lines == (0..writers).map(line).collect::<Vec<_>>(), "{} whole lines", lines.len());
     }
 
     #[test]
@@ -232,12 +270,13 @@ mod tests {
         reader.read_exact(&mut text).unwrap();
         let expected: String = (0..kept).map(line).collect();
         assert!(text == expected.as_bytes(), "the first lines, in their order");
-        queue.flush(Duration::from_secs(20));
+        // The loss is told in its place, whatever the filter, and as often as it was counted.
         queue.push(b"after it\n");
-        let mut text = [0; 9];
-        reader.read_exact(&mut text).unwrap();
-        assert_eq!(&text, b"after it\n");
-        assert_eq!(queue.lock().lost, 0);
+        let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+        let told: serde_json::Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+        assert_eq!(told["lines"], early.get());
+        assert_eq!(lines.next().unwrap(), "after it");
+        assert_eq!((queue.lock().lost, early.get()), (0, lost + 1));
     }
 
     #[test]

@@ -132,15 +132,16 @@ impl Oracle {
         let found = self.addresses_of(name)?;
         match rtype {
             "AAAA" => Ok(self.only("AAAA", found)),
-            "ANY" if found.rcode == "NOERROR" => {
+            "ANY" if found.rcode != "REFUSED" => {
                 for family in ["A", "AAAA"] {
                     let some = self.only(family, found.clone());
                     if !some.answer.is_empty() {
                         return Ok(some);
                     }
                 }
+                // The name of a service is one whatever a node of that name holds.
                 let services = self.services(name)?;
-                Ok(if services.answer.is_empty() { Said::code("NOERROR") } else { services })
+                Ok(if services.answer.is_empty() { Said::code(found.rcode) } else { services })
             }
             _ => Ok(Said::code(found.rcode)),
         }

@@ -59,6 +59,9 @@ impl Forest {
             forest.plant_members(random, members, false);
             return forest;
         }
+        if index == 3 {
+            forest.plant_twins();
+        }
         if random.chance(20) {
             let data = if random.chance(50) { forest.service(random) } else { forest.host(random, "moray_host") };
             forest.nodes.insert(ROOT.to_string(), data);
@@ -182,6 +185,17 @@ impl Forest {
             let data = format!(r#"{{"type":"moray_host","moray_host":{{"address":"{address}"{ports}}}}}"#);
             self.nodes.insert(format!("{ROOT}/large/m{number}"), data.into_bytes());
         }
+    }
+
+    /// Puts members that have one name in DNS, which chance does not make of every seed.
+    fn plant_twins(&mut self) {
+        let service = br#"{"type":"service","service":{"srvce":"_http","proto":"_tcp","port":80}}"#;
+        self.nodes.insert(format!("{ROOT}/twins"), service.to_vec());
+        for (name, address) in [("Kid", "172.27.7.1"), ("kid", "172.27.7.2")] {
+            let data = format!(r#"{{"type":"rr_host","rr_host":{{"address":"{address}"}}}}"#);
+            self.nodes.insert(format!("{ROOT}/twins/{name}"), data.into_bytes());
+        }
+        self.names.extend(["", "kid.", "_http._tcp."].map(|front| format!("{front}twins.{DOMAIN}")));
     }
 
     /// A host record.

@@ -97,6 +97,63 @@ fn what_is_further_ahead_than_any_drift_is_not_believed() {
     }
 }
 
+/// The sum of what is there lacks a whole serial: that of others tells nothing yet.
+#[test]
+fn a_missing_member_puts_off_what_is_believed() {
+    let partial = || RegionPlan { partial_after: ZERO, ..region("w.x", &MEMBERS) };
+    for (heard, before) in [(vec![1_000_015], 10), (vec![12, 1_000_015], 13)] {
+        let mut bench = Bench::new(&MEMBERS, vec![partial()]);
+        bench.load("w1.x.", ONE, ZERO);
+        bench.hear(&heard);
+        bench.update("w1.x", Change::Current, ZERO);
+        let followed = (before > 10).then_some(12);
+        assert_eq!(bench.told(), (before, before - 10, followed, Some(1_000_015)), "{heard:?}");
+        bench.load("w2.x.", "@ 30 SOA 1000000\nweb 30 A 192.0.2.2", ZERO);
+        assert_eq!(bench.told(), (1_000_016, 6, Some(1_000_015), None), "{heard:?}");
+    }
+    // Too far ahead of the whole sum, too.
+    let mut bench = Bench::new(&MEMBERS, vec![partial()]);
+    bench.load("w1.x.", ONE, ZERO);
+    bench.hear(&[1_000_015]);
+    bench.load("w2.x.", TWO, ZERO);
+    bench.confirm();
+    assert_eq!(bench.told(), (30, 0, None, None));
+}
+
+#[test]
+fn what_looks_older_beside_a_part_of_the_sum_is_not_forgotten() {
+    let members = ["w1.x", "w2.x", "w3.x"];
+    let mut bench = Bench::new(&members, vec![RegionPlan { partial_after: ZERO, ..region("w.x", &members) }]);
+    let lines = "@ 30 SOA 1760000000\nweb 30 A 192.0.2.1";
+    let sum = 1_760_000_000_u32.wrapping_mul(3);
+    bench.load("w1.x.", lines, ZERO);
+    bench.hear(&[sum + 15]);
+    bench.update("w1.x", Change::Current, ZERO);
+    assert_eq!(bench.told(), (1_760_000_000, 0, None, None));
+    bench.load("w2.x.", lines, ZERO);
+    bench.load("w3.x.", lines, ZERO);
+    assert_eq!(bench.told(), (sum + 16, 16, Some(sum + 15), None));
+}
+
+#[test]
+fn a_member_that_has_expired_puts_off_what_is_believed() {
+    for is_drained in [false, true] {
+        let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
+        bench.load("w1.x.", ONE, ZERO);
+        bench.load("w2.x.", "@ 30 SOA 1000000\nweb 30 A 192.0.2.2", ZERO);
+        if is_drained {
+            bench.drain("w2.x", None, true);
+        }
+        bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
+        assert_eq!(bench.state("w2.x"), State::Expired);
+        bench.hear(&[1_000_025]);
+        bench.update("w1.x", Change::Current, ZERO);
+        assert_eq!(bench.told().3, Some(1_000_025), "drained: {is_drained}");
+        bench.update("w2.x", Change::Current, ZERO);
+        assert_eq!(bench.told(), (1_000_026, 16, Some(1_000_025), None), "drained: {is_drained}");
+    }
+}
+
 #[test]
 fn a_pinned_region_waits_for_its_release_and_a_drained_member_counts() {
     let mut bench = bench();
