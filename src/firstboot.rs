@@ -31,6 +31,7 @@ use crate::metadata;
 use child::Child;
 use find::{Finding, Found, Origin, Told, Wanted};
 use keep::Keep;
+use rustix::process::{Signal, getpid, kill_process};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Default folder for what was fetched.
 pub const DEFAULT_FOLDER: &str = "/var/lib/aggregator/boot";
@@ -159,10 +160,10 @@ struct Boot {
     plan: Arc<Plan>,
     keep: Keep,
     requests: UnixListener,
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    children: Signal,
+    hangup: unix::Signal,
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    children: unix::Signal,
     manager: Manager,
     /// Reasons that were last logged for having no configuration, or no new one.
     said: Vec<String>,
@@ -393,7 +394,7 @@ impl Boot {
                 Event::HungUp => {
                     let look = self.look(found, child.as_ref(), true).await;
                     if let (Some(child), false) = (&child, look.has_reloaded || look.is_refused) {
-                        child.signal(libc::SIGHUP);
+                        child.signal(Signal::HUP);
                     }
                 }
                 Event::Asked(stream) => {
@@ -431,7 +432,7 @@ impl Boot {
 
     /// Ends the server, and waits until it has.
     async fn end(&mut self, child: &Child) -> ExitCode {
-        child.signal(libc::SIGTERM);
+        child.signal(Signal::TERM);
         let ended = async {
             loop {
                 if let Some(status) = child.collect() {
@@ -445,7 +446,7 @@ impl Boot {
             Ok(_) => ExitCode::FAILURE,
             Err(_) => {
                 say("the server does not end; killing it");
-                child.signal(libc::SIGKILL);
+                child.signal(Signal::KILL);
                 ExitCode::FAILURE
             }
         }
@@ -459,15 +460,15 @@ impl Boot {
         let told = tokio::select! {
             told = host::ask(self.plan.clone()) => told,
             _ = self.children.recv(), if child.is_some() => {
-                self.raise(libc::SIGCHLD);
+                self.raise(Signal::CHILD);
                 return Look::note("the server has ended meanwhile");
             }
             _ = self.terminate.recv() => {
-                self.raise(libc::SIGTERM);
+                self.raise(Signal::TERM);
                 return Look::default();
             }
             _ = self.interrupt.recv() => {
-                self.raise(libc::SIGTERM);
+                self.raise(Signal::TERM);
                 return Look::default();
             }
         };
@@ -591,15 +592,15 @@ impl Boot {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-        self.raise(libc::SIGTERM);
+        self.raise(Signal::TERM);
         // Most often the server is done already, and what it has taken shall stay.
         tokio::time::timeout(LAST_WORD, asking).await.ok()
     }
 
     /// Sends this process a signal.
-    fn raise(&self, signal: i32) {
-        // SAFETY: a plain system call on this process.
-        unsafe { libc::kill(libc::getpid(), signal) };
+    fn raise(&self, signal: Signal) {
+        // Nothing forbids a signal to oneself.
+        let _ = kill_process(getpid(), signal);
     }
 
     /// Waits for whatever comes first.

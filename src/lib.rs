@@ -57,6 +57,8 @@
 //! just made, and follows it. [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the
 //! command line.
 
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 pub mod accept;
 pub mod access;
 pub mod budget;

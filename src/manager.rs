@@ -10,12 +10,15 @@
 //!
 //! Cost: one datagram for each call.
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -71,9 +74,7 @@ impl Manager {
 
     /// Says that the configuration is being read again; [`Manager::ready`] ends that.
     pub fn reloading(&self) {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the structure outlives the call.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        let time = clock_gettime(ClockId::Monotonic);
         let microseconds = i128::from(time.tv_sec) * 1_000_000 + i128::from(time.tv_nsec) / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"), None);
     }
@@ -92,7 +93,7 @@ impl Manager {
     pub fn keep(&self, kind: Kind, address: SocketAddr, socket: impl AsFd) {
         // Polled, the manager would throw a socket out for an error that a client caused.
         let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={}", name(kind, address));
-        self.send(&message, Some(socket.as_fd().as_raw_fd()));
+        self.send(&message, Some(socket.as_fd()));
     }
 
     /// Has the manager close a socket that is not listened on any more.
@@ -101,7 +102,7 @@ impl Manager {
     }
 
     /// Sends a message, with a descriptor or without. A manager that does not take it is none.
-    fn send(&self, message: &str, descriptor: Option<RawFd>) {
+    fn send(&self, message: &str, descriptor: Option<BorrowedFd<'_>>) {
         if let Some(socket) = &self.socket
             && let Err(error) = send_with(socket, message.as_bytes(), descriptor)
         {
@@ -132,31 +133,15 @@ fn name(kind: Kind, address: SocketAddr) -> String {
 }
 
 /// Sends a datagram, and with it a copy of a descriptor (`SCM_RIGHTS`).
-fn send_with(socket: &Socket, bytes: &[u8], descriptor: Option<RawFd>) -> io::Result<()> {
-    /// Room for one descriptor behind its header, aligned as the header must be.
-    #[repr(C, align(8))]
-    struct Control([u8; 64]);
-    let mut control = Control([0; 64]);
-    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: zeroes are valid for this plain structure; all pointers in it are to values that outlive the call, and
-    // the control message is written inside of `control`, which has room for it.
-    let sent = unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        header.msg_iov = &raw mut vector;
-        header.msg_iovlen = 1;
-        if let Some(descriptor) = descriptor {
-            let size = size_of::<RawFd>() as libc::c_uint;
-            header.msg_control = control.0.as_mut_ptr().cast();
-            header.msg_controllen = libc::CMSG_SPACE(size) as _;
-            let message = libc::CMSG_FIRSTHDR(&raw const header);
-            (*message).cmsg_level = libc::SOL_SOCKET;
-            (*message).cmsg_type = libc::SCM_RIGHTS;
-            (*message).cmsg_len = libc::CMSG_LEN(size) as _;
-            libc::CMSG_DATA(message).cast::<RawFd>().write_unaligned(descriptor);
-        }
-        libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL)
-    };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+fn send_with(socket: &Socket, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if let Some(descriptor) = &descriptor {
+        let fits = control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(descriptor)));
+        debug_assert!(fits, "there is room for one descriptor");
+    }
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 //--- What a predecessor left ---

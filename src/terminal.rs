@@ -10,6 +10,8 @@ mod bars;
 
 pub use bars::{Bar, Bars};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -81,53 +83,45 @@ pub fn is_colored(stream: Stream) -> bool {
 
 /// Columns and rows of the terminal on standard output.
 pub fn size() -> Option<(usize, usize)> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one winsize, and the pointer is to one that lives until after the call.
-    let status = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (status == 0 && size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))
 }
 
 /// Keys as they are pressed, without a line feed and without being shown.
 pub struct Keys {
-    before: libc::termios,
+    before: Termios,
 }
 
 impl Keys {
     /// Takes the keys of standard input; none if that is no terminal.
     pub fn take() -> Option<Keys> {
-        // SAFETY: termios is plain data that tcgetattr fills; it is read only if that succeeds.
-        let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointer is to a termios that lives until after the call.
-        if unsafe { libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) } != 0 {
-            return None;
-        }
-        let before = settings;
-        settings.c_lflag &= !(libc::ICANON | libc::ECHO | libc::ISIG);
-        // SAFETY: as above.
-        let set = unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const settings) };
-        (set == 0).then_some(Keys { before })
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut settings = before.clone();
+        settings.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        tcsetattr(io::stdin(), OptionalActions::Now, &settings).ok()?;
+        Some(Keys { before })
     }
 
     /// Waits for keys, no longer than `patience`. Returns the octets that they sent; empty if none was pressed.
     pub fn wait(&self, patience: Duration) -> Vec<u8> {
-        let mut waiting = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
-        let milliseconds = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one pollfd that lives until after the call.
-        if unsafe { libc::poll(&raw mut waiting, 1, milliseconds) } <= 0 {
+        let input = io::stdin();
+        // Longer than a timespec can say is for ever.
+        let patience = Timespec::try_from(patience).ok();
+        if !poll(&mut [PollFd::new(&input, PollFlags::IN)], patience.as_ref()).is_ok_and(|ready| ready > 0) {
             return Vec::new();
         }
+        // Past the buffer of the standard library, which `poll` does not know.
         let mut pressed = [0u8; 32];
-        // SAFETY: the buffer is as long as it says, and lives until after the call.
-        let count = unsafe { libc::read(libc::STDIN_FILENO, pressed.as_mut_ptr().cast(), pressed.len()) };
+        let count = rustix::io::read(&input, &mut pressed).unwrap_or(0);
         // The terminal is gone: that is as good as the key that ends.
-        usize::try_from(count).ok().filter(|count| *count > 0).map_or(vec![b'q'], |count| pressed[..count].to_vec())
+        if count > 0 { pressed[..count].to_vec() } else { vec![b'q'] }
     }
 }
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // SAFETY: the settings came from tcgetattr. The terminal may be gone, and then nothing is to be restored.
-        unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
+        // The terminal may be gone, and then nothing is to be restored.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Reads every `crate::` and `super::` path in `src/`, imports and inline ones alike, test modules left out. Files of
 //! one folder, with the file that names the folder, may use each other within their layer, but not in circles.
+//!
+//! Counts the unsafe code, too, which may only become less.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -78,6 +80,9 @@ const CRATES: [(&str, &[&str]); 5] = [
     ("sim", &["wire"]),
     ("wire", &[]),
 ];
+
+/// Number of times that `unsafe` occurs in the program and its crates, tests among them. It may shrink; then this number does.
+const UNSAFE: usize = 17;
 
 /// Uses that are allowed in spite of the layers, with the reasons.
 const EXCEPTIONS: [(&str, &str, &str); 1] =
@@ -425,6 +430,27 @@ fn crates_use_each_other_as_the_table_says() {
         assert_eq!(used, allowed, "{name}");
         assert!(!manifest.contains("aggregator"), "{name} uses the program");
     }
+}
+
+#[test]
+fn unsafe_code_does_not_grow() {
+    let crates = CRATES.map(|(name, _)| format!("crates/{name}/src"));
+    let mut found = BTreeMap::new();
+    for folder in ["src".to_owned()].iter().chain(&crates) {
+        for (file, text) in read_sources(folder) {
+            let text = strip(&text);
+            let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let count = words.filter(|word| *word == "unsafe").count();
+            if count > 0 {
+                found.insert(format!("{folder}/{file}"), count);
+            }
+        }
+    }
+    assert_eq!(
+        found.values().sum::<usize>(),
+        UNSAFE,
+        "unsafe code is for what the kernel or the processor needs; rustix has the rest. Where it is: {found:#?}"
+    );
 }
 
 #[test]

@@ -18,14 +18,8 @@ pub fn default_budget() -> u64 {
 
 /// The memory of the machine.
 fn machine_memory() -> Option<u64> {
-    // SAFETY: the structure is plain numbers, and the call fills it.
-    let (info, status) = unsafe {
-        let mut info: libc::sysinfo = std::mem::zeroed();
-        let status = libc::sysinfo(&raw mut info);
-        (info, status)
-    };
-    let octets = info.totalram.checked_mul(info.mem_unit.into())?;
-    (status == 0 && octets > 0).then_some(octets)
+    let info = rustix::system::sysinfo();
+    info.totalram.checked_mul(info.mem_unit.into()).filter(|octets| *octets > 0)
 }
 
 /// The memory that a process may have in a system with this root, on a machine with so much.

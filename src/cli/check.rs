@@ -19,11 +19,10 @@ use crate::serve::stream::StreamListener;
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
 use clap::Args;
+use rustix::fs::{Access, access};
 use serde_json::json;
-use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use wire::name::Name;
@@ -171,9 +170,7 @@ fn try_socket(path: &Path) -> io::Result<()> {
 /// Returns true if the folder can be written, or can be made where it does not exist yet.
 fn is_writable(folder: &Path) -> bool {
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or_else(|| ".".as_ref());
-    let Ok(path) = CString::new(there.as_os_str().as_bytes()) else { return false };
-    // SAFETY: the pointer is that of a string that ends with NUL and lives until the call is over.
-    there.is_dir() && unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } == 0
+    there.is_dir() && access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Binds everything that the plan listens on, and lets go of it; one error for each address that cannot be bound.

@@ -115,13 +115,9 @@ fn default_listen() -> ListenPlan {
 
 /// The machine's own name, or `localhost` when it has none that is a domain name.
 fn host_name() -> Name {
-    let mut buffer = [0u8; 256];
-    // SAFETY: the pointer and the length describe one live, writable array; one octet less is offered than it has,
-    // so that it ends with NUL even where gethostname cuts a long name without one.
-    let status = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
-    let text = buffer.split(|byte| *byte == 0).next().and_then(|bytes| std::str::from_utf8(bytes).ok());
-    text.filter(|_| status == 0)
-        .and_then(|text| Name::parse(text).ok())
+    let system = rustix::system::uname();
+    let text = system.nodename().to_str().ok();
+    text.and_then(|text| Name::parse(text).ok())
         .filter(|name| name.label_count() > 0)
         .unwrap_or_else(|| Name::parse("localhost").expect("localhost is a name"))
 }

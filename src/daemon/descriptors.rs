@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::serve::ListenPlan;
 use crate::transfer::queue::{SOCKETS_PER_POLL, polls_at_once};
 use crate::{control, serve};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Files of the runtime, the log and the state folder, signals, announcements, and connections that have lost their
 /// places and are still ending.
@@ -48,28 +49,25 @@ impl Room {
 impl Descriptors {
     /// Returns the limit that [`Descriptors::raise`] would give to this process, without raising anything.
     pub fn allowed() -> Descriptors {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the call takes a pointer to this structure, which outlives it. It cannot fail with one.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-        Descriptors(usize::try_from(limit.rlim_max).unwrap_or(usize::MAX))
+        Descriptors::of(getrlimit(Resource::Nofile).maximum)
     }
 
     /// Allows as many open files as the system permits: the customary 1,024 are fewer than a configuration may ask for.
     pub fn raise() -> Descriptors {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: all calls take a pointer to this structure, which outlives them.
-        let raised = unsafe {
-            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && {
-                limit.rlim_cur = limit.rlim_max;
-                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => Descriptors::of(raised.current),
+            Err(_) => {
+                tracing::warn!("cannot raise the limit on open files");
+                Descriptors::of(limit.current)
             }
-        };
-        if !raised {
-            tracing::warn!("cannot raise the limit on open files");
-            // SAFETY: as above.
-            unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
         }
-        Descriptors(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+    }
+
+    /// As many as a limit says; without one, as many as can be counted.
+    fn of(limit: Option<u64>) -> Descriptors {
+        Descriptors(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX))
     }
 
     /// Returns the number of client connections that are left after all else that a configuration needs.

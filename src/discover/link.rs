@@ -8,7 +8,8 @@
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange};
 use mdns_sd::{IfKind, ResolvedService, ServiceDaemon, ServiceEvent};
-use std::ffi::CString;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -44,8 +45,9 @@ pub fn open(interfaces: &[String]) -> Result<ServiceDaemon, DiscoverError> {
 
 /// Returns true if there is an interface of this name.
 fn exists(interface: &str) -> bool {
-    // SAFETY: the pointer is that of a string that ends with NUL and lives until the call is over.
-    CString::new(interface).is_ok_and(|name| unsafe { libc::if_nametoindex(name.as_ptr()) } != 0)
+    // Any socket will do, and one of this family can be had where there is no network.
+    let socket = socket(AddressFamily::UNIX, SocketType::DGRAM, None);
+    socket.is_ok_and(|socket| name_to_index(&socket, interface).is_ok())
 }
 
 /// The name of a service on the link.

@@ -5,6 +5,10 @@
 //!
 //! Cost: nothing while the server runs.
 
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, geteuid, getpid, getppid, kill_process, set_parent_process_death_signal, wait,
+};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -20,7 +24,7 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 /// A running server.
 pub struct Child {
-    id: i32,
+    id: Pid,
 }
 
 impl Child {
@@ -28,42 +32,39 @@ impl Child {
     pub fn start(arguments: &[&OsStr], user: Option<u32>) -> io::Result<Child> {
         let mut command = Command::new(own_program());
         command.args(arguments);
-        // SAFETY: a system call without arguments.
-        let parent = unsafe { libc::getpid() };
+        let parent = Some(getpid());
         // SAFETY: the function makes system calls only.
         unsafe {
             command.pre_exec(move || {
                 user.map_or(Ok(()), drop_rights)?;
-                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now,
-                // since the change of the user takes this back.
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+                // Should we be killed, the server ends as well, and whoever watches us starts both again. Only now, since the
+                // change of the user takes this back.
+                let _ = set_parent_process_death_signal(Some(Signal::TERM));
                 // Who was killed before that sends no signal.
-                if libc::getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+                if getppid() == parent { Ok(()) } else { Err(Errno::SRCH.into()) }
             });
         }
         // It is waited for with all other children, never by its handle.
         let child = command.spawn()?;
-        Ok(Child { id: i32::try_from(child.id()).map_err(io::Error::other)? })
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        Ok(Child { id: id.ok_or_else(|| io::Error::other("the system gave no process number"))? })
     }
 
     /// Sends a signal.
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: a plain system call; the id is ours until `collect` has returned its status.
-        unsafe { libc::kill(self.id, signal) };
+    pub fn signal(&self, signal: Signal) {
+        // The id is ours until `collect` has returned its status; a child that has ended needs no signal.
+        let _ = kill_process(self.id, signal);
     }
 
     /// Collects every child that has ended; how this one has, if it is among them.
     pub fn collect(&self) -> Option<ExitStatus> {
         let mut own = None;
-        loop {
-            let mut status = 0;
-            // SAFETY: the pointer is to a live integer.
-            match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
-                id if id == self.id => own = Some(ExitStatus::from_raw(status)),
-                id if id > 0 => {}
-                _ => return own,
+        while let Ok(Some((id, status))) = wait(WaitOptions::NOHANG) {
+            if id == self.id {
+                own = Some(ExitStatus::from_raw(status.as_raw()));
             }
         }
+        own
     }
 }
 
@@ -98,8 +99,7 @@ fn drop_rights(user: u32) -> io::Result<()> {
 
 /// Returns true if this process is root.
 pub fn is_root() -> bool {
-    // SAFETY: a system call without arguments.
-    unsafe { libc::geteuid() == 0 }
+    geteuid().is_root()
 }
 
 /// The arguments that run the server with a configuration.

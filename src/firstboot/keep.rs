@@ -52,8 +52,7 @@ impl Keep {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let folder = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let about = folder.metadata()?;
-        // SAFETY: a system call without arguments.
-        if about.uid() != unsafe { libc::geteuid() } || about.mode() & 0o022 != 0 {
+        if about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o022 != 0 {
             let message = "it belongs to another user, or others may write to it";
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }

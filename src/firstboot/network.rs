@@ -244,12 +244,7 @@ pub fn set_host_name(name: &str) -> io::Result<()> {
     if !is_name(&name) {
         return Ok(());
     }
-    // SAFETY: pointer and length are those of one live string.
-    if unsafe { libc::sethostname(name.as_ptr().cast(), name.len() as _) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(rustix::system::sethostname(name.as_bytes())?)
 }
 
 #[cfg(test)]

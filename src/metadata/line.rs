@@ -7,9 +7,13 @@
 //! Cost: a system call for each piece that arrives.
 
 use super::MetadataError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use rustix::termios::{ControlModes, OptionalActions, tcgetattr, tcsetattr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -61,16 +65,10 @@ impl Line {
     /// Takes the lock of a serial port: answers to two programs would mix.
     fn lock(&self, deadline: Instant) -> Result<(), MetadataError> {
         loop {
-            // SAFETY: zeroes are valid for this plain structure, which then means the whole file.
-            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-            lock.l_type = libc::F_WRLCK as _;
-            // SAFETY: the structure outlives the call.
-            if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw const lock) } == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES | libc::EINTR)) {
-                return Err(self.lost(error));
+            match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(()),
+                Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) => {}
+                Err(error) => return Err(self.lost(error.into())),
             }
             if Instant::now() + LOCK_PAUSE >= deadline {
                 return Err(MetadataError::Locked(self.path.clone()));
@@ -81,20 +79,12 @@ impl Line {
 
     /// Has the terminal driver leave octets as they are, in both directions.
     fn set_raw(&self) -> io::Result<()> {
-        // SAFETY: the structure is plain, and both calls only use it while they run.
-        unsafe {
-            let mut terminal: libc::termios = std::mem::zeroed();
-            if libc::tcgetattr(self.file.as_raw_fd(), &raw mut terminal) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            libc::cfmakeraw(&raw mut terminal);
-            // The line stays up when we close it: another reader may follow at once.
-            terminal.c_cflag = terminal.c_cflag & !libc::HUPCL | libc::CLOCAL | libc::CREAD;
-            if libc::tcsetattr(self.file.as_raw_fd(), libc::TCSAFLUSH, &raw const terminal) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
+        let mut terminal = tcgetattr(&self.file)?;
+        terminal.make_raw();
+        // The line stays up when we close it: another reader may follow at once.
+        terminal.control_modes -= ControlModes::HUPCL;
+        terminal.control_modes |= ControlModes::CLOCAL | ControlModes::CREAD;
+        Ok(tcsetattr(&self.file, OptionalActions::Flush, &terminal)?)
     }
 
     /// Throws away what arrives until nothing does.
@@ -116,7 +106,7 @@ impl Line {
             match self.file.write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.wait(libc::POLLOUT, deadline)? {
+                    if !self.wait(PollFlags::OUT, deadline)? {
                         return Err(MetadataError::Silent(self.path.clone()));
                     }
                 }
@@ -157,7 +147,7 @@ impl Line {
     fn fill(&mut self, deadline: Instant) -> Result<bool, MetadataError> {
         let mut buffer = [0; 16 << 10];
         loop {
-            if !self.wait(libc::POLLIN, deadline)? {
+            if !self.wait(PollFlags::IN, deadline)? {
                 return Ok(false);
             }
             match self.file.read(&mut buffer) {
@@ -173,22 +163,15 @@ impl Line {
     }
 
     /// Waits until the line can be read or written; false when the deadline came first.
-    fn wait(&self, events: libc::c_short, deadline: Instant) -> Result<bool, MetadataError> {
+    fn wait(&self, events: PollFlags, deadline: Instant) -> Result<bool, MetadataError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            // Rounded up: a wait of zero would spin.
-            let milliseconds = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-            let mut entry = libc::pollfd { fd: self.file.as_raw_fd(), events, revents: 0 };
-            // SAFETY: one entry, which outlives the call.
-            match unsafe { libc::poll(&raw mut entry, 1, milliseconds) } {
-                0 => return Ok(false),
-                count if count > 0 => return Ok(true),
-                _ => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != ErrorKind::Interrupted {
-                        return Err(self.lost(error));
-                    }
-                }
+            // Longer than a timespec can say is for ever.
+            let left = Timespec::try_from(left).ok();
+            match poll(&mut [PollFd::new(&self.file, events)], left.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.lost(error.into())),
             }
         }
     }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::publish::{Identity, Published, Served, State};
 use crate::zone::{Soa, tests::zone};
+use rustix::net::{RecvFlags, recvfrom};
 use std::collections::HashSet;
-use std::mem::MaybeUninit;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 use wire::tsig::{Algorithm, Keyring, Opened, open_request};
@@ -143,13 +143,10 @@ impl Secondary {
     /// Takes what has arrived, without waiting for more.
     fn backlog(&self) -> Vec<Got> {
         // Past the runtime, which may not know yet that there is something.
-        let socket = socket2::SockRef::from(&self.0);
         let next = || {
-            let mut buffer = [MaybeUninit::uninit(); 1500];
-            let (length, from) = socket.recv_from(&mut buffer).ok()?;
-            // SAFETY: so many octets have been written.
-            let bytes = buffer[..length].iter().map(|octet| unsafe { octet.assume_init() }).collect();
-            Some(Got { bytes, from: from.as_socket()? })
+            let mut buffer = [0; 1500];
+            let (length, _, from) = recvfrom(&self.0, &mut buffer, RecvFlags::DONTWAIT).ok()?;
+            Some(Got { bytes: buffer[..length].to_vec(), from: SocketAddr::try_from(from?).ok()? })
         };
         std::iter::from_fn(next).collect()
     }

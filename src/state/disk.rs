@@ -10,10 +10,11 @@
 //! Cost: O(bytes) of what is written.
 
 use super::StateError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -112,8 +113,8 @@ impl Disk {
     /// Lets go of the lock.
     pub fn unlock(&self) {
         if let Some(file) = self.held().take() {
-            // SAFETY: the descriptor is open as long as `file` is. What fails here is done when the file is closed.
-            let _ = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+            // What fails here is done when the file is closed.
+            let _ = flock(&file, FlockOperation::Unlock);
         }
     }
 
@@ -231,11 +232,9 @@ fn lock(root: &Path) -> Result<(File, Option<StateError>), StateError> {
             Err(_) => return Err(failed(error)),
         },
     };
-    // SAFETY: the descriptor is open as long as `file` is.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::WouldBlock {
-            return Err(failed(error));
+    if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if error != Errno::WOULDBLOCK {
+            return Err(failed(error.into()));
         }
         let mut holder = String::new();
         // Who it is helps, but is not what matters.

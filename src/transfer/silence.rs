@@ -33,6 +33,7 @@ use crate::transfer::error::TransferError;
 use crate::transfer::plan::PrimaryPlan;
 use crate::transfer::status::{SilenceStatus, unix_after};
 use crate::zone::Soa;
+use chrono::{Datelike, Timelike};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -56,13 +57,11 @@ const FIRST_SERIAL: Serial = Serial(372_030_984);
 /// The serial that CNS' clock shows at a moment, but for the one that it adds: ticks of ten seconds on a calendar whose
 /// months all have 31 days. Moments before 1970 count as 1970.
 pub fn tick(moment: SystemTime) -> Serial {
-    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = moment::date(seconds / 86_400);
-    let of_day = seconds % 86_400;
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    let days = ((year - 1900) * 12 + (month - 1)) * 31 + (day - 1);
+    let moment = moment::calendar(moment);
+    let months = (i64::from(moment.year()) - 1900) * 12 + i64::from(moment.month0());
+    let days = months * 31 + i64::from(moment.day0());
     // Serial space is 32 bits wide; the cut is reached centuries from now.
-    Serial((((days * 24 + hour) * 60 + minute) * 6 + second / 10) as u32)
+    Serial((days * 8_640 + i64::from(moment.num_seconds_from_midnight() / 10)) as u32)
 }
 
 /// Whether a zone can be one that CNS serves.

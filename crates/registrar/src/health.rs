@@ -11,6 +11,7 @@
 //! Cost: a process for each check, O(output).
 
 use crate::config::HealthPlan;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub async fn check(plan: &HealthPlan) -> Result<(), Unhealthy> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(&plan.command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn().map_err(Unhealthy::Start)?;
-    let mut group = Group(child.id().map(|id| id as libc::pid_t));
+    let mut group = Group(child.id().and_then(|id| Pid::from_raw(id as i32)));
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let run = async {
         // Whatever the check left behind and still writes is waited for, too.
@@ -62,7 +63,7 @@ pub async fn check(plan: &HealthPlan) -> Result<(), Unhealthy> {
             ended
         }
         Err(fault) => {
-            group.signal(libc::SIGTERM);
+            group.signal(Signal::TERM);
             // How it ends does not matter any more.
             let _ = timeout(GRACE, child.wait()).await;
             return Err(fault);
@@ -99,21 +100,21 @@ fn quote(octets: &[u8]) -> String {
 }
 
 /// The processes of a check; those that still run are killed in the end.
-struct Group(Option<libc::pid_t>);
+struct Group(Option<Pid>);
 
 impl Group {
     /// Sends a signal to all of them.
-    fn signal(&self, signal: libc::c_int) {
+    fn signal(&self, signal: Signal) {
         if let Some(leader) = self.0 {
-            // SAFETY: plain system call on the group that was made for this check.
-            unsafe { libc::kill(-leader, signal) };
+            // A group that has ended needs no signal.
+            let _ = kill_process_group(leader, signal);
         }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(libc::SIGKILL);
+        self.signal(Signal::KILL);
     }
 }
 

@@ -10,14 +10,8 @@ use std::{io, ptr};
 
 /// The machine's own name, as it stands.
 pub fn name() -> io::Result<String> {
-    let mut buffer = [0u8; 256];
-    // SAFETY: the pointer and the length describe one live, writable array; one octet less is offered than it has, so
-    // that it ends with NUL even where gethostname cuts a long name without one.
-    if unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let name = buffer.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8(name.to_vec()).map_err(|_| io::Error::other("the host name is not UTF-8"))
+    let system = rustix::system::uname();
+    system.nodename().to_str().map(str::to_owned).map_err(|_| io::Error::other("the host name is not UTF-8"))
 }
 
 /// An address at which others may reach this machine; none if it has only itself.
@@ -38,50 +32,35 @@ fn choose(addresses: &[IpAddr]) -> Option<IpAddr> {
 /// The addresses of all interfaces that are up and not loopback, in the system's order.
 fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: the pointer is valid for writing; the list is freed below, and nothing of it is kept.
+    // SAFETY: the pointer is valid for writing.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = Vec::new();
-    let mut next = first;
-    while !next.is_null() {
-        // SAFETY: an element of the list that getifaddrs made, not yet freed.
-        let interface = unsafe { &*next };
-        next = interface.ifa_next;
-        let flags = interface.ifa_flags as libc::c_int;
-        if flags & libc::IFF_UP != 0 && flags & libc::IFF_LOOPBACK == 0 {
-            // SAFETY: null, or a socket address of the family that it names.
-            found.extend(unsafe { read_address(interface.ifa_addr) });
-        }
-    }
-    // SAFETY: the list comes from getifaddrs and is freed once.
-    unsafe { libc::freeifaddrs(first) };
-    Ok(found)
-}
-
-/// The IP address in a socket address.
-///
-/// # Safety
-///
-/// The pointer is null, or points to a socket address that is as long as its family says.
-unsafe fn read_address(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller promises; read unaligned, because the system promises no alignment for the larger types.
+    // SAFETY: the list is the one that getifaddrs made, and is freed once, after its last use. An element's address is null, or
+    // as long as its family says; it is read unaligned, because the system promises no alignment for the larger types.
     unsafe {
-        match libc::c_int::from((*address).sa_family) {
-            libc::AF_INET => {
-                let address = address.cast::<libc::sockaddr_in>().read_unaligned();
-                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+        let mut next = first;
+        while let Some(interface) = next.as_ref() {
+            next = interface.ifa_next;
+            let flags = interface.ifa_flags as libc::c_int;
+            let is_used = flags & libc::IFF_UP != 0 && flags & libc::IFF_LOOPBACK == 0;
+            let Some(address) = interface.ifa_addr.as_ref().filter(|_| is_used) else { continue };
+            match libc::c_int::from(address.sa_family) {
+                libc::AF_INET => {
+                    let address = interface.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                    found.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into());
+                }
+                libc::AF_INET6 => {
+                    let address = interface.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                    found.push(Ipv6Addr::from(address.sin6_addr.s6_addr).into());
+                }
+                _ => {}
             }
-            libc::AF_INET6 => {
-                let address = address.cast::<libc::sockaddr_in6>().read_unaligned();
-                Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
-            }
-            _ => None,
         }
+        libc::freeifaddrs(first);
     }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@
 //!
 //! Cost: O(nodes) for each heartbeat; one process for each check.
 
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 mod agent;
 mod config;
 mod health;

@@ -13,6 +13,8 @@
 //! Cost: O(1) memory for a connection; each octet is copied once more, through a socket of this machine; two
 //! descriptors, and one to listen.
 
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use std::collections::HashMap;

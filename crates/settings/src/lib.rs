@@ -4,6 +4,8 @@
 //! places; [`schema`] describes keys and tables and suggests near misses, [`units`] reads durations and sizes,
 //! [`secret`] files that strangers may not read. What the keys mean is the programs' to say.
 
+#![forbid(unsafe_code)]
+
 pub mod error;
 pub mod read;
 pub mod schema;

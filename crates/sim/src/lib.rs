@@ -9,6 +9,8 @@
 //!
 //! Cost: O(records) for every change of a model, since zones are replaced whole.
 
+#![forbid(unsafe_code)]
+
 pub mod answer;
 pub mod clock;
 mod commit;

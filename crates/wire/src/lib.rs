@@ -4,6 +4,8 @@
 //! RRsets. [`serial`] compares serials (RFC 1982). [`message`] reads requests and writes responses. [`tsig`] signs
 //! messages and checks signatures (RFC 8945). [`dnssd`] knows how services are named and described (RFC 6763).
 
+#![forbid(unsafe_code)]
+
 pub mod dnssd;
 pub mod message;
 pub mod name;

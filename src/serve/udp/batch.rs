@@ -3,14 +3,15 @@
 //! Linux takes and gives a batch with `recvmmsg` and `sendmmsg`; others, illumos among them, a message at a time, in
 //! the same buffers and with the same loop around them.
 //!
-//! Invariants: what the kernel is given points into a batch, which does not move; only what a call has changed is set
-//! up again for the next. Cost: O(messages), no allocation after [`Batch::new`].
+//! Invariants: what the kernel is given is null, or points into the same batch's boxes, which do not move; only what a call
+//! has changed is set up again for the next. Cost: O(messages), no allocation after [`Batch::new`].
 
 use crate::serve::ahead;
 use crate::serve::answer::Response;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use wire::message::MAX_UDP_BYTES;
 
 /// Requests taken at once.
@@ -78,9 +79,7 @@ impl Batch {
             }
             header.msg_flags = 0;
         }
-        // SAFETY: every header points into `self`, whose buffers stay where they are and are not touched during the
-        // call.
-        let received = unsafe { receive_batch(socket.as_raw_fd(), &mut self.messages[..], wait) };
+        let received = receive_batch(self, socket, wait);
         // What a call that failed has left is not known.
         self.changed = *received.as_ref().unwrap_or(&BATCH);
         received
@@ -121,8 +120,7 @@ impl Batch {
         }
         let mut sent = 0;
         while sent < count {
-            // SAFETY: as in `receive`; the control messages are those that the kernel wrote.
-            match unsafe { send_batch(socket.as_raw_fd(), &mut self.messages[sent..count]) } {
+            match send_batch(self, socket, sent..count) {
                 Ok(done) => sent += done.max(1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // One peer that cannot be reached must not keep replies from the others.
@@ -135,26 +133,21 @@ impl Batch {
 //--- System calls ---
 
 /// Receives into messages that are all set up; waits for the first, if `wait`, for none of the others.
-///
-/// # Safety
-/// What the headers point to is there and is not used elsewhere.
 #[cfg(target_os = "linux")]
-unsafe fn receive_batch(file: RawFd, messages: &mut [Message], wait: bool) -> io::Result<usize> {
+fn receive_batch(batch: &mut Batch, socket: &UdpSocket, wait: bool) -> io::Result<usize> {
     let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
-    let count = messages.len() as libc::c_uint;
-    // SAFETY: the caller's, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
-    let received =
-        unsafe { libc::recvmmsg(file, messages.as_mut_ptr().cast(), count, flags as _, std::ptr::null_mut()) };
+    let (file, messages) = (socket.as_raw_fd(), batch.messages.as_mut_ptr().cast());
+    // SAFETY: by the batch's invariant every header is null or points into its boxes, which nobody else uses while it is
+    // borrowed, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
+    let received = unsafe { libc::recvmmsg(file, messages, BATCH as libc::c_uint, flags as _, std::ptr::null_mut()) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 /// Sends messages; returns how many have gone.
-///
-/// # Safety
-/// As for [`receive_batch`].
 #[cfg(target_os = "linux")]
-unsafe fn send_batch(file: RawFd, messages: &mut [Message]) -> io::Result<usize> {
-    // SAFETY: as in `receive_batch`.
+fn send_batch(batch: &mut Batch, socket: &UdpSocket, which: Range<usize>) -> io::Result<usize> {
+    let (file, messages) = (socket.as_raw_fd(), &mut batch.messages[which]);
+    // SAFETY: as in `receive_batch`; the control messages are those that the kernel wrote.
     let sent = unsafe { libc::sendmmsg(file, messages.as_mut_ptr().cast(), messages.len() as libc::c_uint, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -165,18 +158,18 @@ use single::{receive_batch, send_batch};
 /// Requests and replies with a system call for each message.
 #[cfg(any(test, not(target_os = "linux")))]
 mod single {
-    use super::Message;
+    use super::Batch;
     use std::io;
-    use std::os::fd::RawFd;
+    use std::net::UdpSocket;
+    use std::ops::Range;
+    use std::os::fd::AsRawFd;
 
     /// Receives into messages that are all set up; waits for the first, if `wait`, for none of the others.
-    ///
-    /// # Safety
-    /// What the headers point to is there and is not used elsewhere.
-    pub unsafe fn receive_batch(file: RawFd, messages: &mut [Message], wait: bool) -> io::Result<usize> {
+    pub fn receive_batch(batch: &mut Batch, socket: &UdpSocket, wait: bool) -> io::Result<usize> {
+        let (file, messages) = (socket.as_raw_fd(), &mut batch.messages);
         for (index, message) in messages.iter_mut().enumerate() {
             let flags = if wait && index == 0 { 0 } else { libc::MSG_DONTWAIT };
-            // SAFETY: the caller's.
+            // SAFETY: by the batch's invariant the header is null or points into its boxes, which nobody else uses.
             match libc::c_uint::try_from(unsafe { libc::recvmsg(file, &raw mut message.header, flags) }) {
                 Ok(length) => message.length = length,
                 Err(_) if index > 0 => return Ok(index),
@@ -187,12 +180,10 @@ mod single {
     }
 
     /// Sends messages; returns how many have gone.
-    ///
-    /// # Safety
-    /// As for [`receive_batch`].
-    pub unsafe fn send_batch(file: RawFd, messages: &mut [Message]) -> io::Result<usize> {
+    pub fn send_batch(batch: &mut Batch, socket: &UdpSocket, which: Range<usize>) -> io::Result<usize> {
+        let (file, messages) = (socket.as_raw_fd(), &batch.messages[which]);
         for (index, message) in messages.iter().enumerate() {
-            // SAFETY: the caller's.
+            // SAFETY: as in `receive_batch`.
             if unsafe { libc::sendmsg(file, &raw const message.header, 0) } < 0 {
                 return if index > 0 { Ok(index) } else { Err(io::Error::last_os_error()) };
             }
@@ -266,21 +257,17 @@ mod tests {
                 assert_eq!(reply[..20], [number; 20]);
             }
             assert_eq!(batch.receive(&server, false).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-            let file = server.as_raw_fd();
-            // SAFETY: the batch has just been set up for receiving.
-            let none = unsafe { single::receive_batch(file, &mut batch.messages[..], false) };
+            let none = single::receive_batch(&mut batch, &server, false);
             assert_eq!(none.unwrap_err().kind(), io::ErrorKind::WouldBlock);
             if !single {
                 client.send(b"one").unwrap();
                 client.send(b"two!").unwrap();
-                // SAFETY: as above.
-                let taken = unsafe { single::receive_batch(file, &mut batch.messages[..], true) }.unwrap();
+                let taken = single::receive_batch(&mut batch, &server, true).unwrap();
                 assert_eq!((taken, batch.messages[0].length, batch.messages[1].length), (2, 3, 4));
                 for (index, length) in [3, 4].into_iter().enumerate() {
                     batch.vectors[index].iov_len = length;
                 }
-                // SAFETY: as above.
-                assert_eq!(unsafe { single::send_batch(file, &mut batch.messages[..2]) }.unwrap(), 2);
+                assert_eq!(single::send_batch(&mut batch, &server, 0..2).unwrap(), 2);
                 let mut reply = [0; 32];
                 assert_eq!([client.recv(&mut reply).unwrap(), client.recv(&mut reply).unwrap()], [3, 4]);
                 batch.changed = BATCH;

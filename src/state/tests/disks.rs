@@ -2,18 +2,15 @@
 
 use super::*;
 use crate::zone::{Cause, HistoryLimits};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
 use std::io::Read as _;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Puts a pipe in the place of a file: whoever opens it waits, as on a disk that does not answer, until it is let go.
 fn hang(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let beside = path.with_extension("pipe");
-    let text = std::ffi::CString::new(beside.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path ends in a zero.
-    assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o600) }, 0);
+    mknodat(CWD, &beside, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     fs::rename(beside, path).unwrap();
 }
 
@@ -24,8 +21,7 @@ fn let_go(path: &Path) {
     // It opens at once, should nobody have come yet.
     let mut pipe = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&beside).unwrap();
     fs::remove_file(beside).unwrap();
-    // SAFETY: the descriptor is open as long as `pipe` is.
-    assert_eq!(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+    fcntl_setfl(&pipe, OFlags::empty()).unwrap();
     std::thread::spawn(move || pipe.read_to_end(&mut Vec::new()));
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::OutputRule;
 use crate::state::Tolerance;
 use regex::bytes::Regex;
+use rustix::process::test_kill_process;
 use std::fs;
 use std::time::Instant;
 
@@ -64,16 +65,15 @@ async fn a_check_that_hangs_ends_with_everything_it_started() {
     let start = Instant::now();
     assert_eq!(run(&hanging).await, "took longer than 300 ms");
     assert!(start.elapsed() < Duration::from_secs(5));
-    let child: i32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+    let child = Pid::from_raw(fs::read_to_string(&file).unwrap().trim().parse().unwrap()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
-    // SAFETY: signal 0 only asks whether there is such a process.
-    while unsafe { libc::kill(child, 0) } == 0 && !is_zombie(child) {
+    while test_kill_process(child).is_ok() && !is_zombie(child) {
         assert!(Instant::now() < deadline, "process {child} is still there");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// Returns true if a process has ended and no parent has read its exit status; false where that cannot be seen.
-fn is_zombie(process: i32) -> bool {
+fn is_zombie(process: Pid) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|text| text.contains(") Z "))
 }
