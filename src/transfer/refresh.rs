@@ -406,11 +406,11 @@ impl Task {
     fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
         self.accounts.note_settled(index, &candidate.settled);
         let unanswered = &candidate.settled.unanswered;
-        if !unanswered.is_empty() && self.recourse.note_unanswered(unanswered, Instant::now()) {
+        if !unanswered.is_empty() && self.recourse.wants_whole(unanswered, Instant::now()) {
             return Err(TransferError::Unanswered(unanswered.len()));
         }
-        if let Some(version) = &mut candidate.version {
-            Recourse::tell(&mut version.loaded.zone, unanswered);
+        if let Some(Version { loaded, .. }) = &mut candidate.version {
+            Recourse::tell(&mut loaded.zone, &loaded.touched, unanswered);
         }
         Ok(candidate)
     }
@@ -533,6 +533,7 @@ impl Task {
         if kind == Kind::Axfr {
             self.recourse.note_whole(&version.loaded.zone, heard.elapsed(), Instant::now());
         }
+        self.recourse.note_adopted(&version.loaded.zone);
         self.accounts.note_in_doubt(self.recourse.records());
         if from != Some(theirs) {
             self.twin.note_change(Instant::now());

@@ -12,7 +12,7 @@ use crate::transfer::queue::Turns;
 use crate::transfer::reader::Changed;
 use crate::transfer::version::Version;
 use crate::transfer::{poll, question};
-use crate::zone::{Removal, Vetoes, Zone};
+use crate::zone::{Removal, Vetoes};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -118,13 +118,6 @@ pub async fn ask_end(plan: &ZonePlan, index: usize, turns: &Turns) -> Option<Ser
     let (patience, primary) = (plan.limits.connect_timeout.min(PATIENCE), &plan.primaries[index]);
     let _turn = timeout(IN_LINE, turns.settling_poll(primary.address)).await.ok()?;
     timeout(patience, poll::poll(&plan.origin, primary, patience)).await.ok()?.ok()
-}
-
-/// Whether a version has a record.
-pub fn has(zone: &Zone, record: &Removal) -> bool {
-    let set = zone.get(record.owner.as_wire()).and_then(|node| node.get(record.rtype));
-    let is_same = |rdata: &[u8]| wire::rr::compare(record.rtype, rdata, &record.rdata).is_eq();
-    set.is_some_and(|set| set.rdatas().any(is_same))
 }
 
 #[cfg(test)]
