@@ -343,7 +343,8 @@ fn answers_with_a_bad_signature_are_none() {
     assert_eq!(difference(&expected, &daemon.dump(&zone).expect("a zone")), None);
     assert_eq!(metric(&daemon, "removals_vetoed_total"), 0);
     assert_eq!(metric(&daemon, "records_in_doubt"), 0, "what is gone is in doubt no more");
-    // What nobody answers for stays until a whole zone tells.
+    // What nobody answers for stays until a whole zone tells. Behind such a copy removals are in doubt again.
+    assert_eq!(daemon.verb(&["retransfer", ZONE]).code, 0);
     relay.set(Weather { questions: Questions::Spoiled, ..Weather::default() });
     let expected = change(9, None);
     assert!(metric(&daemon, "records_in_doubt") > 0, "{}", daemon.log_text());

@@ -27,8 +27,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const MOST_SOCKETS: usize = 256;
 /// Sockets that one poll has at most: each datagram that is sent again has its own.
 pub const SOCKETS_PER_POLL: usize = 3;
-/// Polls of one primary at once. Where UDP does not get through they are connections, which together with those of the
-/// default number of transfers are fewer than the 100 that NSD has.
+/// Polls of one primary at once. Where UDP does not get through they are connections, which together with those that
+/// settle transfers and the default number of transfers are fewer than the 100 that NSD has.
 const MOST_POLLS_EACH: usize = 64;
 /// The same, however many primaries there are.
 const LEAST_POLLS_EACH: usize = 4;
