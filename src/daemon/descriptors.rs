@@ -8,7 +8,7 @@
 
 use crate::config::Config;
 use crate::serve::ListenPlan;
-use crate::transfer::queue::{SOCKETS_PER_POLL, polls_at_once};
+use crate::transfer::queue::{SETTLING_SOCKETS_EACH, SOCKETS_PER_POLL, polls_at_once};
 use crate::{control, serve};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -106,7 +106,8 @@ impl Descriptors {
         let zones = |each: usize| config.zones.len().min(primaries.saturating_mul(each));
         let transfers = zones(at_once).min(self.0 / LEAST_SHARE);
         let polls = (SOCKETS_PER_POLL * zones(polls_at_once(primaries))).min(self.0 / LEAST_SHARE);
-        ALWAYS + listeners + clients + transfers + polls + PER_TREE * config.trees.len()
+        let settling = primaries.saturating_mul(SETTLING_SOCKETS_EACH).min(self.0 / LEAST_SHARE);
+        ALWAYS + listeners + clients + transfers + polls + settling + PER_TREE * config.trees.len()
     }
 }
 
@@ -146,9 +147,10 @@ mod tests {
     #[test]
     fn what_queues_let_through_is_set_apart() {
         let room = |limit: usize, primaries| Descriptors(limit).room(&config_of(primaries, 2000, 1000));
-        let others = room(524_288, 1).set_apart - 25 - 3 * 64;
+        let others = room(524_288, 1).set_apart - 25 - 3 * 64 - 20;
         for (primaries, transfers, polls) in [(2, 50, 84), (4, 100, 84), (40, 1000, 160), (300, 2000, 1200)] {
-            assert_eq!(room(524_288, primaries).set_apart, others + transfers + 3 * polls, "{primaries}");
+            let expected = others + transfers + 3 * polls + 20 * primaries;
+            assert_eq!(room(524_288, primaries).set_apart, expected, "{primaries}");
         }
         let few = room(1024, 300);
         assert!((256..300).contains(&few.connections) && !few.fits(), "{few:?}");

@@ -36,8 +36,6 @@ pub enum TransferError {
         "{0} transfers from the primary are under way, as many as transfers_per_primary, and none has ended in time"
     )]
     Queue(usize),
-    #[error("{0} polls of the primary are under way, as many as may be at once, and none has ended in time")]
-    PollQueue(usize),
     #[error("{}", rcode_text(*.0))]
     Rcode(u16),
     #[error("the SOA answer is not authoritative; the primary does not serve the zone itself")]
@@ -111,7 +109,7 @@ impl TransferError {
             TransferError::Timeout(Phase::Total) => "timeout_total",
             TransferError::Closed => "closed",
             TransferError::Io(_) => "io",
-            TransferError::Queue(_) | TransferError::PollQueue(_) => "queue",
+            TransferError::Queue(_) => "queue",
             TransferError::Rcode(rcode) => RCODE_LABELS.get(usize::from(*rcode)).unwrap_or(&"rcode_extended"),
             TransferError::NotAuthoritative => "not_authoritative",
             TransferError::NoSoa => "no_soa",

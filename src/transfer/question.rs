@@ -1,8 +1,7 @@
 //! One question to a primary for one set, over UDP and where that is safe over TCP.
 //!
-//! Invariants: at most [`MOST_OUTSTANDING`] questions of all zones together are on the way to one primary; EDNS always says
-//! 1232 octets, which CNS survives (`docs/cns.md` 4); with a key the question is signed and an answer without a
-//! good MAC is none.
+//! Invariants: EDNS always says 1232 octets, which CNS survives (`docs/cns.md` 4); with a key the question is signed and
+//! an answer without a good MAC is none. How many questions are on the way is for `queue` to say.
 //!
 //! Cost: a socket and a round trip for each try, [`TRIES`] at most.
 //!
@@ -13,20 +12,15 @@ use crate::transfer::doubt::{Answer, Question};
 use crate::transfer::message::number16;
 use crate::transfer::plan::PrimaryPlan;
 use crate::zone::Soa;
-use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN, rtype};
 use wire::tsig;
 
-/// Questions on the way to one primary at a time.
-pub const MOST_OUTSTANDING: usize = 8;
 /// How often a question is sent.
 const TRIES: usize = 3;
 /// How long the answer to each is waited for.
@@ -35,21 +29,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PAYLOAD_BYTES: u16 = 1232;
 /// Bytes of a message header (RFC 1035 section 4.1.1).
 const HEADER_BYTES: usize = 12;
-
-/// The places for questions on the way, by primary. One that nobody waits for is gone.
-static PLACES: LazyLock<Mutex<HashMap<SocketAddr, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
-
-/// The places for questions to one primary.
-fn places(primary: SocketAddr) -> Arc<Semaphore> {
-    let mut all = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(places) = all.get(&primary).and_then(Weak::upgrade) {
-        return places;
-    }
-    all.retain(|_, places| places.strong_count() > 0);
-    let places = Arc::new(Semaphore::new(MOST_OUTSTANDING));
-    all.insert(primary, Arc::downgrade(&places));
-    places
-}
 
 /// What a message is.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,8 +42,6 @@ enum Reply {
 
 /// Asks a primary for a set of a zone. `None` when that brings no answer.
 pub async fn ask(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Option<Answer> {
-    let places = places(primary.address);
-    let _place = places.acquire().await.ok()?;
     for _ in 0..TRIES {
         let reply = match timeout(PATIENCE, ask_over_udp(zone, question, primary)).await {
             Ok(Some(reply)) => reply,

@@ -7,11 +7,15 @@
 //!
 //! Polls have queues of their own, so that no long transfer holds up the question whether another is needed. Each takes
 //! descriptors while it lasts, and one that gets no answer lasts for seconds. [`polls_at_once`] shares `MOST_SOCKETS`
-//! among the primaries, so that those which are away leave places to those which answer.
+//! among the primaries, so that those which are away leave places to those which answer. Polls that somebody called for
+//! pass those of timers: of these only one at a time stands in line, the others wait behind it at a gate.
+//!
+//! Questions for records, and the polls that settle what a transfer brought, have queues of their own, too: a version
+//! waits for their answers, and must not wait for the timers of other zones.
 //!
 //! Invariants: waiting is no failure; a zone with another primary to turn to waits no longer than it would for a
 //! message; a queue is forgotten with the last who stands in it; nobody waits in one queue while having a turn from
-//! another. Cost: O(1).
+//! another; a poll that was called for waits for one of a timer at most, beside those that run. Cost: O(1).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,28 +27,43 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const MOST_SOCKETS: usize = 256;
 /// Sockets that one poll has at most: each datagram that is sent again has its own.
 pub const SOCKETS_PER_POLL: usize = 3;
-/// Polls of one primary at once. Where UDP does not get through they are connections, which together with those of the
-/// default number of transfers are fewer than the 100 that NSD has.
+/// Polls of one primary at once. Where UDP does not get through they are connections, which together with those that
+/// settle transfers and the default number of transfers are fewer than the 100 that NSD has.
 const MOST_POLLS_EACH: usize = 64;
 /// The same, however many primaries there are.
 const LEAST_POLLS_EACH: usize = 4;
+
+/// Questions for records on the way to one primary at once.
+const QUESTIONS_EACH: usize = 8;
+/// Polls of one primary at once that settle what a transfer brought.
+const SETTLING_POLLS_EACH: usize = 4;
+/// Sockets that settling what transfers brought has at most for one primary. A question has one at a time.
+pub const SETTLING_SOCKETS_EACH: usize = QUESTIONS_EACH + SOCKETS_PER_POLL * SETTLING_POLLS_EACH;
 
 /// Polls of one primary at once, by how many primaries there are.
 pub fn polls_at_once(primaries: usize) -> usize {
     (MOST_SOCKETS / SOCKETS_PER_POLL / primaries.max(1)).clamp(LEAST_POLLS_EACH, MOST_POLLS_EACH)
 }
 
-/// Whose turn it is, for a transfer and for a poll.
+/// Whose turn it is, for transfers, polls and questions.
 pub struct Turns {
     transfers: Arc<Queues>,
     polls: Arc<Queues>,
+    questions: Arc<Queues>,
+    settling_polls: Arc<Queues>,
     polls_at_once: AtomicUsize,
 }
 
 impl Turns {
     /// Nobody waits yet. The number of polls at once of one primary is that for a single primary until it is set.
     pub fn new() -> Turns {
-        Turns { transfers: Arc::default(), polls: Arc::default(), polls_at_once: AtomicUsize::new(polls_at_once(1)) }
+        Turns {
+            transfers: Arc::default(),
+            polls: Arc::default(),
+            questions: Arc::default(),
+            settling_polls: Arc::default(),
+            polls_at_once: AtomicUsize::new(polls_at_once(1)),
+        }
     }
 
     /// Sets how many polls of one primary run at once. It counts for a primary once nobody stands in its queue.
@@ -53,7 +72,7 @@ impl Turns {
     }
 
     /// How many polls of one primary run at once.
-    pub fn polls_at_once(&self) -> usize {
+    fn polls_at_once(&self) -> usize {
         self.polls_at_once.load(Relaxed)
     }
 
@@ -62,9 +81,24 @@ impl Turns {
         self.transfers.take(primary, limit).await
     }
 
-    /// Waits until a primary may be polled.
-    pub async fn poll(&self, primary: SocketAddr) -> Turn {
+    /// Waits until a primary may be polled because somebody called for it, in front of timers.
+    pub async fn called_poll(&self, primary: SocketAddr) -> Turn {
         self.polls.take(primary, self.polls_at_once()).await
+    }
+
+    /// Waits until a primary may be polled by a timer.
+    pub async fn timer_poll(&self, primary: SocketAddr) -> Turn {
+        self.polls.take_last(primary, self.polls_at_once()).await
+    }
+
+    /// Waits until a primary may be asked for records.
+    pub async fn question(&self, primary: SocketAddr) -> Turn {
+        self.questions.take(primary, QUESTIONS_EACH).await
+    }
+
+    /// Waits until a primary may be polled to settle what a transfer brought.
+    pub async fn settling_poll(&self, primary: SocketAddr) -> Turn {
+        self.settling_polls.take(primary, SETTLING_POLLS_EACH).await
     }
 }
 
@@ -76,7 +110,14 @@ impl Default for Turns {
 
 /// The queues of all primaries.
 #[derive(Default)]
-struct Queues(Mutex<HashMap<SocketAddr, Arc<Semaphore>>>);
+struct Queues(Mutex<HashMap<SocketAddr, Arc<Queue>>>);
+
+/// The queue of one primary.
+struct Queue {
+    turns: Arc<Semaphore>,
+    /// The one place in line for all that let others pass.
+    gate: Arc<Semaphore>,
+}
 
 /// A turn, or a place in a queue; dropping it lets another begin.
 pub struct Turn {
@@ -89,23 +130,37 @@ pub struct Turn {
 struct Place {
     queues: Arc<Queues>,
     primary: SocketAddr,
-    queue: Option<Arc<Semaphore>>,
+    queue: Option<Arc<Queue>>,
 }
 
 impl Queues {
     /// Waits for a turn at a primary, of which there are so many at once. A limit that has changed counts once nobody
     /// stands in the queue.
     async fn take(self: &Arc<Self>, primary: SocketAddr, limit: usize) -> Turn {
-        let queue = self.lock().entry(primary).or_insert_with(|| Arc::new(Semaphore::new(limit))).clone();
-        let mut turn =
-            Turn { permit: None, _place: Place { queues: self.clone(), primary, queue: Some(queue.clone()) } };
+        let (mut turn, turns, _) = self.stand(primary, limit);
         // It is never closed.
-        turn.permit = queue.acquire_owned().await.ok();
+        turn.permit = turns.acquire_owned().await.ok();
         turn
     }
 
+    /// Waits for a turn as others do, and to begin with for those who wait like this.
+    async fn take_last(self: &Arc<Self>, primary: SocketAddr, limit: usize) -> Turn {
+        let (mut turn, turns, gate) = self.stand(primary, limit);
+        let _first = gate.acquire_owned().await;
+        turn.permit = turns.acquire_owned().await.ok();
+        turn
+    }
+
+    /// A place in the queue, and what there is to wait for: the turn, and the gate in front of it.
+    fn stand(self: &Arc<Self>, primary: SocketAddr, limit: usize) -> (Turn, Arc<Semaphore>, Arc<Semaphore>) {
+        let new = || Arc::new(Queue { turns: Arc::new(Semaphore::new(limit)), gate: Arc::new(Semaphore::new(1)) });
+        let queue = self.lock().entry(primary).or_insert_with(new).clone();
+        let (turns, gate) = (queue.turns.clone(), queue.gate.clone());
+        (Turn { permit: None, _place: Place { queues: self.clone(), primary, queue: Some(queue) } }, turns, gate)
+    }
+
     /// The queues, for a moment.
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Semaphore>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Queue>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,11 +213,45 @@ mod tests {
         let (turns, primary, patience) = (Turns::new(), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
         turns.set_polls_at_once(2);
         let transfer = turns.transfer(primary, 1).await;
-        let polls = [turns.poll(primary).await, turns.poll(primary).await];
-        assert!(timeout(patience, turns.poll(primary)).await.is_err());
+        let polls = [turns.timer_poll(primary).await, turns.called_poll(primary).await];
+        assert!(timeout(patience, turns.timer_poll(primary)).await.is_err());
+        assert!(timeout(patience, turns.called_poll(primary)).await.is_err());
         assert!(timeout(patience, turns.transfer(primary, 1)).await.is_err());
+        let settling = async { (turns.question(primary).await, turns.settling_poll(primary).await) };
+        timeout(patience, settling).await.expect("what settles a transfer waits for neither");
         drop(polls);
-        timeout(patience, turns.poll(primary)).await.expect("a turn");
+        timeout(patience, turns.timer_poll(primary)).await.expect("a turn");
         drop(transfer);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn polls_that_were_called_for_pass_those_of_timers() {
+        let (turns, primary, second) =
+            (Arc::new(Turns::new()), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
+        turns.set_polls_at_once(1);
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let begin = |is_called: bool, number: u32| {
+            let (turns, tell) = (turns.clone(), tell.clone());
+            tokio::spawn(async move {
+                let _turn = if is_called { turns.called_poll(primary).await } else { turns.timer_poll(primary).await };
+                tell.send((is_called, number)).unwrap();
+                tokio::time::sleep(second).await;
+            })
+        };
+        for number in 0..50 {
+            begin(false, number);
+        }
+        tokio::time::sleep(second / 2).await;
+        begin(true, 0);
+        begin(true, 1);
+        let mut order = Vec::new();
+        for _ in 0..52 {
+            order.push(told.recv().await.unwrap());
+        }
+        // The first was under way, the second stood in line.
+        assert_eq!(order[..5], [(false, 0), (false, 1), (true, 0), (true, 1), (false, 2)]);
+        assert_eq!(order[51], (false, 49), "all have their turn, in the order of coming");
+        tokio::time::sleep(2 * second).await;
+        assert!(turns.polls.lock().is_empty(), "queues are forgotten");
     }
 }

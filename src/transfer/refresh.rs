@@ -24,6 +24,7 @@
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
 mod back;
+mod round;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -41,7 +42,7 @@ use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::{self, Manner};
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
-use crate::transfer::queue::Turns;
+use crate::transfer::queue::{Turn, Turns};
 use crate::transfer::reader::Received;
 use crate::transfer::recourse::Recourse;
 use crate::transfer::setback::{Answers, Setback};
@@ -60,8 +61,6 @@ use tracing::{debug, info, warn};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Every how many refreshes the primaries are gone through in their order, whichever was good last.
-const ROUNDS_WITH_THE_SAME: u32 = 16;
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
@@ -257,58 +256,25 @@ impl Task {
         }
     }
 
-    /// Goes through the primaries until one is good.
-    async fn refresh(&mut self, kind: WakeKind) -> Result<Outcome, String> {
-        let mut problems = Vec::new();
-        let mut answers = Answers::default();
-        let mut order: Vec<usize> = (0..self.plan.primaries.len()).collect();
-        // A primary further down is kept while it is good, but the order means something: now and then it is followed.
-        self.rounds = self.rounds.wrapping_add(1);
-        if !self.rounds.is_multiple_of(ROUNDS_WITH_THE_SAME) {
-            order.sort_by_key(|index| *index != self.good);
-        }
-        for index in order {
-            match self.try_primary(index, kind, &mut answers).await {
-                Ok(outcome) => {
-                    self.good = index;
-                    self.setback.clear();
-                    return Ok(outcome);
-                }
-                Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
-            }
-        }
-        // Requests may come as fast as they like; what counts is as far apart as the first try after a failure.
-        let pause = timers::after_failure(&self.plan.zone, None, 1, &self.plan.timers);
-        if let Some(older) = self.setback.count(&answers, self.plan.primaries.len(), pause, Instant::now()) {
-            match self.go_back(kind, &older).await {
-                Some(Ok(outcome)) => return Ok(outcome),
-                Some(Err(error)) => problems.push(format!("{}: {error}", self.accounts.primary(older.primary))),
-                None => {
-                    problems.push(format!("all that answer are older, and ours is kept {}", self.describe_wait(&older)))
-                }
-            }
-        }
-        Err(problems.join("; "))
-    }
-
-    /// Polls a primary, when the request is about serials, and transfers the zone when it should be.
-    async fn try_primary(
+    /// Transfers the zone from a primary, whatever its serial.
+    async fn try_copy(
         &mut self,
         index: usize,
         kind: WakeKind,
         answers: &mut Answers,
     ) -> Result<Outcome, TransferError> {
         self.waited = Duration::ZERO;
-        if kind != WakeKind::Refresh {
-            let result = self.transfer_zone(index, Aim::of(kind)).await;
-            // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is
-            // asked.
-            if let Err(TransferError::Regressed { theirs, .. }) = result {
-                answers.note_older(index, theirs);
-            }
-            return result;
+        let result = self.transfer_zone(index, Aim::of(kind)).await;
+        // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
+        if let Err(TransferError::Regressed { theirs, .. }) = result {
+            answers.note_older(index, theirs);
         }
-        let turn = self.turn(index, Kind::Soa).await?;
+        result
+    }
+
+    /// Polls a primary, whose turn has come, and transfers the zone when it should be.
+    async fn try_primary(&mut self, index: usize, turn: Turn, answers: &mut Answers) -> Result<Outcome, TransferError> {
+        self.waited = Duration::ZERO;
         let heard = Instant::now();
         self.accounts.note_poll(index);
         let announced = self.poll(index, answers).await;
@@ -322,7 +288,7 @@ impl Task {
             {
                 return Ok(outcome);
             }
-            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(kind) }).await;
+            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(WakeKind::Refresh) }).await;
         }
         if let Some(base) = self.base_of_twin(index, theirs, ours) {
             match self.transfer_changes(index, base, theirs).await {
@@ -388,7 +354,7 @@ impl Task {
         base: Arc<Zone>,
         polled: Serial,
     ) -> Result<Option<Outcome>, TransferError> {
-        let turn = self.turn(index, Kind::Ixfr).await?;
+        let turn = self.transfer_turn(index, Kind::Ixfr).await?;
         let (heard, ours) = (Instant::now(), base.soa.serial);
         self.accounts.note_begin(index, Kind::Ixfr, None);
         let primary = &self.plan.primaries[index];
@@ -440,11 +406,11 @@ impl Task {
     fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
         self.accounts.note_settled(index, &candidate.settled);
         let unanswered = &candidate.settled.unanswered;
-        if !unanswered.is_empty() && self.recourse.note_unanswered(unanswered, Instant::now()) {
+        if !unanswered.is_empty() && self.recourse.wants_whole(unanswered, Instant::now()) {
             return Err(TransferError::Unanswered(unanswered.len()));
         }
-        if let Some(version) = &mut candidate.version {
-            Recourse::tell(&mut version.loaded.zone, unanswered);
+        if let Some(Version { loaded, .. }) = &mut candidate.version {
+            Recourse::tell(&mut loaded.zone, &loaded.touched, unanswered);
         }
         Ok(candidate)
     }
@@ -567,6 +533,7 @@ impl Task {
         if kind == Kind::Axfr {
             self.recourse.note_whole(&version.loaded.zone, heard.elapsed(), Instant::now());
         }
+        self.recourse.note_adopted(&version.loaded.zone);
         self.accounts.note_in_doubt(self.recourse.records());
         if from != Some(theirs) {
             self.twin.note_change(Instant::now());

@@ -12,9 +12,10 @@ use crate::transfer::queue::Turns;
 use crate::transfer::reader::Changed;
 use crate::transfer::version::Version;
 use crate::transfer::{poll, question};
-use crate::zone::{Removal, Vetoes, Zone};
+use crate::zone::{Removal, Vetoes};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::name::Name;
@@ -22,6 +23,8 @@ use wire::serial::Serial;
 
 /// How long a version waits for answers.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long each step waits for its turn: a primary that gives no answers has all zones wait for one another.
+const IN_LINE: Duration = Duration::from_secs(10);
 /// Pause before sets are asked for again whose absence was not confirmed: the primary has just had a commit.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -41,7 +44,7 @@ pub async fn settle(
     changed: Changed,
     primary: &PrimaryPlan,
     max_records: u64,
-    turns: &Turns,
+    turns: &Arc<Turns>,
 ) -> Result<(Version, Settled), TransferError> {
     let changed = Arc::new(changed);
     let mut version = Version::patch(changed.clone(), Vetoes::default(), max_records).await?;
@@ -64,38 +67,48 @@ async fn ask_all(
     mut doubts: Doubts,
     zone: &Name,
     to: Serial,
-    (primary, turns): (&PrimaryPlan, &Turns),
+    (primary, turns): (&PrimaryPlan, &Arc<Turns>),
 ) -> (Outcome, u64) {
-    let (deadline, mut asked) = (Instant::now() + PATIENCE, 0);
-    loop {
+    let (mut left, mut asked) = (PATIENCE, 0);
+    let mut open = doubts.open();
+    while !open.is_empty() {
         // The set ends its tasks when it is dropped.
         let mut running: JoinSet<(usize, Option<Answer>)> = JoinSet::new();
-        for (index, question) in doubts.open() {
-            let (zone, primary) = (zone.clone(), primary.clone());
+        let begun = Arc::new(Notify::new());
+        for (index, question) in open {
+            let (zone, primary, turns, begun) = (zone.clone(), primary.clone(), turns.clone(), begun.clone());
             asked += 1;
-            running.spawn(async move { (index, question::ask(&zone, &question, &primary).await) });
+            running.spawn(async move {
+                let _turn = turns.question(primary.address).await;
+                begun.notify_one();
+                (index, question::ask(&zone, &question, &primary).await)
+            });
         }
-        while let Ok(Some(done)) = timeout_at(deadline, running.join_next()).await {
+        // They stand in line together, so that only their own are in front of the others from then on.
+        if timeout(IN_LINE, begun.notified()).await.is_err() {
+            break;
+        }
+        let since = Instant::now();
+        while let Ok(Some(done)) = timeout_at(since + left, running.join_next()).await {
             if let Ok((index, answer)) = done {
                 doubts.take(index, answer);
             }
         }
+        drop(running);
+        left = left.saturating_sub(since.elapsed());
         if !doubts.needs_serial() {
             break;
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let asked = async {
-            let _turn = turns.poll(primary.address).await;
-            poll::poll(zone, primary, left).await
-        };
-        match timeout(left, asked).await {
-            Ok(Ok(serial)) => doubts.confirm(serial, to),
-            _ => break,
+        let Ok(turn) = timeout(IN_LINE, turns.settling_poll(primary.address)).await else { break };
+        let since = Instant::now();
+        let Ok(Ok(serial)) = timeout(left, poll::poll(zone, primary, left)).await else { break };
+        drop(turn);
+        doubts.confirm(serial, to);
+        open = doubts.open();
+        if !open.is_empty() {
+            tokio::time::sleep(PAUSE).await;
         }
-        if doubts.open().is_empty() {
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
+        left = left.saturating_sub(since.elapsed());
     }
     (doubts.finish(), asked)
 }
@@ -103,16 +116,100 @@ async fn ask_all(
 /// The serial of a primary, asked behind the last message of a whole copy: a commit up to the next one may be in that.
 pub async fn ask_end(plan: &ZonePlan, index: usize, turns: &Turns) -> Option<Serial> {
     let (patience, primary) = (plan.limits.connect_timeout.min(PATIENCE), &plan.primaries[index]);
-    let asked = async {
-        let _turn = turns.poll(primary.address).await;
-        poll::poll(&plan.origin, primary, patience).await
-    };
-    timeout(patience, asked).await.ok()?.ok()
+    let _turn = timeout(IN_LINE, turns.settling_poll(primary.address)).await.ok()?;
+    timeout(patience, poll::poll(&plan.origin, primary, patience)).await.ok()?.ok()
 }
 
-/// Whether a version has a record.
-pub fn has(zone: &Zone, record: &Removal) -> bool {
-    let set = zone.get(record.owner.as_wire()).and_then(|node| node.get(record.rtype));
-    let is_same = |rdata: &[u8]| wire::rr::compare(record.rtype, rdata, &record.rdata).is_eq();
-    set.is_some_and(|set| set.rdatas().any(is_same))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::plan::{Limits, TimerBounds};
+    use crate::zone::Loader;
+    use std::net::SocketAddr;
+    use tokio::net::UdpSocket;
+    use wire::name::NameBuf;
+    use wire::rr::rtype;
+
+    const SERIAL: Serial = Serial(7);
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// SOA RDATA.
+    fn soa() -> Vec<u8> {
+        [vec![0, 0], [SERIAL.0, 30, 60, 2_592_000, 30].map(u32::to_be_bytes).concat()].concat()
+    }
+
+    /// A primary of the zone `z` with nothing beside its apex.
+    async fn primary() -> PrimaryPlan {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut query = [0; 512];
+            while let Ok((length, client)) = socket.recv_from(&mut query).await {
+                let end = 12 + query[12..length].iter().position(|octet| *octet == 0).unwrap() + 5;
+                let is_soa = query[end - 4..end] == [0, 6, 0, 1];
+                let header = [&query[..2], &[0x84, 0, 0, 1, 0, is_soa.into(), 0, (!is_soa).into(), 0, 0]].concat();
+                // The zone's name is the end of that in the question.
+                let record = [&[0xc0, end as u8 - 7, 0, 6, 0, 1, 0, 0, 0, 30, 0, 22][..], &soa()].concat();
+                let _ = socket.send_to(&[&header, &query[12..end], &record].concat(), client).await;
+            }
+        });
+        PrimaryPlan { address, source: None, key: None }
+    }
+
+    /// All turns of a primary that a queue has.
+    async fn take_all<T: Future<Output = crate::transfer::queue::Turn>>(turn: impl Fn() -> T) -> Vec<T::Output> {
+        let mut turns = Vec::new();
+        while let Ok(turn) = timeout(Duration::from_millis(50), turn()).await {
+            turns.push(turn);
+        }
+        turns
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_copy_is_asked_for_beside_timers_and_patience_begins_with_the_turn() {
+        let (primary, turns) = (primary().await, Turns::new());
+        let address: SocketAddr = primary.address;
+        let patience = Duration::from_millis(500);
+        let zone = Name::parse("z").unwrap();
+        let plan = ZonePlan {
+            zone: zone.clone(),
+            origin: zone,
+            primaries: vec![primary],
+            notify_from: Vec::new(),
+            ixfr: true,
+            timers: TimerBounds::default(),
+            limits: Limits { connect_timeout: patience, ..Limits::default() },
+        };
+        let _timers = take_all(|| turns.called_poll(address)).await;
+        assert_eq!(ask_end(&plan, 0, &turns).await, Some(SERIAL), "beside timers");
+        let others = take_all(|| turns.settling_poll(address)).await;
+        let (end, ()) = tokio::join!(ask_end(&plan, 0, &turns), async {
+            tokio::time::sleep(2 * patience).await;
+            drop(others);
+        });
+        assert_eq!(end, Some(SERIAL), "after those of other zones");
+    }
+
+    #[tokio::test]
+    async fn answers_count_however_long_the_questions_stood_in_line() {
+        let (primary, turns) = (primary().await, Arc::new(Turns::new()));
+        let address = primary.address;
+        let mut loader = Loader::new(Name::parse("z").unwrap());
+        loader.push(&NameBuf::parse("z").unwrap(), rtype::SOA, 30, &soa());
+        let base = loader.finish(None).unwrap().zone;
+        let removal = |name| Removal { owner: Name::parse(name).unwrap(), rtype: rtype::A, rdata: vec![192, 0, 2, 1] };
+        let doubts = Doubts::new(vec![removal("a.z"), removal("b.z")], &base, &base);
+        let _timers = take_all(|| turns.called_poll(address)).await;
+        let others = take_all(|| turns.question(address)).await;
+        let asked = ask_all(doubts, &base.origin, SERIAL, (&primary, &turns));
+        let ((outcome, questions), ()) = timeout(LONG, async {
+            tokio::join!(asked, async {
+                tokio::time::sleep(PATIENCE + Duration::from_millis(200)).await;
+                drop(others);
+            })
+        })
+        .await
+        .expect("an end");
+        assert_eq!((outcome.unanswered.len(), outcome.vetoed, questions), (0, 0, 2), "both are gone");
+    }
 }

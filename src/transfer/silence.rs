@@ -17,6 +17,9 @@
 //! it. It takes a transfer for done when it has written the end, whoever reads it, and then looks at the serial that we
 //! serve.
 //!
+//! What was heard before says nothing. A NOTIFY that came while this process stood still is read when it runs again, so
+//! after that none ends the silence before a transfer has started CNS' time.
+//!
 //! None of this concerns others than CNS: a zone is taken for one of CNS' by the timers of its SOA, which CNS has as
 //! constants, and a serial that its clock can have made. Servers that forget nobody are polled as their zones ask. Nor
 //! does it concern IPv6: CNS sends no NOTIFY there at all, and its zones are polled by their timers as ever.
@@ -171,7 +174,7 @@ async fn watch_clock(known: Weak<Known>) {
         if gap > known.times.outage {
             info!(seconds = gap.as_secs(), "nothing ran for a while; CNS may have stopped announcing changes");
             let now = Instant::now();
-            known.pairs().values().for_each(|silence| silence.assume(now));
+            known.pairs().values().for_each(|silence| silence.assume_after_standstill(now));
         }
     }
 }
@@ -196,6 +199,9 @@ struct State {
     lost: Option<Instant>,
     /// Whether a zone of the address is one of CNS', which alone concerns anybody.
     is_cns: bool,
+    /// Whether a NOTIFY may have come before silence was assumed, and lain in a socket while nothing ran. What has
+    /// started CNS' time was answered later than all of these were read.
+    is_late: bool,
     /// Questions at our own serial that were answered.
     questions: u64,
     /// When the last one was, in Unix seconds.
@@ -213,7 +219,8 @@ impl Silence {
     /// Assumes silence from the beginning.
     fn assumed(times: Times, now: Instant) -> Silence {
         let (owed, until) = (Some(now), Some(now + times.window));
-        let state = State { owed, until, free: now, lost: None, is_cns: false, questions: 0, asked: None };
+        let state =
+            State { owed, until, free: now, lost: None, is_cns: false, is_late: false, questions: 0, asked: None };
         Silence { times, state: Mutex::new(state), bell: watch::Sender::new(()) }
     }
 
@@ -223,17 +230,30 @@ impl Silence {
     }
 
     /// Assumes silence from now on.
-    pub fn assume(&self, now: Instant) {
+    fn assume(&self, now: Instant) {
+        self.begin(now, false);
+    }
+
+    /// Assumes silence because nothing ran for a while.
+    fn assume_after_standstill(&self, now: Instant) {
+        self.begin(now, true);
+    }
+
+    /// Assumes silence from now on. What is heard says nothing yet where it may have come before.
+    fn begin(&self, now: Instant, is_late: bool) {
         let mut state = self.state();
+        state.is_late |= is_late;
         (state.owed, state.until) = (Some(now), Some(now + self.times.window));
         drop(state);
         self.bell.send_replace(());
     }
 
-    /// Takes a NOTIFY: there is no silence.
+    /// Takes a NOTIFY: there is no silence, unless it is an old one.
     pub fn hear(&self) {
         let mut state = self.state();
-        (state.owed, state.until) = (None, None);
+        if !state.is_late {
+            (state.owed, state.until) = (None, None);
+        }
     }
 
     /// Takes a transfer that the primary saw arrive, and that may have been overdue.
@@ -246,6 +266,7 @@ impl Silence {
             self.assume(now);
         }
         let mut state = self.state();
+        state.is_late = false;
         if state.owed.take().is_some() {
             state.until = Some(now + self.times.window);
         }

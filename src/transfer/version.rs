@@ -8,7 +8,7 @@
 
 use crate::transfer::error::TransferError;
 use crate::transfer::reader::Changed;
-use crate::zone::{Loaded, Loader, Mixed, Removal, Vetoes, Zone};
+use crate::zone::{Aside, Loaded, Loader, Mixed, Removal, Vetoes, Zone};
 use std::sync::Arc;
 
 /// Differences of more records than these, or at names with many records, are applied where they stop no other zone's task;
@@ -30,6 +30,8 @@ impl Version {
         let load = move || loader.finish(base.as_deref());
         let mut loaded = tokio::task::spawn_blocking(load).await.map_err(|_| TransferError::Stopped)??;
         loaded.zone.mixed = mixed;
+        // The whole zone is the answer.
+        loaded.zone.unanswered = Aside::default();
         Ok(Version { loaded, noop_changes: 0, doubts: Vec::new() })
     }
 

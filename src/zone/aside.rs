@@ -7,7 +7,9 @@
 //! Cost: nothing for a zone without any; O(log names) for a name, O(1) for a copy, O(names) for what differs from
 //! another version.
 
+use super::Zone;
 use imbl::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN};
@@ -27,6 +29,19 @@ impl AsideRecord {
     /// Returns true if this is the record, whatever its TTL.
     pub fn is(&self, rtype: u16, rdata: &[u8]) -> bool {
         self.rtype == rtype && rr::compare(rtype, &self.rdata, rdata).is_eq()
+    }
+
+    /// Equal for all that are the same record, for sets.
+    fn key(&self) -> (u16, Vec<u8>) {
+        (self.rtype, rr::fold(self.rtype, &self.rdata))
+    }
+
+    /// Keeps of some records those that a name of a zone has, or those that it lacks. O(records of the name)
+    fn retain(records: &mut Vec<AsideRecord>, zone: &Zone, name: &Name, has: bool) {
+        let sets = zone.get(name.as_wire()).into_iter().flat_map(|node| node.rrsets());
+        let fold = |rtype| move |rdata: &[u8]| (rtype, rr::fold(rtype, rdata));
+        let here: HashSet<_> = sets.flat_map(|set| set.rdatas().map(fold(set.rtype))).collect();
+        records.retain(|record| here.contains(&record.key()) == has);
     }
 }
 
@@ -106,6 +121,27 @@ impl Aside {
         }
     }
 
+    /// Drops the records of some names that a zone does not have any more. O(records of the names)
+    pub fn drop_gone(&mut self, zone: &Zone, names: &[Name]) {
+        for name in names {
+            let records = self.get(name);
+            if !records.is_empty() {
+                let mut records = records.to_vec();
+                AsideRecord::retain(&mut records, zone, name, true);
+                self.put(name.clone(), records.into());
+            }
+        }
+    }
+
+    /// Whether a zone lacks any of the records. O(records of the names)
+    pub fn is_any_gone(&self, zone: &Zone) -> bool {
+        self.iter().any(|(name, records)| {
+            let mut records = records.to_vec();
+            AsideRecord::retain(&mut records, zone, name, false);
+            !records.is_empty()
+        })
+    }
+
     /// The names of which another version told something else, in canonical order, each with what is told now.
     fn changes_since(&self, old: &Aside) -> Changes {
         if self.names.ptr_eq(&old.names) {
@@ -123,11 +159,8 @@ impl Aside {
 
 /// Adds records, each once.
 pub(super) fn add_each(records: &mut Vec<AsideRecord>, more: Vec<AsideRecord>) {
-    for record in more {
-        if !records.iter().any(|present| present.is(record.rtype, &record.rdata)) {
-            records.push(record);
-        }
-    }
+    let mut present: HashSet<_> = records.iter().map(AsideRecord::key).collect();
+    records.extend(more.into_iter().filter(|record| present.insert(record.key())));
 }
 
 //--- Changes ---

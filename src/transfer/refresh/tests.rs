@@ -7,6 +7,7 @@ use crate::transfer::progress::Tally;
 use crate::transfer::silence::{Silence, Times, tick};
 use crate::transfer::status::Status;
 use crate::zone::Loader;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::SystemTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +32,7 @@ fn name(text: &str) -> Name {
 struct Bench {
     task: Task,
     serial: Serial,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     budget: Arc<Budget>,
     turns: Arc<Turns>,
     silence: Arc<Silence>,
@@ -40,7 +41,13 @@ struct Bench {
 
 impl Bench {
     /// Serves a version of a minute ago.
-    fn new(address: std::net::SocketAddr) -> Bench {
+    fn new(address: SocketAddr) -> Bench {
+        Bench::of(&[address])
+    }
+
+    /// The same of several primaries.
+    fn of(addresses: &[SocketAddr]) -> Bench {
+        let address = addresses[0];
         let (zone, serial) = (name("z.example"), tick(SystemTime::now() - Duration::from_secs(60)));
         let mut loader = Loader::new(zone.clone());
         loader.push(&NameBuf::parse("z.example").unwrap(), 6, 30, &soa(serial));
@@ -57,7 +64,10 @@ impl Bench {
         let plan = ZonePlan {
             zone: zone.clone(),
             origin: zone,
-            primaries: vec![PrimaryPlan { address, source: None, key: None }],
+            primaries: addresses
+                .iter()
+                .map(|address| PrimaryPlan { address: *address, source: None, key: None })
+                .collect(),
             notify_from: Vec::new(),
             ixfr: true,
             timers: TimerBounds::default(),
@@ -87,6 +97,65 @@ fn answer(query: &[u8], serials: &[Serial]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes(), message.as_slice()].concat()
 }
 
+/// Answers polls over UDP with a serial.
+async fn answer_polls(udp: UdpSocket, serial: Serial) {
+    let mut query = [0; 512];
+    while let Ok((length, client)) = udp.recv_from(&mut query).await {
+        let _ = udp.send_to(&answer(&query[..length], &[serial])[2..], client).await;
+    }
+}
+
+#[tokio::test]
+async fn a_primary_without_a_place_for_a_poll_has_not_failed() {
+    let [good, away] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0"));
+    let (good, away) = (good.await.unwrap(), away.await.unwrap());
+    let mut bench = Bench::of(&[good.local_addr().unwrap(), away.local_addr().unwrap()]);
+    let (serial, turns, address, shared) =
+        (bench.serial, bench.turns.clone(), bench.address, bench.task.shared.clone());
+    tokio::spawn(answer_polls(good, serial));
+    bench.task.plan.limits.message_timeout = MOMENT;
+    bench.task.plan.limits.connect_timeout = MOMENT;
+    turns.set_polls_at_once(1);
+    let held = turns.timer_poll(address).await;
+    let refreshing = tokio::spawn(async move { (bench.task.refresh(WakeKind::Refresh).await, bench.task) });
+    let failures = || shared.status().primaries.iter().map(|primary| primary.failures).collect::<Vec<_>>();
+    let asked = async {
+        while failures()[1] == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, asked).await.expect("the other primary is asked meanwhile");
+    drop(held);
+    let (outcome, _task) = timeout(PATIENCE, refreshing).await.expect("an end").unwrap();
+    assert!(matches!(outcome, Ok(Outcome::Current(current)) if current == serial), "the first one is asked later");
+    assert_eq!(failures(), [0, 1]);
+}
+
+#[tokio::test]
+async fn a_call_has_a_poll_that_waits_already_pass_those_of_timers() {
+    let bench = Bench::new("127.0.0.1:9".parse().unwrap());
+    let (turns, address, shared) = (bench.turns.clone(), bench.address, bench.task.shared.clone());
+    turns.set_polls_at_once(1);
+    let held = turns.timer_poll(address).await;
+    let timer = || {
+        let turns = turns.clone();
+        tokio::spawn(async move { turns.timer_poll(address).await })
+    };
+    let [first, second] = [timer(), timer()];
+    // This runs until it waits, and so have those, on one thread.
+    tokio::task::yield_now().await;
+    let ours = tokio::spawn(async move { (bench.task.poll_turn(0, true).await, bench.task) });
+    tokio::task::yield_now().await;
+    shared.inbox.push(crate::source::Wake { kind: WakeKind::Announced, done: None });
+    tokio::task::yield_now().await;
+    drop(held);
+    let first = timeout(PATIENCE, first).await.expect("it stood in line").unwrap();
+    assert!(!ours.is_finished());
+    drop(first);
+    let (turn, _task) = timeout(PATIENCE, ours).await.expect("then ours").unwrap();
+    assert!(turn.is_some() && !second.is_finished());
+}
+
 #[tokio::test]
 async fn a_question_about_a_twin_that_fails_leaves_the_zone_current() {
     let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -96,15 +165,10 @@ async fn a_question_about_a_twin_that_fails_leaves_the_zone_current() {
     closed.bind(address).unwrap();
     let mut bench = Bench::new(address);
     let serial = bench.serial;
-    tokio::spawn(async move {
-        let mut query = [0; 512];
-        while let Ok((length, client)) = udp.recv_from(&mut query).await {
-            let _ = udp.send_to(&answer(&query[..length], &[serial])[2..], client).await;
-        }
-    });
+    tokio::spawn(answer_polls(udp, serial));
     let now = Instant::now();
     bench.task.twin.note_change(now.checked_sub(Duration::from_secs(60)).unwrap());
-    let outcome = bench.task.try_primary(0, WakeKind::Refresh, &mut Answers::default()).await;
+    let outcome = bench.task.refresh(WakeKind::Refresh).await;
     assert!(matches!(outcome, Ok(Outcome::Current(current)) if current == serial));
     assert_eq!(bench.task.shared.status().primaries[0].failures, 0, "the poll was good");
     assert!(!bench.task.twin.take(false, now), "not at once again");

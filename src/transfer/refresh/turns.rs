@@ -13,36 +13,47 @@ use crate::transfer::status::Activity;
 use tokio::time::timeout;
 
 impl Task {
-    /// Waits until a poll of a primary or a transfer from it may begin; where the zone has another primary, only for a
-    /// while.
-    pub(super) async fn turn(&self, index: usize, kind: Kind) -> Result<Turn, TransferError> {
-        let (limits, primary) = (&self.plan.limits, self.plan.primaries[index].address);
+    /// Waits until a primary may be polled; whoever is not patient, only for a while. A refresh that somebody calls for
+    /// goes before those of timers, even if it waits already.
+    pub(super) async fn poll_turn(&self, index: usize, is_patient: bool) -> Option<Turn> {
+        let primary = self.plan.primaries[index].address;
+        let called = async {
+            while !self.asked && self.shared.inbox.lock().kind.is_none() {
+                self.shared.inbox.rung().await;
+            }
+            self.turns.called_poll(primary).await
+        };
         let turn = async {
-            match kind {
-                Kind::Soa => self.turns.poll(primary).await,
-                Kind::Axfr | Kind::Ixfr => self.turns.transfer(primary, limits.per_primary).await,
+            tokio::select! {
+                turn = self.turns.timer_poll(primary), if !self.asked => turn,
+                turn = called => turn,
             }
         };
+        self.shared.status().turn_to(Activity::Queued);
+        if is_patient {
+            return Some(turn.await);
+        }
+        timeout(self.plan.limits.message_timeout, turn).await.ok()
+    }
+
+    /// Waits until a transfer from a primary may begin; where the zone has another primary, only for a while.
+    pub(super) async fn transfer_turn(&self, index: usize, kind: Kind) -> Result<Turn, TransferError> {
+        let (limits, primary) = (&self.plan.limits, self.plan.primaries[index].address);
+        let turn = self.turns.transfer(primary, limits.per_primary);
         self.shared.status().turn_to(Activity::Queued);
         if self.plan.primaries.len() == 1 {
             return Ok(turn.await);
         }
         match timeout(limits.message_timeout, turn).await {
             Ok(turn) => Ok(turn),
-            Err(_) => {
-                let error = match kind {
-                    Kind::Soa => TransferError::PollQueue(self.turns.polls_at_once()),
-                    Kind::Axfr | Kind::Ixfr => TransferError::Queue(limits.per_primary),
-                };
-                self.accounts.note(index, kind, Err(error))
-            }
+            Err(_) => self.accounts.note(index, kind, Err(TransferError::Queue(limits.per_primary))),
         }
     }
 
     /// Waits until a primary has a place for the transfer of a whole zone, and memory has room for it.
     pub(super) async fn turns(&self, index: usize) -> Result<(Turn, Claim), TransferError> {
         loop {
-            let turn = self.turn(index, Kind::Axfr).await?;
+            let turn = self.transfer_turn(index, Kind::Axfr).await?;
             let claim = self.budget.begin(&self.plan.zone, Purpose::Replace);
             if at_once(claim.take_turn()).await.is_some() {
                 return Ok((turn, claim));

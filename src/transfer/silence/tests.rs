@@ -73,6 +73,21 @@ fn a_notify_ends_it() {
 }
 
 #[test]
+fn a_notify_from_before_a_standstill_does_not_end_it() {
+    let (silence, now) = assumed();
+    silence.assume_after_standstill(now);
+    silence.hear();
+    assert!(is_hastened(&silence, now) && silence.claim(now), "it lay in the socket");
+    silence.note_question(now);
+    assert!(is_hastened(&silence, now) && !silence.is_owed());
+    silence.hear();
+    assert!(!is_hastened(&silence, now), "this one came later");
+    silence.assume(now);
+    silence.hear();
+    assert!(!is_hastened(&silence, now), "a way that was cut holds none back");
+}
+
+#[test]
 fn what_was_overdue_begins_it_once() {
     let (silence, now) = assumed();
     silence.hear();
