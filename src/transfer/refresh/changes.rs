@@ -103,7 +103,10 @@ impl Task {
                 Ok(Some(outcome))
             }
             Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
-            Err(error @ TransferError::Memory(_)) if !self.detours.take(Instant::now()) => {
+            // A whole zone that came in place of differences had no turn, and needs one.
+            Err(error @ TransferError::Memory(_))
+                if claim.manner() != Some(Purpose::Replace) && !self.detours.take(Instant::now()) =>
+            {
                 self.accounts.note(index, Kind::Ixfr, Err(error))
             }
             Err(error) => {
