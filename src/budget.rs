@@ -2,14 +2,16 @@
 //!
 //! A transfer claims octets as they arrive, as what they become in memory: names without compression, RDATA, nodes. When all
 //! is taken, the zone that grows furthest over its share is refused, keeps the version that it has, and gives back
-//! what it had claimed. Whole zones that take the place of others wait for their turn where there is no room for both.
+//! what it had claimed. Whole zones that take the place of others wait for their turn where there is no room for both, and
+//! so do differences for which there is none beside them.
 //! How it is divided is told in `ledger`, how large it is by default in `host`; `buffers` counts what waits for the disk.
 //!
 //! Octets are accounted, not measured: what is resident is at most about one and a half times as much, and what the program
 //! takes without zones (`docs/memory.md` has figures). A transfer can have one message more than it has claimed.
 //!
 //! Invariants: a claim ends with its value, so that nothing is lost when a transfer fails, is dropped or panics; who waits
-//! in line holds nothing, and who waits for another has had that refused, so nobody waits for ever.
+//! in line holds nothing, and who waits for another has had that refused, so nobody waits for ever. A zone within its share
+//! and a change that makes its zone no larger always get through.
 //!
 //! Cost: O(log zones) for each message of a transfer; nothing for queries, which know nothing of it.
 
@@ -148,11 +150,25 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Waits until the zone can be replaced. Returns at once for other transfers.
-    pub async fn take_turn(&self) {
-        let turn = |ledger: &mut Ledger| ledger.is_turn(self.id).then_some(());
-        // There is no end to its patience, because the line moves on.
-        while self.budget.wait_for(PATIENCE, turn).await.is_none() {}
+    /// Waits until the zone can be replaced, or changed in its turn. Returns at once for other transfers.
+    pub async fn take_turn(&self) -> Result<(), Excess> {
+        loop {
+            // There is no end to its patience in the line, because that moves on.
+            let come = |ledger: &mut Ledger| ledger.turn(self.id, false);
+            let Some(verdict) = self.budget.wait_for(PATIENCE, come).await else { continue };
+            if let Some(answer) = verdict.answer() {
+                return answer;
+            }
+            // It is in front, and old versions are still read.
+            let gone = |ledger: &mut Ledger| ledger.turn(self.id, false)?.answer();
+            if let Some(answer) = self.budget.wait_for(PATIENCE, gone).await {
+                return answer;
+            }
+            let late = self.budget.ledger().turn(self.id, true);
+            if let Some(answer) = late.and_then(Verdict::answer) {
+                return answer;
+            }
+        }
     }
 
     /// Asks for so many octets in all.
@@ -164,19 +180,15 @@ impl Claim {
     /// once more.
     pub async fn grow_beside(&self, octets: u64, beside: u64) -> Result<(), Excess> {
         self.asked.fetch_max(octets, Ordering::Relaxed);
-        let ask = |ledger: &mut Ledger| match ledger.grow(self.id, octets, beside) {
-            Verdict::Granted => Some(Ok(())),
-            Verdict::Refused(excess) => Some(Err(excess)),
-            Verdict::Wait => None,
-        };
+        let ask = |ledger: &mut Ledger| ledger.grow(self.id, octets, beside).answer();
         // Mostly it is granted, and nobody waits.
         let first = ask(&mut self.budget.ledger());
         let answer = match first {
             Some(answer) => answer,
             None => {
                 self.budget.bell.notify_waiters();
-                let late = || self.budget.ledger().refuse(self.id, octets.saturating_add(beside));
-                self.budget.wait_for(PATIENCE, ask).await.unwrap_or_else(|| Err(late()))
+                let late = || self.budget.ledger().insist(self.id, octets, beside);
+                self.budget.wait_for(PATIENCE, ask).await.unwrap_or_else(late)
             }
         };
         if answer.is_err() {
@@ -190,9 +202,9 @@ impl Claim {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether the transfer adds to its zone, and does not replace it.
-    pub fn is_change(&self) -> bool {
-        self.budget.ledger().is_change(self.id)
+    /// What the transfer does, which may have become a replacement.
+    pub fn manner(&self) -> Option<Manner> {
+        self.budget.ledger().manner(self.id)
     }
 
     /// Ready when the transfer has to give way to another.
@@ -245,11 +257,11 @@ mod tests {
     async fn whoever_waits_in_line_goes_on_when_the_one_before_ends() {
         let budget = full();
         let first = budget.begin(&name("a"), Manner::Replace);
-        first.take_turn().await;
+        first.take_turn().await.unwrap();
         first.grow(2000).await.unwrap();
         let second = budget.begin(&name("b"), Manner::Replace);
         let waiting = tokio::spawn(async move {
-            second.take_turn().await;
+            second.take_turn().await.unwrap();
             second.grow(2000).await
         });
         tokio::task::yield_now().await;
@@ -270,8 +282,8 @@ mod tests {
         let budget = Arc::new(Budget::default());
         budget.configure(6000, [(name("a"), 1), (name("b"), 1), (name("c"), 1)]);
         let [hog, other] = ["a", "b"].map(|zone| budget.begin(&name(zone), Manner::Replace));
-        hog.take_turn().await;
-        other.take_turn().await;
+        hog.take_turn().await.unwrap();
+        other.take_turn().await.unwrap();
         hog.grow(2000).await.unwrap();
         let told = tokio::spawn(async move {
             let excess = hog.refused().await;
@@ -289,7 +301,7 @@ mod tests {
         ["a", "b"].into_iter().for_each(|zone| budget.publish(&name(zone), 1500));
         budget.set_histories(1500);
         let replacement = budget.begin(&name("b"), Manner::Replace);
-        replacement.take_turn().await;
+        replacement.take_turn().await.unwrap();
         let claim = budget.begin(&name("a"), Manner::Change);
         assert!(claim.grow(500).await.is_err());
         drop(claim);
@@ -303,5 +315,58 @@ mod tests {
         };
         let (grown, ()) = tokio::join!(claim.grow(500), keeper);
         assert_eq!(grown, Ok(()));
+    }
+
+    /// A budget of 6,000 of which two zones have 2,000 each, and a third nothing; every floor is 1,000.
+    fn tight() -> Arc<Budget> {
+        let budget = Arc::new(Budget::default());
+        budget.configure(6000, ["a", "b", "c"].map(|zone| (name(zone), 1)));
+        ["a", "b"].into_iter().for_each(|zone| budget.publish(&name(zone), 2000));
+        budget
+    }
+
+    /// Begins a transfer in its turn, and has it grow, within the time that others have to give way.
+    async fn transfer(budget: &Arc<Budget>, zone: &str, manner: Manner, octets: u64) -> Result<Claim, Excess> {
+        let claim = budget.begin(&name(zone), manner);
+        let grown = async {
+            claim.take_turn().await?;
+            claim.grow(octets).await
+        };
+        timeout(PATIENCE * 3, grown).await.expect("an answer")?;
+        Ok(claim)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_holds_up_growth_beyond_floors_and_nothing_else() {
+        let budget = tight();
+        let buffers = Buffers::default();
+        budget.set_buffers(buffers.clone());
+        let hung = buffers.hold(1 << 20);
+        let begun = Instant::now();
+        transfer(&budget, "c", Manner::Replace, 1000).await.unwrap();
+        transfer(&budget, "c", Manner::Change, 1000).await.unwrap();
+        transfer(&budget, "a", Manner::ChangeInTurn, 2000).await.unwrap();
+        transfer(&budget, "a", Manner::Replace, 2000).await.unwrap();
+        assert!(begun.elapsed() < PATIENCE, "nobody waits for it");
+        [("a", 1500), ("b", 500)].into_iter().for_each(|(zone, octets)| budget.publish(&name(zone), octets));
+        assert!(transfer(&budget, "c", Manner::Change, 1200).await.is_err());
+        assert!((PATIENCE..2 * PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        drop(hung);
+        transfer(&budget, "c", Manner::Change, 1200).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_hangs_holds_up_a_zone_within_its_floor_only_so_long() {
+        let budget = tight();
+        let old = Arc::new(0u64);
+        transfer(&budget, "a", Manner::Replace, 2000).await.unwrap().settle(Some(old.clone()));
+        let begun = Instant::now();
+        transfer(&budget, "c", Manner::Change, 1000).await.unwrap();
+        assert!((PATIENCE..2 * PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        // Differences share what they do not change with the version that is read.
+        transfer(&budget, "b", Manner::ChangeInTurn, 2000).await.unwrap();
+        assert!(transfer(&budget, "b", Manner::Replace, 2000).await.is_err(), "another whole zone is too much");
+        drop(old);
+        transfer(&budget, "b", Manner::Replace, 2000).await.unwrap();
     }
 }

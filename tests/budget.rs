@@ -192,7 +192,7 @@ fn differences_that_swell_are_refused_and_so_is_the_growth_of_a_region() {
 }
 
 #[test]
-fn differences_without_room_are_asked_for_again_and_the_whole_zone_is_not() {
+fn differences_without_room_are_asked_for_again_and_the_whole_zone_only_once() {
     let primary = Swelling::start();
     primary.set("big.example", Version::new(1, Contents::Plain(100_000)));
     let folder = Folder::new();
@@ -203,7 +203,7 @@ fn differences_without_room_are_asked_for_again_and_the_whole_zone_is_not() {
     let zone = metric(&daemon, "zone_memory_bytes{zone=\"big.example.\"}").expect("its size");
     assert!((5 * MIB / 2..4 * MIB).contains(&zone), "{zone}");
     let wholes = primary.wholes();
-    // Fewer than the zone has, and more than there is room for.
+    // More than there is room for.
     let additions = Some(Contents::Plain(80_000));
     primary.set("big.example", Version { additions, ..Version::new(2, Contents::Plain(180_000)) });
     wait_for_refusal(&daemon, "big.example");
@@ -213,14 +213,14 @@ fn differences_without_room_are_asked_for_again_and_the_whole_zone_is_not() {
         text.lines().find(series).and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
     };
     wait_until("they are tried again", PATIENCE, || (refused()? >= 4.0).then_some(()));
-    assert_eq!((primary.wholes(), serial(&daemon, "big.example")), (wholes, Some(1)));
+    assert_eq!((primary.wholes(), serial(&daemon, "big.example")), (wholes + 1, Some(1)));
     let status = daemon.verb(&["status", "big.example"]);
     assert!(status.stdout.contains("out of the budget of memory"), "{status:?}");
     // Those that fit are taken.
     let additions = Some(Contents::Plain(100));
     primary.set("big.example", Version { additions, ..Version::new(3, Contents::Plain(100_100)) });
     wait_for_serial(&daemon, "big.example", 3);
-    assert_eq!(primary.wholes(), wholes);
+    assert_eq!(primary.wholes(), wholes + 1);
     let series = "memory_refused{zone=\"big.example.\"}";
     wait_until("it is told", PATIENCE, || (metric(&daemon, series) == Some(0)).then_some(()));
 }
@@ -300,6 +300,96 @@ fn a_tree_that_outgrows_the_budget_keeps_its_zones_until_it_fits() {
     wait_until("it is told", PATIENCE, || (metric(&daemon, &refused) == Some(0)).then_some(()));
     wait_until("all is given back", PATIENCE, || (accounted(&daemon) < MIB).then_some(()));
     assert_eq!(memory_told(&daemon)["refused"], serde_json::json!([]));
+}
+
+#[test]
+fn differences_get_through_a_full_budget_as_long_as_the_zone_does_not_grow() {
+    let primary = Swelling::start();
+    let zone = "big.example";
+    primary.set(zone, Version::new(1, Contents::Plain(100_000)));
+    let folder = Folder::new();
+    let daemon = Aggregator::start_with(&folder.subfolder("us"), &settings(&primary, &[zone], Some("256MiB"), ""));
+    wait_for_serial(&daemon, zone, 1);
+    // All that it takes is beyond its share from now on.
+    daemon.write_settings(&settings(&primary, &[zone], Some("1MiB"), ""));
+    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    assert!(accounted(&daemon) > MIB);
+    let refused = "memory_refused{zone=\"big.example.\"}";
+    let changes = |serial, removals, additions| Version {
+        removals,
+        additions: Some(Contents::Plain(additions)),
+        ..Version::new(serial, Contents::Plain(100_000))
+    };
+    // The first removal of all costs a whole zone, because the primary does not answer for single records.
+    primary.set(zone, changes(2, 1, 0));
+    wait_for_serial(&daemon, zone, 2);
+    let wholes = primary.wholes();
+    // A hundred, and a hundred for which as many come that are no longer.
+    for version in [changes(3, 101, 0), changes(4, 201, 100)] {
+        primary.set(zone, version);
+        wait_for_serial(&daemon, zone, version.serial);
+    }
+    let is_failure =
+        |line: &str| line.contains("kind=\"ixfr\"") && line.contains("reason=\"memory\"") && !line.ends_with(" 0");
+    assert!(!daemon.metrics().lines().any(is_failure), "nothing was refused");
+    // Growth is refused, and no whole zone is asked for in its place.
+    primary.set(zone, changes(5, 0, 20_000));
+    wait_for_refusal(&daemon, zone);
+    primary.set(zone, changes(6, 301, 0));
+    wait_for_serial(&daemon, zone, 6);
+    wait_until("it is told", PATIENCE, || (metric(&daemon, refused) == Some(0)).then_some(()));
+    assert_eq!(primary.wholes(), wholes);
+}
+
+#[test]
+fn events_get_through_a_full_budget_as_long_as_the_tree_does_not_grow() {
+    let folder = Folder::new();
+    let server = ZooKeeper::start(&folder);
+    let nodes = Znodes::connect(&[server.address()]);
+    site::make_service(&nodes, site::ROOT, 20);
+    nodes.create(&format!("{}/many", site::ROOT), b"");
+    let many: Vec<String> = (0..3000).map(|number| format!("{}/many/m{number}", site::ROOT)).collect();
+    let made: Vec<_> = many.iter().zip((1000..).map(|number| site::host(site::address(number)))).collect();
+    nodes.create_all(made.iter().map(|(path, host)| (&path[..], &host[..])));
+    let settings = |memory: &str| {
+        let mut settings = Settings::new(&site::plan(&[server.address()], ""));
+        settings.server = format!("memory = \"{memory}\"\n");
+        settings.state = Some("state".to_owned());
+        settings
+    };
+    let daemon = Aggregator::start_with(&folder.subfolder("us"), &settings("64MiB"));
+    let mut resolver = site::Resolver::new(&daemon);
+    resolver.wait_served();
+    site::wait_session(&daemon, "live");
+    let series = |name: &str, more: &str| format!("{name}{{{more}zone=\"{}\"}}", site::ZONE);
+    let [losses, reads, refused] = [
+        series("zookeeper_session_losses_total", "reason=\"memory\","),
+        series("zookeeper_reads_total", ""),
+        series("memory_refused", ""),
+    ];
+    let read = metric(&daemon, &reads);
+    // Less than is there.
+    daemon.write_settings(&settings("1MiB"));
+    assert_eq!(daemon.verb(&["reload"]).code, 0);
+    assert!(accounted(&daemon) > MIB);
+    let path = |number: usize| format!("{}/web/h{number}", site::ROOT);
+    for left in (15..20).rev() {
+        nodes.delete_all([path(left)].iter().map(String::as_str));
+        wait_until("the address goes", PATIENCE, || (resolver.addresses("web").len() == left).then_some(()));
+    }
+    assert_eq!([&losses, &refused].map(|series| metric(&daemon, series)), [Some(0); 2]);
+    assert_eq!(metric(&daemon, &reads), read, "no whole tree was read");
+    // Growth is refused, and stays so.
+    let more: Vec<_> =
+        (0..40).map(|number| (format!("{}/more{number}", site::ROOT), site::host(site::address(900)))).collect();
+    nodes.create_all(more.iter().map(|(path, host)| (&path[..], &host[..])));
+    wait_until("it is refused", PATIENCE, || (metric(&daemon, &refused) == Some(1)).then_some(()));
+    wait_until("the whole tree is", PATIENCE, || (metric(&daemon, &losses)? >= 3).then_some(()));
+    assert_eq!((metric(&daemon, &refused), resolver.addresses("web").len()), (Some(1), 15));
+    nodes.delete_all(more.iter().map(|(path, _)| &path[..]));
+    nodes.delete_all([path(14)].iter().map(String::as_str));
+    wait_until("it fits again", PATIENCE, || (resolver.addresses("web").len() == 14).then_some(()));
+    wait_until("it is told", PATIENCE, || (metric(&daemon, &refused) == Some(0)).then_some(()));
 }
 
 /// The budget accounts for as much memory as a zone really takes, for zones of every kind.

@@ -9,6 +9,14 @@
 //! - Σ use + kept + leaving + buffers + histories ≤ budget. Replaced versions that are still read, and buffers of what waits
 //!   for the disk, are waited for, for moments as a rule; histories have what nobody else uses, and go where it is needed.
 //!
+//! The last one gives way to the others, so that nothing waits for ever for a reader or a disk that hangs. Buffers hold up
+//! growth beyond floors only; and whoever has waited long for replaced versions goes on all the same within its floor, and
+//! in its turn with differences, which share most with what they replace. The rest is refused.
+//!
+//! Differences claim what has come of them, removals included, as if all of it were growth. Where there is no room for that
+//! they take a turn like a whole zone, and may then hold as much as the version that is there; what they come to claims what
+//! it takes more than that. So a version that is no larger than the one before always gets through.
+//!
 //! What is loaded from disk, written in the configuration or *kept* by order, counts and is never refused; where that breaks the
 //! inequalities, nothing is granted but growth within floors, and one replacement at a time.
 //!
@@ -29,6 +37,8 @@ const HISTORY_PART: u64 = 4;
 pub enum Manner {
     /// Adds to it.
     Change,
+    /// Changes it in its turn, with as much room in between as a replacement has.
+    ChangeInTurn,
     /// Takes its place.
     Replace,
 }
@@ -40,6 +50,24 @@ pub enum Verdict {
     /// Something else has to give way, and will.
     Wait,
     Refused(Excess),
+}
+
+impl Verdict {
+    /// The answer to a wish, if there is one yet.
+    pub fn answer(self) -> Option<Result<(), Excess>> {
+        match self {
+            Verdict::Granted => Some(Ok(())),
+            Verdict::Refused(excess) => Some(Err(excess)),
+            Verdict::Wait => None,
+        }
+    }
+}
+
+/// Whether what waits for the disk is in the way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Counted,
+    Ignored,
 }
 
 /// The octets of everything, by what they are for.
@@ -254,41 +282,44 @@ impl Ledger {
         self.histories > self.room_for_histories()
     }
 
-    /// Begins a transfer, which has nothing yet. A replacement asks for its turn first.
+    /// Begins a transfer, which has nothing yet. All but changes ask for their turn first.
     pub fn begin(&mut self, zone: &Name, manner: Manner) -> u64 {
         self.next += 1;
         let before = self.zones.get(zone).map_or(0, Account::published);
         let transfer = Transfer { zone: zone.clone(), manner, before, octets: 0, refused: None };
         self.transfers.insert(self.next, transfer);
-        if manner == Manner::Replace {
+        if manner != Manner::Change {
             self.line.push_back(self.next);
         }
         self.next
     }
 
     /// Whether a replacement may begin. It is granted as much as the version that it replaces, out of its floor where that
-    /// has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything.
-    pub fn is_turn(&mut self, id: u64) -> bool {
-        let Some(place) = self.line.iter().position(|waiting| *waiting == id) else { return true };
-        let zone = self.transfers[&id].zone.clone();
-        let account = self.zones.get(&zone).copied().unwrap_or_default();
+    /// has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything beyond its floor.
+    /// `None` while others are in front of it. One that has waited long for replaced versions is late.
+    pub fn turn(&mut self, id: u64, is_late: bool) -> Option<Verdict> {
+        let Some(place) = self.line.iter().position(|waiting| *waiting == id) else { return Some(Verdict::Granted) };
+        let Transfer { zone, manner, .. } = &self.transfers[&id];
+        let (manner, account) = (*manner, self.zones.get(zone).copied().unwrap_or_default());
         let octets = account.published();
         let used = account.used().saturating_add(octets);
         let is_first = || {
             let more = used.max(self.floor) - account.used().max(self.floor);
             let fits = self.used.saturating_add(self.kept.octets()).saturating_add(more) <= self.budget;
-            place == 0 && (fits || self.zones.values().all(|account| account.replacements == 0))
+            let is_within = |account: &Account| account.replacements == 0 || account.used() <= self.floor;
+            place == 0 && (fits || self.zones.values().all(is_within))
         };
-        if !(octets == 0 || used <= self.floor || is_first()) {
-            return false;
+        let is_within = octets == 0 || used <= self.floor;
+        if !(is_within || is_first()) {
+            return None;
         }
         self.grant(id, octets);
-        if self.is_obstructed(octets) {
+        if self.is_obstructed(octets, Disk::Ignored) && !(is_late && (is_within || manner == Manner::ChangeInTurn)) {
             self.grant(id, 0);
-            return false;
+            return Some(if is_late { Verdict::Refused(self.refuse(id, octets)) } else { Verdict::Wait });
         }
         self.line.remove(place);
-        true
+        Some(Verdict::Granted)
     }
 
     /// Asks for so many octets in all: for one copy of what the transfer has brought, and for what is kept beside it.
@@ -305,8 +336,10 @@ impl Ledger {
         }
         self.grant(id, octets);
         let after = self.zones[&self.transfers[&id].zone];
-        if after.used() <= self.floor || self.fits() {
-            if !self.is_obstructed(octets - granted) {
+        let is_within = after.used() <= self.floor;
+        if is_within || self.fits() {
+            let disk = if is_within { Disk::Ignored } else { Disk::Counted };
+            if !self.is_obstructed(octets - granted, disk) {
                 return Verdict::Granted;
             }
             self.grant(id, granted);
@@ -328,8 +361,23 @@ impl Ledger {
         }
     }
 
+    /// Asks once more for what others did not give way to in time.
+    pub fn insist(&mut self, id: u64, octets: u64, beside: u64) -> Result<(), Excess> {
+        if let Some(answer) = self.grow(id, octets, beside).answer() {
+            return answer;
+        }
+        let Some(Transfer { zone, octets: granted, .. }) = self.transfers.get(&id) else { return Ok(()) };
+        let (granted, account) = (*granted, self.zones.get(zone).copied().unwrap_or_default());
+        let octets = octets.saturating_mul(account.weight).saturating_add(beside);
+        if account.used().saturating_add(octets.saturating_sub(granted)) <= self.floor {
+            self.grant(id, octets);
+            return Ok(());
+        }
+        Err(self.refuse(id, octets))
+    }
+
     /// Refuses a transfer that has asked for so much, because others did not give way in time.
-    pub fn refuse(&mut self, id: u64, octets: u64) -> Excess {
+    fn refuse(&mut self, id: u64, octets: u64) -> Excess {
         let excess = Excess { octets, share: self.floor, budget: self.budget };
         self.transfers.entry(id).and_modify(|transfer| transfer.refused = Some(excess));
         excess
@@ -340,9 +388,9 @@ impl Ledger {
         self.transfers.get(&id)?.refused
     }
 
-    /// Whether a transfer adds to its zone.
-    pub fn is_change(&self, id: u64) -> bool {
-        self.transfers.get(&id).is_some_and(|transfer| transfer.manner == Manner::Change)
+    /// What a transfer does; none where it is unknown.
+    pub fn manner(&self, id: u64) -> Option<Manner> {
+        Some(self.transfers.get(&id)?.manner)
     }
 
     /// Lets a change become a replacement without a turn: the primary has sent the whole zone.
@@ -390,12 +438,13 @@ impl Ledger {
 
     /// Whether what goes by itself, or gives way, is still where something was granted, the last of it so many octets.
     /// Histories give way with as much again, so that the next octets need not wait.
-    fn is_obstructed(&mut self, octets: u64) -> bool {
-        if self.all() <= self.budget {
+    fn is_obstructed(&mut self, octets: u64, disk: Disk) -> bool {
+        let buffers = if disk == Disk::Counted { 0 } else { self.buffers.octets() };
+        if self.all().saturating_sub(buffers) <= self.budget {
             return false;
         }
         self.forget_leaving();
-        let all = self.all();
+        let all = self.all().saturating_sub(buffers);
         if self.histories > 0 && all > self.budget {
             self.wanted = self.wanted.max(octets.saturating_mul(2));
         }
@@ -464,7 +513,7 @@ impl Account {
     fn granted(&mut self, manner: Manner) -> &mut u64 {
         match manner {
             Manner::Change => &mut self.changes,
-            Manner::Replace => &mut self.replacements,
+            Manner::ChangeInTurn | Manner::Replace => &mut self.replacements,
         }
     }
 }

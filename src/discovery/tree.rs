@@ -191,6 +191,22 @@ impl Tree {
         (NODE_BYTES + name.len() + 2 * owner + data.len().min(MAX_SHOWN)) as u64
     }
 
+    /// What the node at a path takes by the same rule.
+    pub fn octets_at(&self, path: &str) -> u64 {
+        self.find(path).map_or(0, |id| self.octets_of(path, &self.nodes[id as usize].data))
+    }
+
+    /// What the node at a path takes with everything below it. O(nodes below)
+    pub fn octets_below(&self, path: &str) -> u64 {
+        let (mut octets, mut open) = (0, Vec::from_iter(self.find(path)));
+        while let Some(id) = open.pop() {
+            let node = &self.nodes[id as usize];
+            octets += node_octets(node);
+            open.extend(node.children.values().copied());
+        }
+        octets
+    }
+
     /// The names of the nodes directly below one, sorted.
     pub fn children(&self, path: &str) -> Vec<String> {
         let children = self.find(path).map(|id| &self.nodes[id as usize].children);

@@ -85,6 +85,11 @@ impl Changed {
         self.patcher.changes()
     }
 
+    /// Whether any record is added.
+    pub fn adds(&self) -> bool {
+        self.patcher.adds()
+    }
+
     /// Whether that takes long although the changes may be few.
     pub fn is_long(&self) -> bool {
         self.patcher.is_long()

@@ -13,9 +13,8 @@
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a
 //! zone that is valid, while no version is held back. Once the differences together are as large as a whole zone may
 //! be, one is transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences,
-//! the same primary is asked for the whole zone at once; but where memory has no room for them, only if they take more
-//! than the zone that is there, which a whole zone would claim at least: else they are asked for again later. Removals
-//! in doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because
+//! the same primary is asked for the whole zone at once. Where memory has no room for them see `changes`. Removals in
+//! doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because
 //! differences that agree with a version that was never adopted would prove nothing.
 //!
 //! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published;
@@ -24,6 +23,7 @@
 //! Cost: a poll one round trip; differences O(records at the names that changed), whatever the size of the zone.
 
 mod back;
+mod changes;
 mod round;
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
 use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
-use crate::transfer::ixfr::{self, Manner};
+use crate::transfer::ixfr::Manner;
 use crate::transfer::pace::{End, Pace};
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::{Turn, Turns};
@@ -82,6 +82,7 @@ pub(super) struct Task {
     setback: Setback,
     ears: Ears,
     recourse: Recourse,
+    detours: changes::Detours,
     twin: Twin,
     /// Whether somebody asked for the refresh.
     asked: bool,
@@ -164,6 +165,7 @@ impl Task {
             failures: 0,
             setback: Setback::default(),
             recourse: Recourse::default(),
+            detours: changes::Detours::default(),
             twin: Twin::default(),
             asked: false,
             differences: 0,
@@ -346,75 +348,6 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers what has changed up to the serial that the poll brought. `None` when that did not come about and the
-    /// whole zone must be asked for.
-    async fn transfer_changes(
-        &mut self,
-        index: usize,
-        base: Arc<Zone>,
-        polled: Serial,
-    ) -> Result<Option<Outcome>, TransferError> {
-        let turn = self.transfer_turn(index, Kind::Ixfr).await?;
-        let (heard, ours) = (Instant::now(), base.soa.serial);
-        self.accounts.note_begin(index, Kind::Ixfr, None);
-        let primary = &self.plan.primaries[index];
-        let aim = Aim { polled: Some(polled), ..Aim::of(WakeKind::Refresh) };
-        let (claim, before) = (self.budget.begin(&self.plan.zone, Purpose::Change), base.clone());
-        let fetched =
-            connection::fetch_changes(base, polled, primary, &self.plan.limits, &self.shared.tally, &claim).await;
-        drop(turn);
-        self.waited += heard.elapsed();
-        let candidate = match fetched {
-            // Nothing else happened under our serial, and CNS has seen a transfer.
-            Ok((Received::NotNewer(soa), _)) if polled == ours && soa.serial == ours => {
-                self.ears.note_nothing(index, Some(&soa));
-                return Ok(None);
-            }
-            Ok((received, traffic)) => self.examine(index, received, traffic, aim).await,
-            Err(error) => Err(error),
-        };
-        match candidate.and_then(|candidate| self.weigh(index, candidate)) {
-            Ok(candidate) if candidate.may_lack_names() => {
-                self.accounts.note_torn(index);
-                Ok(None)
-            }
-            Ok(candidate) => {
-                self.manners[index].note_answer();
-                self.accounts.note_differences(index);
-                self.accounts.note_success(index, candidate.kind);
-                let outcome = self.settle(index, aim.kind, candidate, heard).await?;
-                if !self.serves(Some(&before)) {
-                    claim.settle(Some(before));
-                }
-                Ok(Some(outcome))
-            }
-            Err(error) if ixfr::is_unreachable(&error) => self.accounts.note(index, Kind::Ixfr, Err(error)),
-            // A whole zone would claim no less than ours takes. One that came in place of differences had no turn.
-            Err(error @ TransferError::Memory(_)) if claim.is_change() && claim.asked() <= before.octets() => {
-                self.accounts.note(index, Kind::Ixfr, Err(error))
-            }
-            Err(error) => {
-                let pause = self.manners[index].note_failure(&error, Instant::now());
-                self.accounts.note_no_differences(index, &error, pause);
-                Ok(None)
-            }
-        }
-    }
-
-    /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the
-    /// version.
-    fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
-        self.accounts.note_settled(index, &candidate.settled);
-        let unanswered = &candidate.settled.unanswered;
-        if !unanswered.is_empty() && self.recourse.wants_whole(unanswered, Instant::now()) {
-            return Err(TransferError::Unanswered(unanswered.len()));
-        }
-        if let Some(Version { loaded, .. }) = &mut candidate.version {
-            Recourse::tell(&mut loaded.zone, &loaded.touched, unanswered);
-        }
-        Ok(candidate)
-    }
-
     /// Transfers the whole zone; once more if a change in its midst may have cost the copy names.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
         let mut copy = self.copy_zone(index, aim).await;
@@ -435,7 +368,7 @@ impl Task {
 
     /// Reads the whole zone and makes a version of it.
     async fn copy_zone(&mut self, index: usize, aim: Aim) -> Result<(Candidate, Claim, Instant), TransferError> {
-        let (turn, claim) = self.turns(index).await?;
+        let (turn, claim) = self.turns(index, Purpose::Replace).await?;
         let heard = Instant::now();
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));

@@ -18,6 +18,8 @@ const MANY_CHANGES: u64 = 2000;
 /// A new version.
 pub struct Version {
     pub loaded: Loaded,
+    /// Whether it can have more than the version before: differences may only remove.
+    pub adds: bool,
     /// Steps of differences that changed nothing.
     pub noop_changes: u64,
     /// Records that are gone and may still be at the primary.
@@ -32,11 +34,12 @@ impl Version {
         loaded.zone.mixed = mixed;
         // The whole zone is the answer.
         loaded.zone.unanswered = Aside::default();
-        Ok(Version { loaded, noop_changes: 0, doubts: Vec::new() })
+        Ok(Version { loaded, adds: true, noop_changes: 0, doubts: Vec::new() })
     }
 
     /// Puts differences on the version that they were asked for; records that are vetoed stay. O(records at the names that changed)
     pub async fn patch(changed: Arc<Changed>, vetoes: Vetoes, max_records: u64) -> Result<Version, TransferError> {
+        let adds = changed.adds();
         let patched = if changed.is_long() || changed.changes() > MANY_CHANGES {
             let patch = move || changed.finish(&vetoes);
             tokio::task::spawn_blocking(patch).await.map_err(|_| TransferError::Stopped)??
@@ -47,6 +50,6 @@ impl Version {
             return Err(TransferError::TooManyRecords(max_records));
         }
         let noop_changes = patched.absent + patched.present;
-        Ok(Version { noop_changes, loaded: patched.loaded, doubts: patched.doubts })
+        Ok(Version { noop_changes, adds, loaded: patched.loaded, doubts: patched.doubts })
     }
 }

@@ -90,6 +90,11 @@ impl Patcher {
         self.changes.len() as u64
     }
 
+    /// Whether any of them adds a record. O(changes)
+    pub fn adds(&self) -> bool {
+        self.changes.iter().any(|change| change.adds)
+    }
+
     /// Octets in memory of the changes taken so far, and of what they add to the version.
     pub fn octets(&self) -> u64 {
         self.meter.octets()

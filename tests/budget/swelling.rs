@@ -33,13 +33,15 @@ pub struct Version {
     pub contents: Contents,
     /// Pause after each message.
     pub pause: Duration,
-    /// Additions in the answer to a query for differences, from whatever serial.
+    /// Additions in the answer to a query for differences, from whatever serial, beside removals.
     pub additions: Option<Contents>,
+    /// How many of the first plain names it removes in such an answer.
+    pub removals: u32,
 }
 
 impl Version {
     pub fn new(serial: u32, contents: Contents) -> Version {
-        Version { serial, contents, pause: Duration::ZERO, additions: None }
+        Version { serial, contents, pause: Duration::ZERO, additions: None, removals: 0 }
     }
 }
 
@@ -143,11 +145,16 @@ fn serve(
         let mut first = Message::answer(&question, true);
         soa_record(&mut first, version.serial);
         match (question.rtype, version.additions) {
-            (IXFR, Some(additions)) => {
+            (IXFR, additions) if additions.is_some() || version.removals > 0 => {
                 soa_record(&mut first, question.serial);
-                soa_record(&mut first, version.serial);
                 send(&first)?;
-                for message in messages(&question, additions, b'y') {
+                for message in messages(&question, Contents::Plain(version.removals), b'x') {
+                    send(&message)?;
+                }
+                let mut middle = Message::answer(&question, false);
+                soa_record(&mut middle, version.serial);
+                send(&middle)?;
+                for message in messages(&question, additions.unwrap_or(Contents::Plain(0)), b'y') {
                     send(&message)?;
                 }
             }

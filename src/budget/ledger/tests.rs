@@ -16,6 +16,11 @@ fn ledger(weights: &[u64]) -> Ledger {
     ledger
 }
 
+/// Whether a transfer may begin now.
+fn is_turn(ledger: &mut Ledger, id: u64) -> bool {
+    ledger.turn(id, false) == Some(Verdict::Granted)
+}
+
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Event {
@@ -32,7 +37,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        3 => (0..6usize, prop_oneof![Just(Manner::Change), Just(Manner::Replace)]).prop_map(|(zone, manner)| Event::Begin(zone, manner)),
+        3 => (0..6usize, prop_oneof![Just(Manner::Change), Just(Manner::ChangeInTurn), Just(Manner::Replace)]).prop_map(|(zone, manner)| Event::Begin(zone, manner)),
         6 => (0..16usize, 1..2000u64).prop_map(|(transfer, more)| Event::Grow(transfer, more)),
         3 => (0..16usize).prop_map(Event::Publish),
         2 => (0..16usize).prop_map(Event::Fail),
@@ -109,7 +114,7 @@ impl World {
 
     fn grow(&mut self, index: usize, more: u64) {
         let Some(running) = self.running.get_mut(index) else { return };
-        running.has_turn = running.has_turn || self.ledger.is_turn(running.id);
+        running.has_turn = running.has_turn || is_turn(&mut self.ledger, running.id);
         if !running.has_turn {
             return;
         }
@@ -117,7 +122,7 @@ impl World {
         let published = self.published[running.zone];
         let in_floor = {
             // Old and new version together.
-            let new = if running.manner == Manner::Replace { wanted.max(published) } else { wanted };
+            let new = if running.manner == Manner::Change { wanted } else { wanted.max(published) };
             (published + new) * self.weights[running.zone] <= self.ledger.floor
         };
         match self.ledger.grow(id, wanted, 0) {
@@ -185,7 +190,8 @@ impl World {
             let fewer = self.ledger.histories.min(room);
             self.ledger.set_histories(fewer);
             // Whoever is not in line ends some time, because transfers have clocks.
-            let ready = self.running.iter().position(|running| running.has_turn || self.ledger.is_turn(running.id));
+            let ready =
+                self.running.iter().position(|running| running.has_turn || is_turn(&mut self.ledger, running.id));
             match ready {
                 Some(index) => self.ledger.end(self.running.swap_remove(index).id, None),
                 None => assert!(self.ledger.wanted > 0, "somebody can go on, or histories have to go"),
@@ -218,7 +224,7 @@ proptest! {
         let mut ledger = ledger(&vec![1; zones]);
         let floor = BUDGET / (2 * zones as u64);
         let id = ledger.begin(&name(0), Manner::Replace);
-        assert!(ledger.is_turn(id));
+        assert!(is_turn(&mut ledger, id));
         let mut octets = 0;
         while octets < hog && ledger.grow(id, octets + 100, 0) == Verdict::Granted {
             octets += 100;
@@ -228,7 +234,7 @@ proptest! {
         ledger.end(id, None);
         for zone in 1..zones {
             let id = ledger.begin(&name(zone), Manner::Replace);
-            prop_assert!(ledger.is_turn(id));
+            prop_assert!(is_turn(&mut ledger, id));
             prop_assert_eq!(ledger.grow(id, floor, 0), Verdict::Granted);
             ledger.publish(&name(zone), floor);
             ledger.end(id, None);
@@ -236,9 +242,50 @@ proptest! {
         // And then each can be replaced.
         for zone in 0..zones {
             let id = ledger.begin(&name(zone), Manner::Replace);
-            prop_assert!(ledger.is_turn(id));
+            prop_assert!(is_turn(&mut ledger, id));
             let octets = ledger.zones[&name(zone)].version;
             prop_assert_eq!(ledger.grow(id, octets, 0), Verdict::Granted);
+            ledger.end(id, None);
+        }
+    }
+
+    /// Whatever was loaded from disk, and whatever others never let go: readers of old versions, a disk that hangs, and
+    /// transfers within their floors.
+    #[test]
+    fn nothing_waits_for_ever(
+        zones in prop::collection::vec((0..BUDGET, 1..4u64), 2..8),
+        (buffered, read, histories) in (0..2 * BUDGET, 0..2 * BUDGET, 0..BUDGET),
+    ) {
+        let weights: Vec<u64> = zones.iter().map(|(_, weight)| *weight).collect();
+        let mut ledger = ledger(&weights);
+        let buffers = Buffers::default();
+        ledger.set_buffers(buffers.clone());
+        let _hung = buffers.hold(buffered as usize);
+        let version = Arc::new(0u64);
+        let reader: Weak<u64> = Arc::downgrade(&version);
+        ledger.leaving.push(Leaving { octets: read, version: reader });
+        let floor = ledger.floor;
+        let (busy, others) = zones.split_last().unwrap();
+        let busy_octets = busy.0.min(floor / (2 * busy.1));
+        ledger.publish(&name(others.len()), busy_octets);
+        others.iter().enumerate().for_each(|(zone, (octets, _))| ledger.publish(&name(zone), *octets));
+        ledger.set_histories(histories);
+        let within = ledger.begin(&name(others.len()), Manner::Replace);
+        prop_assert_eq!(ledger.turn(within, true), Some(Verdict::Granted));
+        prop_assert_eq!(ledger.insist(within, busy_octets, 0), Ok(()));
+        for (zone, (octets, weight)) in others.iter().enumerate() {
+            // What gets no larger always gets through.
+            let id = ledger.begin(&name(zone), Manner::ChangeInTurn);
+            prop_assert_eq!(ledger.turn(id, true), Some(Verdict::Granted));
+            prop_assert_eq!(ledger.grow(id, *octets, 0), Verdict::Granted);
+            ledger.end(id, None);
+            let id = ledger.begin(&name(zone), Manner::Replace);
+            let verdict = ledger.turn(id, true);
+            prop_assert!(matches!(verdict, Some(Verdict::Granted | Verdict::Refused(_))), "{:?}", verdict);
+            ledger.end(id, None);
+            // The floor is reached.
+            let id = ledger.begin(&name(zone), Manner::Change);
+            prop_assert_eq!(ledger.insist(id, floor.saturating_sub(octets * weight) / weight, 0), Ok(()));
             ledger.end(id, None);
         }
     }
@@ -248,7 +295,7 @@ proptest! {
 fn the_growth_furthest_over_its_share_gives_way() {
     let mut ledger = ledger(&[1; 5]);
     let [large, small, third] = [0, 1, 2].map(|zone| ledger.begin(&name(zone), Manner::Replace));
-    [large, small, third].into_iter().for_each(|id| assert!(ledger.is_turn(id)));
+    [large, small, third].into_iter().for_each(|id| assert!(is_turn(&mut ledger, id)));
     let mut octets = 0;
     while ledger.grow(large, octets + 1, 0) == Verdict::Granted {
         octets += 1;
@@ -258,7 +305,7 @@ fn the_growth_furthest_over_its_share_gives_way() {
     assert!(ledger.refusal(large).is_some(), "nobody was further over");
     ledger.end(large, None);
     let large = ledger.begin(&name(0), Manner::Replace);
-    assert!(ledger.is_turn(large));
+    assert!(is_turn(&mut ledger, large));
     assert_eq!(ledger.grow(large, 2900, 0), Verdict::Granted);
     assert_eq!(ledger.grow(small, 1000, 0), Verdict::Granted, "its floor");
     assert_eq!(ledger.grow(small, 1500, 0), Verdict::Wait);
@@ -281,17 +328,17 @@ fn replacements_wait_for_each_other_and_small_ones_do_not() {
         .into_iter()
         .for_each(|(zone, octets)| ledger.publish(&name(zone), octets));
     let [first, second, third, small] = [0, 1, 2, 3].map(|zone| ledger.begin(&name(zone), Manner::Replace));
-    assert!(!ledger.is_turn(second), "not before the first");
-    assert!(ledger.is_turn(first) && !ledger.is_turn(second) && !ledger.is_turn(third));
-    assert!(ledger.is_turn(small), "both versions fit within its floor");
+    assert!(!is_turn(&mut ledger, second), "not before the first");
+    assert!(is_turn(&mut ledger, first) && !is_turn(&mut ledger, second) && !is_turn(&mut ledger, third));
+    assert!(is_turn(&mut ledger, small), "both versions fit within its floor");
     assert_eq!(ledger.grow(first, 1800, 0), Verdict::Granted);
     let old = Arc::new(0u64);
     let weak: Weak<u64> = Arc::downgrade(&old);
     ledger.end(first, Some(weak));
-    assert!(!ledger.is_turn(third));
+    assert!(!is_turn(&mut ledger, third));
     drop(old);
     ledger.end(second, None);
-    assert!(ledger.is_turn(third), "whoever leaves the line is not waited for");
+    assert!(is_turn(&mut ledger, third), "whoever leaves the line is not waited for");
 }
 
 #[test]
@@ -331,7 +378,7 @@ fn what_a_source_keeps_beside_its_zone_counts_once() {
     ledger.set_beside(&name(0), 1000);
     assert_eq!(ledger.usage().zones, 1900);
     let id = ledger.begin(&name(0), Manner::Replace);
-    assert!(ledger.is_turn(id));
+    assert!(is_turn(&mut ledger, id));
     assert_eq!(ledger.usage().transfers, 1900);
     assert_eq!(ledger.grow(id, 1000, 2000), Verdict::Granted);
     assert_eq!(ledger.usage().transfers, 5000);
@@ -352,11 +399,26 @@ fn what_comes_from_disk_is_never_refused_but_counts() {
     ledger.end(id, None);
     // One that is too large can be replaced by one that is not larger.
     let id = ledger.begin(&name(0), Manner::Replace);
-    assert!(ledger.is_turn(id));
+    assert!(is_turn(&mut ledger, id));
     assert_eq!(ledger.grow(id, 3 * BUDGET, 0), Verdict::Granted);
     assert!(matches!(ledger.grow(id, 3 * BUDGET + 1, 0), Verdict::Refused(_)));
     ledger.end(id, None);
     // Another plan knows what is there.
     ledger.configure(2 * BUDGET, [(name(0), 1), (name(2), 1)]);
     assert_eq!((ledger.usage().zones, ledger.floor), (3 * BUDGET, BUDGET / 2));
+}
+
+#[test]
+fn a_change_takes_the_turn_that_a_replacement_would_have() {
+    let mut ledger = Ledger::default();
+    ledger.configure(6000, [(name(0), 1), (name(1), 1)]);
+    [0, 1].into_iter().for_each(|zone| ledger.publish(&name(zone), 2000));
+    let id = ledger.begin(&name(0), Manner::Change);
+    assert!(matches!(ledger.grow(id, 10, 0), Verdict::Refused(_)));
+    ledger.end(id, None);
+    let id = ledger.begin(&name(0), Manner::ChangeInTurn);
+    assert!(is_turn(&mut ledger, id));
+    assert_eq!(ledger.grow(id, 10, 0), Verdict::Granted, "what it holds in between");
+    assert_eq!(ledger.grow(id, 2000, 0), Verdict::Granted, "what comes of it");
+    assert!(matches!(ledger.grow(id, 2010, 0), Verdict::Refused(_)), "growth");
 }

@@ -71,6 +71,22 @@ impl Mirror {
         reading.nodes.iter().map(|node| self.tree.octets_of(&node.path, &node.data)).sum()
     }
 
+    /// What it takes when it has taken what was read after events, nearly. O(nodes read, and nodes gone)
+    pub fn octets_with(&self, reading: &Reading) -> u64 {
+        let gone: HashSet<&str> = reading.gone.iter().map(String::as_str).collect();
+        let is_below = |path: &str| {
+            let above = std::iter::successors((!path.is_empty()).then(|| parent(path)), |path| {
+                (!path.is_empty()).then(|| parent(path))
+            });
+            above.into_iter().any(|above| gone.contains(above))
+        };
+        let topmost = gone.iter().filter(|path| !is_below(path));
+        let left: u64 = topmost.map(|path| self.tree.octets_below(path)).sum();
+        let known = reading.nodes.iter().filter(|node| !gone.contains(&node.path[..]) && !is_below(&node.path));
+        let replaced: u64 = known.map(|node| self.tree.octets_at(&node.path)).sum();
+        (self.octets() + self.octets_of(reading)).saturating_sub(left + replaced)
+    }
+
     /// The tree, for those who ask why a name answers as it does.
     pub fn tree(&self) -> &Tree {
         &self.tree
@@ -227,6 +243,28 @@ mod tests {
 
     fn node(path: &str) -> Node {
         Node { path: path.into(), data: Vec::new(), born: 1 }
+    }
+
+    #[test]
+    fn what_a_reading_makes_of_it_is_known_before() {
+        let mut mirror = mirror();
+        let nodes = |paths: &[&str]| paths.iter().map(|path| node(path)).collect::<Vec<_>>();
+        mirror.replace(Reading { nodes: nodes(&["", "a", "a/b", "c"]), ..Reading::default() });
+        let readings = [
+            // The same again, more, fewer with what is below, and one that was gone and is back.
+            (nodes(&["a", "a/b"]), vec![]),
+            (nodes(&["a", "d", "d/e"]), vec![]),
+            (Vec::new(), vec!["d", "d/e"]),
+            (nodes(&["a"]), vec!["a"]),
+        ];
+        for (nodes, gone) in readings {
+            let reading = Reading { nodes, gone: gone.into_iter().map(str::to_owned).collect(), ..Reading::default() };
+            let told = mirror.octets_with(&reading);
+            let (is_removal, before) = (reading.nodes.is_empty(), mirror.octets());
+            mirror.apply(reading);
+            assert_eq!(told, mirror.octets());
+            assert_eq!(told < before, is_removal || mirror.children("a").is_empty());
+        }
     }
 
     #[test]

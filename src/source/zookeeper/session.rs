@@ -17,7 +17,7 @@ use super::guard::{self, Doubt, Extent, Guard, Held, Limits};
 use super::link::{Link, Signal};
 use super::mirror::Mirror;
 use super::plan::{Member, TreePlan, Watches};
-use super::reader::{Bounds, Reading, read_touched, read_tree};
+use super::reader::{Bounds, Reading, read_tree};
 use super::roots::Roots;
 use super::{Shared, link};
 use crate::budget::{Budget, Manner};
@@ -83,6 +83,8 @@ pub(super) struct Task {
     reading_took: Duration,
     /// Whether the last heartbeat found what no event has told.
     doubtful: bool,
+    /// When memory had no room for what events told.
+    refused: Option<Instant>,
 }
 
 /// A request and who waits for it.
@@ -161,6 +163,7 @@ impl Task {
             early: None,
             reading_took: Duration::ZERO,
             doubtful: false,
+            refused: None,
         }
     }
 
@@ -178,6 +181,10 @@ impl Task {
                     let error = link.explain(error);
                     warn!(zone = self.account.zone(), %member, reason = error.label(), "session with ZooKeeper lost: {error}");
                     self.account.note_loss(&error);
+                    if !self.followed {
+                        // What was read of the whole tree tells more than events.
+                        self.refused = None;
+                    }
                     // A session that never came so far as to be followed must not be begun as fast as it fails, nor one
                     // that came to an end of the same kind as the one before it.
                     self.excesses = if error.is_excess() { self.excesses.saturating_add(1) } else { 0 };
@@ -282,7 +289,13 @@ impl Task {
         loop {
             let due = [self.guard.due(&self.limits()), self.early].into_iter().flatten().min();
             tokio::select! {
-                signal = link.next_signal() => self.hear(link, signal).await?,
+                signal = link.next_signal() => {
+                    let heard = self.hear(link, signal).await;
+                    if matches!(heard, Err(Leave::Lost(SessionError::Memory(_)))) {
+                        self.refused = Some(Instant::now());
+                    }
+                    heard?;
+                },
                 () = self.shared.inbox.rung() => if self.take_call() {
                     self.read_again(link).await?;
                 },
@@ -324,7 +337,7 @@ impl Task {
         self.early = None;
         self.take_call();
         let claim = self.budget.begin(self.plan.zone(), Manner::Replace);
-        claim.take_turn().await;
+        claim.take_turn().await.map_err(SessionError::from)?;
         within(self.patience(), link.sync()).await?;
         let heard = Instant::now();
         let reading = granted(&claim, read_tree(link, self.bounds(), &claim)).await?;
@@ -448,7 +461,7 @@ impl Task {
     fn note_tree_read(&mut self) {
         (self.followed, self.failures) = (true, 0);
         self.account.note_live();
-        self.account.note_room();
+        self.note_room(self.refused);
     }
 
     /// Takes in what events tell, with all that come meanwhile.
@@ -462,6 +475,7 @@ impl Task {
         self.read_events(link, &touched).await?;
         let summary = self.publish_settled(link, heard).await?;
         debug!(zone = self.account.zone(), names = summary.names, "tree changed, {}", summary.text);
+        self.note_room(None);
         Ok(())
     }
 
@@ -531,21 +545,18 @@ impl Task {
 
     /// Reads what events have touched.
     async fn read_events(&self, link: &Link, touched: &Touched) -> Result<(), Leave> {
-        let children = |path: &str| self.shared.mirror().children(path);
-        let claim = self.budget.begin(self.plan.zone(), Manner::Change);
-        let reading = granted(&claim, read_touched(link, touched, &children, self.bounds(), &claim)).await?;
-        self.account.note_contact();
+        let (reading, claim) = self.read_with_room(link, touched).await?;
         if self.is_reset(&reading) {
             return Err(Leave::Again);
         }
-        let octets = self.shared.mirror().octets_of(&reading);
-        claim.grow_beside(0, octets).await.map_err(SessionError::from)?;
         tokio::task::block_in_place(|| {
             let mut mirror = self.shared.mirror();
             mirror.apply(reading);
             self.budget.set_beside(self.plan.zone(), mirror.octets());
             self.account.note_tree(&mirror);
         });
+        // From here on it counts by itself.
+        drop(claim);
         Ok(())
     }
 
@@ -570,6 +581,7 @@ impl Task {
             return self.read_again(link).await;
         }
         self.doubtful = differs;
+        self.note_room(self.refused);
         for zone in self.plan.all_zones() {
             self.send(zone, Change::Current, heard, None).await?;
         }

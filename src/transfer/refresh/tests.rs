@@ -183,10 +183,11 @@ async fn whoever_waits_for_memory_has_no_place_at_the_primary() {
     bench.budget.publish(&other, 2000);
     bench.budget.publish(&bench.task.plan.zone, 2000);
     let first = bench.budget.begin(&other, Purpose::Replace);
-    first.take_turn().await;
+    first.take_turn().await.unwrap();
     first.grow(2000).await.unwrap();
     let (turns, address) = (bench.turns.clone(), bench.address);
-    let waiting = tokio::spawn(async move { bench.task.turns(0).await.map(|turns| (turns, bench.task)) });
+    let waiting =
+        tokio::spawn(async move { bench.task.turns(0, Purpose::Replace).await.map(|turns| (turns, bench.task)) });
     // It looks at once, and then waits.
     tokio::time::sleep(MOMENT).await;
     assert!(!waiting.is_finished());
@@ -196,7 +197,7 @@ async fn whoever_waits_for_memory_has_no_place_at_the_primary() {
     tokio::time::sleep(MOMENT).await;
     assert!(!waiting.is_finished());
     let second = bench.budget.begin(&other, Purpose::Replace);
-    timeout(PATIENCE, second.take_turn()).await.expect("memory has room for another zone");
+    timeout(PATIENCE, second.take_turn()).await.expect("memory has room for another zone").unwrap();
     drop((place, second));
     let (held, _task) = timeout(PATIENCE, waiting).await.expect("its turn comes").unwrap().ok().unwrap();
     assert!(timeout(MOMENT, turns.transfer(address, 1)).await.is_err());

@@ -1,5 +1,5 @@
 //! The turns that a poll or a transfer waits for: a place in the queue in front of its primary, and for a transfer of
-//! the whole zone room in memory.
+//! the whole zone, or of differences that memory has no room for beside it, room in memory.
 //!
 //! Invariant: whoever waits for the one holds nothing of the other, so that neither a slow primary nor a large zone
 //! elsewhere keeps other zones waiting. Cost: O(1), beside the waiting.
@@ -50,17 +50,20 @@ impl Task {
         }
     }
 
-    /// Waits until a primary has a place for the transfer of a whole zone, and memory has room for it.
-    pub(super) async fn turns(&self, index: usize) -> Result<(Turn, Claim), TransferError> {
+    /// Waits until a primary has a place for the transfer of a whole zone, or of differences in their turn, and memory
+    /// has room for it.
+    pub(super) async fn turns(&self, index: usize, purpose: Purpose) -> Result<(Turn, Claim), TransferError> {
+        let kind = if purpose == Purpose::Replace { Kind::Axfr } else { Kind::Ixfr };
         loop {
-            let turn = self.transfer_turn(index, Kind::Axfr).await?;
-            let claim = self.budget.begin(&self.plan.zone, Purpose::Replace);
-            if at_once(claim.take_turn()).await.is_some() {
+            let turn = self.transfer_turn(index, kind).await?;
+            let claim = self.budget.begin(&self.plan.zone, purpose);
+            if let Some(has_room) = at_once(claim.take_turn()).await {
+                has_room?;
                 return Ok((turn, claim));
             }
             drop(turn);
             self.shared.status().turn_to(Activity::Waiting);
-            claim.take_turn().await;
+            claim.take_turn().await?;
             let (primary, limit) = (self.plan.primaries[index].address, self.plan.limits.per_primary);
             if let Some(turn) = at_once(self.turns.transfer(primary, limit)).await {
                 return Ok((turn, claim));
