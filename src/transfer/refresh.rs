@@ -61,6 +61,9 @@ use tracing::{debug, info, warn};
 use wire::name::Name;
 use wire::serial::Serial;
 
+/// Copies of a zone that are read in a row at most, while each may lack names.
+const MOST_COPIES: usize = 3;
+
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: ZonePlan,
@@ -348,10 +351,14 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers the whole zone; once more if a change in its midst may have cost the copy names.
+    /// Transfers the whole zone; again, [`MOST_COPIES`] times in all, while a change in its midst may have cost the copy
+    /// names.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
         let mut copy = self.copy_zone(index, aim).await;
-        if copy.as_ref().is_ok_and(|(candidate, ..)| candidate.may_lack_names()) {
+        for _ in 1..MOST_COPIES {
+            if !copy.as_ref().is_ok_and(|(candidate, ..)| candidate.may_lack_names()) {
+                break;
+            }
             drop(copy);
             self.accounts.note_torn(index);
             copy = self.copy_zone(index, aim).await;
@@ -401,14 +408,16 @@ impl Task {
             _ => {}
         }
         let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
-        let mut settled = Settled::default();
+        let (mut settled, mut has_moved) = (Settled::default(), false);
         let (kind, version) = match received {
             // What the poll announced must be somewhere; the whole zone tells. So it does when ours expired meanwhile.
             Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => {
-                let mixed = Mixed::after_copy(serial, settle::ask_end(&self.plan, index, &self.turns).await);
+                let end = settle::ask_end(&self.plan, index, &self.turns).await;
+                let mixed = Mixed::after_copy(serial, end);
+                has_moved = end != Some(serial);
                 (Kind::Axfr, Some(Version::load(loader, ours.base.clone(), mixed).await?))
             }
             Received::Changed(changed) => {
@@ -419,7 +428,7 @@ impl Task {
                 (Kind::Ixfr, Some(version))
             }
         };
-        Ok(Candidate { kind, serial, traffic, ours, version, settled })
+        Ok(Candidate { kind, serial, traffic, ours, version, settled, has_moved })
     }
 
     /// Adopts a version, if it is to be adopted.
@@ -551,17 +560,18 @@ struct Candidate {
     version: Option<Version>,
     /// What was done about removals in doubt.
     settled: Settled,
+    /// The primary had another serial at the end of a copy than at its beginning, or none.
+    has_moved: bool,
 }
 
 impl Candidate {
-    /// Whether this is a copy that a change of the zone fell into, and lacks names of ours: part of it may have been read
-    /// from a database that was emptied meanwhile, which its size need not reveal.
+    /// Returns true for a copy that a change of the zone fell into and that lacks names of ours: part of it may have been
+    /// read from a database that was emptied meanwhile, which its size need not reveal. An empty one reveals itself.
     fn may_lack_names(&self) -> bool {
         let (Some(version), Some(base)) = (&self.version, &self.ours.base) else { return false };
         let zone = &version.loaded.zone;
         let is_gone = |name: &Name| base.get(name.as_wire()).is_some() && zone.get(name.as_wire()).is_none();
-        let is_mixed = zone.mixed != Mixed::Until(zone.soa.serial);
-        self.kind == Kind::Axfr && is_mixed && version.loaded.touched.iter().any(is_gone)
+        self.has_moved && zone.owners > 1 && version.loaded.touched.iter().any(is_gone)
     }
 
     /// Claims what the version takes now that it is made, which is known better than while it came.

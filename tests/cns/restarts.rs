@@ -53,7 +53,10 @@ async fn records_without_an_answer_are_still_known_after_a_restart() {
     stand.wait_for_adopted(2, 0);
     let expected = remove(&mut stand);
     let kept = wait_until("records stay", PATIENCE, || Some(stand.in_doubt()).filter(|records| *records > 0));
-    let before = served(&stand);
+    // Counted when the version is adopted, which is before it is served.
+    let serial = stand.sites[0].serial();
+    let is_newest = |records: &Vec<Record>| records[0].serial() == serial;
+    let before = wait_until("that version is served", PATIENCE, || Some(served(&stand)).filter(is_newest));
     assert_eq!(before.len(), expected.len() + kept as usize);
     // Nobody is there to ask.
     stand.sites[0].primary.set_away(true);
