@@ -28,6 +28,7 @@ use sim::answer::SLICE;
 use sim::zone::Zone;
 use stand::{PATIENCE, Stand, wait_for_records};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use wire::serial::Serial;
 
@@ -142,6 +143,30 @@ async fn the_removal_of_one_copy_removes_no_record() {
     stand.settle();
     assert!(stand.vetoed() > 0);
     stand.wait_for_adopted(1, 1);
+    stand.finish();
+}
+
+/// Habits 8 and 13: a database that is lost between differences and the questions about them has no names, under one serial
+/// for as long as a tick lasts. That says nothing of the records in doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_database_that_is_lost_behind_differences_costs_no_record() {
+    let mut stand = Stand::start(1, 16, NO_AUDIT).await;
+    let site = &mut stand.sites[0];
+    let found = site.datacenter.instances().iter().find(|instance| instance.addresses().len() == 2);
+    let alias = found.expect("an instance with two addresses").alias().to_owned();
+    assert!(site.datacenter.set_dual_stack(&alias, false, SystemTime::now()));
+    let steps = site.primary.tally().steps;
+    site.primary.set_away(true);
+    site.publish();
+    let empty = Arc::new(Zone::new(site.origin(), site.zone().apex().clone(), Serial(site.serial() + 1), []));
+    site.primary.change(&site.origin(), |stored| stored.lapses.lost = Some(empty.clone()));
+    site.primary.set_away(false);
+    wait_until("the database is lost", PATIENCE, || (site.primary.tally().steps > steps).then_some(()));
+    wait_until("questions were asked", PATIENCE, || (site.primary.tally().questions > 0).then_some(()));
+    wait_until("the empty zone is held back", PATIENCE, || stand.is_held().then_some(()));
+    stand.look_twice();
+    stand.sites[0].regain_database(1);
+    stand.settle();
     stand.finish();
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and nothing
 //! else comes of it. That a record is absent is believed of an authoritative answer with other records of the set, because then
-//! CNS' database did answer; of one without any only if it carries the zone's SOA with the serial of a poll made after it,
-//! because a database that fails looks like a name that is not there. What no answer settles stays.
+//! CNS' database did answer. A database that fails or is lost looks like a name that is not there. So of an answer without
+//! any it is believed only if it carries the zone's SOA with the very serial that the removals lead to, a set that must be
+//! there is found after it, and a poll made after both says that serial still: an empty database has the clock for a
+//! serial, which stays for ten seconds. What no answer settles stays.
 //!
 //! Pure: no sockets, no clock. Cost: O(records in doubt and in answers).
 
@@ -19,6 +21,10 @@ pub const MOST_SETS: usize = 1000;
 const LONGEST_ANSWER: usize = 65_530;
 /// Header, question, NS set and OPT, more or less.
 const FRAME_BYTES: usize = 1024;
+/// The most records of the set that must be there: its answer surely fits a datagram.
+const MOST_OF_WITNESS: u32 = 4;
+/// Names among which that set is looked for.
+const NAMES_FOR_WITNESS: usize = 256;
 /// Owner by a pointer, type, class, TTL, length.
 const RECORD_BYTES: usize = 12;
 
@@ -61,6 +67,7 @@ pub struct Question {
 /// All sets of which records are in doubt.
 pub struct Doubts {
     questions: Vec<Question>,
+    witness: Option<Question>,
     vetoes: Vetoes,
     vetoed: u64,
 }
@@ -79,7 +86,8 @@ impl Doubts {
             }
             questions[place].records.push(removal);
         }
-        Doubts { questions, vetoes: Vetoes::default(), vetoed: 0 }
+        let witness = find_witness(new, |owner| questions.iter().any(|question| question.owner == *owner));
+        Doubts { questions, witness, vetoes: Vetoes::default(), vetoed: 0 }
     }
 
     /// The sets that are to be asked for, each with its number.
@@ -119,20 +127,29 @@ impl Doubts {
         self.questions.iter().any(|question| matches!(question.state, State::Absent(_)))
     }
 
-    /// Takes the serial of a poll that was made after the answers. Sets that were absent at another one, or at one older than the
-    /// serial that the removals lead to, are to be asked for again.
+    /// A set that must be there, if the zone has any but those in doubt.
+    pub fn witness(&self) -> Option<&Question> {
+        self.witness.as_ref()
+    }
+
+    /// Takes the serial of a poll that was made after the answers, that for the witness included. Sets that were absent at
+    /// another serial are to be asked for again. Once the primary is beyond the serial that the removals lead to, nothing
+    /// tells its next version from an empty database, and they are not.
     pub fn confirm(&mut self, polled: Serial, to: Serial) {
         for question in &mut self.questions {
             if let State::Absent(serial) = question.state {
-                let is_confirmed = serial == polled && !to.newer_than(polled);
-                question.state = if is_confirmed { State::Settled } else { State::Unasked };
+                question.state = match () {
+                    () if polled.newer_than(to) => State::Unanswered,
+                    () if serial == polled && polled == to => State::Settled,
+                    () => State::Unasked,
+                };
             }
         }
     }
 
     /// What stays: by an answer, and for want of one.
     pub fn finish(self) -> Outcome {
-        let Doubts { questions, mut vetoes, vetoed } = self;
+        let Doubts { questions, mut vetoes, vetoed, .. } = self;
         let unsettled = questions.into_iter().filter(|question| question.state != State::Settled);
         let unanswered: Vec<Removal> = unsettled.flat_map(|question| question.records).collect();
         unanswered.iter().for_each(|removal| vetoes.insert(removal));
@@ -148,6 +165,26 @@ pub struct Outcome {
     pub vetoed: u64,
     /// Records that stay because nobody knows.
     pub unanswered: Vec<Removal>,
+}
+
+/// A small set that a zone answers with, at a name that CNS can be asked for and that is not excluded.
+fn find_witness(zone: &Zone, is_excluded: impl Fn(&Name) -> bool) -> Option<Question> {
+    zone.iter().take(NAMES_FOR_WITNESS).find_map(|(owner, node)| {
+        let set = node.rrsets().find(|set| set.count <= MOST_OF_WITNESS && set.rtype != rtype::CNAME)?;
+        let is_good = owner != zone.origin && is_askable(&owner) && !is_excluded(&owner) && !is_delegated(zone, &owner);
+        let (rtype, state) = (set.rtype, State::Unasked);
+        is_good.then(|| Question { owner, rtype, may_use_tcp: false, records: Vec::new(), state })
+    })
+}
+
+/// Whether a name is at or below a zone cut or a DNAME, so that a server answers with those (RFC 1034 section 4.3.2).
+fn is_delegated(zone: &Zone, owner: &Name) -> bool {
+    let above = std::iter::successors(Some(owner.clone()), Name::parent).take_while(|name| *name != zone.origin);
+    zone.cuts > 0
+        && above.into_iter().any(|name| {
+            zone.get(name.as_wire())
+                .is_some_and(|node| [rtype::NS, rtype::DNAME].iter().any(|cut| node.get(*cut).is_some()))
+        })
 }
 
 /// Whether CNS can be asked for a name: it reads names as text, so that a dot or an octet that is not ASCII makes another of it.
@@ -240,7 +277,7 @@ mod tests {
         assert_eq!(outcome(answer(&[7], None), 5), (0, 0), "both go");
         assert_eq!(outcome(answer(&[1, 2], None), 5), (2, 0));
         assert_eq!(outcome(answer(&[], Some(5)), 5), (0, 0), "the set is gone");
-        assert_eq!(outcome(answer(&[], Some(6)), 6), (0, 0));
+        assert_eq!(outcome(answer(&[], Some(6)), 6), (0, 2), "an empty database has a newer serial, too");
         assert_eq!(outcome(answer(&[], Some(6)), 5), (0, 2), "an error of the database has the clock for a serial");
         assert_eq!(outcome(answer(&[], Some(4)), 4), (0, 2), "older than what is applied");
         assert_eq!(outcome(answer(&[], None), 5), (0, 2), "no SOA");
@@ -255,12 +292,31 @@ mod tests {
     #[test]
     fn a_set_whose_absence_is_not_confirmed_is_asked_for_again() {
         let mut doubts = doubts(vec![removal(1)]);
-        doubts.take(0, answer(&[], Some(5)));
+        doubts.take(0, answer(&[], Some(4)));
         assert!(doubts.open().is_empty());
-        doubts.confirm(Serial(6), Serial(5));
+        doubts.confirm(Serial(5), Serial(5));
         assert_eq!(doubts.open().len(), 1);
         doubts.take(0, answer(&[1], None));
         assert_eq!(doubts.finish().vetoed, 1);
+    }
+
+    #[test]
+    fn a_witness_is_a_small_set_that_the_zone_answers_with() {
+        let witness = |records: &[(&str, u16, Vec<u8>)]| {
+            let zone = zone(records);
+            let doubts = Doubts::new(vec![removal(1)], &zone, &zone);
+            doubts.witness().map(|question| (question.owner.to_string(), question.rtype))
+        };
+        let address = |owner, last| (owner, rtype::A, vec![192, 0, 2, last]);
+        assert_eq!(witness(&[]), None, "nothing but the apex");
+        assert_eq!(witness(&[address("a.z", 2)]), None, "that is in doubt");
+        assert_eq!(witness(&[address("a.z", 2), address("b.z", 1)]), Some(("b.z.".into(), rtype::A)));
+        let many: Vec<_> = (0..=MOST_OF_WITNESS as u8).map(|last| address("b.z", last)).collect();
+        assert_eq!(witness(&many), None, "too many records");
+        let server = name("ns.b.z").as_wire().to_vec();
+        let glue = [address("ns.b.z", 1), ("b.z", rtype::NS, server.clone())];
+        assert_eq!(witness(&glue), None, "a referral");
+        assert_eq!(witness(&[("b.z", rtype::CNAME, server)]), None);
     }
 
     #[test]

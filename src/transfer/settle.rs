@@ -1,11 +1,12 @@
 //! A version out of differences, with their removals in doubt settled.
 //!
 //! The differences are applied; if removals in doubt are among them the primary is asked, and they are applied once
-//! more with the records that stay. The version waits [`PATIENCE`] for answers, no longer.
+//! more with the records that stay. The version waits [`PATIENCE`] for answers, no longer. That a whole set is gone is
+//! believed after one more question, for a set that must be there, and a poll.
 //!
 //! Cost: O(records at the names that changed), twice where something is in doubt, and a question for each set.
 
-use crate::transfer::doubt::{Answer, Doubts, Outcome};
+use crate::transfer::doubt::{Answer, Doubts, Outcome, Question};
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::{PrimaryPlan, ZonePlan};
 use crate::transfer::queue::Turns;
@@ -99,18 +100,38 @@ async fn ask_all(
         if !doubts.needs_serial() {
             break;
         }
-        let Ok(turn) = timeout(IN_LINE, turns.settling_poll(primary.address)).await else { break };
-        let since = Instant::now();
-        let Ok(Ok(serial)) = timeout(left, poll::poll(zone, primary, left)).await else { break };
-        drop(turn);
+        let Some(witness) = doubts.witness() else { break };
+        asked += 1;
+        let Some((serial, took)) = ask_behind(witness, zone, left, (primary, turns)).await else { break };
         doubts.confirm(serial, to);
         open = doubts.open();
         if !open.is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
-        left = left.saturating_sub(since.elapsed());
+        left = left.saturating_sub(took + PAUSE);
     }
     (doubts.finish(), asked)
+}
+
+/// The serial of a primary that has just shown to have a set, and how long both took beside the time in line.
+async fn ask_behind(
+    witness: &Question,
+    zone: &Name,
+    patience: Duration,
+    (primary, turns): (&PrimaryPlan, &Arc<Turns>),
+) -> Option<(Serial, Duration)> {
+    let turn = timeout(IN_LINE, turns.question(primary.address)).await.ok()?;
+    let since = Instant::now();
+    let answer = timeout(patience, question::ask(zone, witness, primary)).await.ok()??;
+    let took = since.elapsed();
+    drop(turn);
+    if !answer.authoritative || answer.records.is_empty() {
+        return None;
+    }
+    let _turn = timeout(IN_LINE, turns.settling_poll(primary.address)).await.ok()?;
+    let (since, left) = (Instant::now(), patience.saturating_sub(took));
+    let serial = timeout(left, poll::poll(zone, primary, left)).await.ok()?.ok()?;
+    Some((serial, took + since.elapsed()))
 }
 
 /// The serial of a primary, asked behind the last message of a whole copy: a commit up to the next one may be in that.
@@ -138,18 +159,22 @@ mod tests {
         [vec![0, 0], [SERIAL.0, 30, 60, 2_592_000, 30].map(u32::to_be_bytes).concat()].concat()
     }
 
-    /// A primary of the zone `z` with nothing beside its apex.
-    async fn primary() -> PrimaryPlan {
+    /// A primary of the zone `z` with nothing beside its apex and the address of `w`, unless that is lost.
+    async fn primary(is_lost: bool) -> PrimaryPlan {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         tokio::spawn(async move {
             let mut query = [0; 512];
             while let Ok((length, client)) = socket.recv_from(&mut query).await {
                 let end = 12 + query[12..length].iter().position(|octet| *octet == 0).unwrap() + 5;
-                let is_soa = query[end - 4..end] == [0, 6, 0, 1];
-                let header = [&query[..2], &[0x84, 0, 0, 1, 0, is_soa.into(), 0, (!is_soa).into(), 0, 0]].concat();
+                let is_witness = query[12..14] == [1, b'w'] && !is_lost;
+                let is_there = is_witness || query[end - 4..end] == [0, 6, 0, 1];
+                let header = [&query[..2], &[0x84, 0, 0, 1, 0, is_there.into(), 0, (!is_there).into(), 0, 0]].concat();
                 // The zone's name is the end of that in the question.
-                let record = [&[0xc0, end as u8 - 7, 0, 6, 0, 1, 0, 0, 0, 30, 0, 22][..], &soa()].concat();
+                let mut record = [&[0xc0, end as u8 - 7, 0, 6, 0, 1, 0, 0, 0, 30, 0, 22][..], &soa()].concat();
+                if is_witness {
+                    record = [&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4][..], &[192, 0, 2, 2]].concat();
+                }
                 let _ = socket.send_to(&[&header, &query[12..end], &record].concat(), client).await;
             }
         });
@@ -167,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_copy_is_asked_for_beside_timers_and_patience_begins_with_the_turn() {
-        let (primary, turns) = (primary().await, Turns::new());
+        let (primary, turns) = (primary(false).await, Turns::new());
         let address: SocketAddr = primary.address;
         let patience = Duration::from_millis(500);
         let zone = Name::parse("z").unwrap();
@@ -190,18 +215,23 @@ mod tests {
         assert_eq!(end, Some(SERIAL), "after those of other zones");
     }
 
-    #[tokio::test]
-    async fn answers_count_however_long_the_questions_stood_in_line() {
-        let (primary, turns) = (primary().await, Arc::new(Turns::new()));
-        let address = primary.address;
+    /// Two addresses of `z` whose removals are in doubt, beside another name.
+    fn doubts() -> (Doubts, Name) {
         let mut loader = Loader::new(Name::parse("z").unwrap());
         loader.push(&NameBuf::parse("z").unwrap(), rtype::SOA, 30, &soa());
+        loader.push(&NameBuf::parse("w.z").unwrap(), rtype::A, 30, &[192, 0, 2, 2]);
         let base = loader.finish(None).unwrap().zone;
         let removal = |name| Removal { owner: Name::parse(name).unwrap(), rtype: rtype::A, rdata: vec![192, 0, 2, 1] };
-        let doubts = Doubts::new(vec![removal("a.z"), removal("b.z")], &base, &base);
+        (Doubts::new(vec![removal("a.z"), removal("b.z")], &base, &base), base.origin)
+    }
+
+    #[tokio::test]
+    async fn answers_count_however_long_the_questions_stood_in_line() {
+        let (primary, turns) = (primary(false).await, Arc::new(Turns::new()));
+        let (address, (doubts, zone)) = (primary.address, doubts());
         let _timers = take_all(|| turns.called_poll(address)).await;
         let others = take_all(|| turns.question(address)).await;
-        let asked = ask_all(doubts, &base.origin, SERIAL, (&primary, &turns));
+        let asked = ask_all(doubts, &zone, SERIAL, (&primary, &turns));
         let ((outcome, questions), ()) = timeout(LONG, async {
             tokio::join!(asked, async {
                 tokio::time::sleep(PATIENCE + Duration::from_millis(200)).await;
@@ -210,6 +240,14 @@ mod tests {
         })
         .await
         .expect("an end");
-        assert_eq!((outcome.unanswered.len(), outcome.vetoed, questions), (0, 0, 2), "both are gone");
+        assert_eq!((outcome.unanswered.len(), outcome.vetoed, questions), (0, 0, 3), "both are gone");
+    }
+
+    #[tokio::test]
+    async fn a_set_is_not_gone_where_nothing_is_there() {
+        let (primary, turns) = (primary(true).await, Arc::new(Turns::new()));
+        let (doubts, zone) = doubts();
+        let (outcome, questions) = ask_all(doubts, &zone, SERIAL, (&primary, &turns)).await;
+        assert_eq!((outcome.unanswered.len(), questions), (2, 3));
     }
 }

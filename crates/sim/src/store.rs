@@ -64,6 +64,9 @@ pub struct Lapses {
     pub ahead: Option<Arc<Step>>,
     /// Differences end after so many records, as if that were all.
     pub cut: Option<usize>,
+    /// A version without history that takes the place of this one once differences have been sent: the database is lost
+    /// behind them.
+    pub lost: Option<Arc<Zone>>,
     /// The serial is the clock, as while the database is rebuilt: no two whole transfers have the same. This goes on.
     pub is_clock: bool,
 }
@@ -159,6 +162,10 @@ impl Stored {
     /// Notes an incremental transfer, likewise.
     pub fn note_steps(&mut self) {
         (self.lapses.ahead, self.lapses.cut) = (None, None);
+        if let Some(zone) = self.lapses.lost.take() {
+            (self.zone, self.recorded) = (zone, None);
+            self.steps.clear();
+        }
     }
 
     /// Drops all steps but the last ones.
@@ -211,7 +218,7 @@ mod tests {
     fn lapses_come_once_but_the_clock_goes_on() {
         let mut stored = Stored::new(zone(10, &[])).advance(zone(11, &[]));
         let scan = Some(Arc::new(Vec::new()));
-        stored.lapses = Lapses { scan, ahead: None, cut: Some(1), is_clock: true };
+        stored.lapses = Lapses { scan, ahead: None, cut: Some(1), lost: None, is_clock: true };
         stored.note_whole();
         assert!(stored.lapses.scan.is_none() && stored.lapses.cut.is_some());
         stored.note_steps();
