@@ -1,7 +1,7 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
 //! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `services`,
+//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `static_zones`,
 //! `regions`, `drains` and `probe` know the sections. `instances` holds services that are written as records against
 //! their rules. `schema` holds the table of all keys, `plan` prints what came out.
 //!
@@ -27,7 +27,7 @@ mod regions;
 pub mod schema;
 mod secondaries;
 mod server;
-mod services;
+mod static_zones;
 mod transfer;
 mod trees;
 mod united;
@@ -45,8 +45,8 @@ use crate::notify::Targets;
 use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
 use crate::serve::ListenPlan;
-use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
+use crate::static_zone::StaticZonePlan;
 use crate::transfer::ZonePlan;
 use crate::zone::HistoryLimits;
 use apex::Surroundings;
@@ -84,7 +84,7 @@ pub struct Config {
     /// Trees of ZooKeeper's, in file order.
     pub trees: Vec<TreePlan>,
     /// Zones of our own, in file order; there is a zone of any kind.
-    pub services: Vec<ServicesPlan>,
+    pub services: Vec<StaticZonePlan>,
     /// Regions, in file order.
     pub regions: Vec<RegionPlan>,
     /// Drains that the file orders, in file order.

@@ -24,7 +24,7 @@ pub use alone::PrimaryPlan;
 use crate::config::{Config, ConfigErrors};
 use crate::daemon::{self, Daemon, RunError};
 use crate::log::{self, LogError, LogHandle};
-use crate::manager::Manager;
+use crate::systemd::Manager;
 use client::Client;
 use folder::Folder;
 use script::SITES;

@@ -14,28 +14,26 @@
 //! [`registrar`] the agent that registers a service there and what it writes, [`sim`] datacenters that exist only in a
 //! process.
 //!
-//! **Counting and showing.** [`metrics`] holds counters and their Prometheus names, [`moment`] points in time as text,
+//! **Counting and showing.** [`metrics`] holds counters and their Prometheus names, [`timestamp`] points in time as text,
 //! [`terminal`] what a terminal can do, and bars on it. [`log`] has the set-up of log lines, which go between those
 //! bars.
 //!
-//! **Limits.** [`accept`] paces listeners that cannot accept, [`access`] says who may have what, by address and key,
+//! **Limits.** [`accept`] paces listeners that cannot accept, [`acl`] says who may have what, by address and key,
 //! [`budget`] how much memory zones may take.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version,
 //! the loader and the patcher that turn transfers into one, differences of versions, and their history.
 //!
-//! **Discovery.** [`discovery`] mirrors the nodes that Registrar writes into ZooKeeper and makes zones of them, as pure
-//! functions of the tree.
-//!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
-//! as a zone; [`services`] makes zones of records that the configuration has itself.
+//! as a zone; [`static_zone`] makes zones of records that the configuration has itself,
+//! [`source::zookeeper::zones`] of the nodes that Registrar writes into ZooKeeper.
 //!
 //! **Merging.** [`merge`] makes a region as a pure function of its members, name by name; all names or only those that
 //! changed, with the same result; and tells of any name which member gave what.
 //!
 //! **Messages and answers.** [`source`] holds the messages between sources and keeper. [`serve::answer`] turns a
-//! request into a response, [`serve::ahead`] has memory ready for it, [`serve::notify`] takes announcements,
+//! request into a response, [`serve::prefetch`] has memory ready for it, [`serve::notify`] takes announcements,
 //! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and
 //! [`serve::refusals`] keeps floods of those who are turned away out of the log. No sockets. [`notify`] announces to
 //! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`exchange`] asks another
@@ -43,12 +41,12 @@
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
 //! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,
-//! which mirrors it and feeds the zones that are made of it; [`source::services`] has its zones at once. They meet only
+//! which mirrors it and feeds the zones that are made of it; [`source::static_zone`] has its zones at once. They meet only
 //! in messages. [`probe`] compares what the name servers of a zone say, and what its parent says of them.
 //!
 //! **Edges.** [`serve`] has the sockets: UDP threads, TCP, TLS, HTTP for monitoring and the status page, with
 //! [`serve::places`], which decides whose connection is closed for a newcomer's. [`control`] is the operators' socket,
-//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`manager`] tells
+//! [`schedule`] the audit's clock, [`config`] the file, turned into the plans of the layers below. [`systemd`] tells
 //! the service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton
 //! instance. [`discover`] finds services, and announces them on the local link.
 //!
@@ -60,7 +58,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod accept;
-pub mod access;
+pub mod acl;
 pub mod budget;
 pub mod catalog;
 pub mod cli;
@@ -69,25 +67,24 @@ pub mod control;
 pub mod daemon;
 pub mod demo;
 pub mod discover;
-pub mod discovery;
 pub mod exchange;
 pub mod firstboot;
 pub mod keeper;
 pub mod log;
-pub mod manager;
 pub mod merge;
 pub mod metadata;
 pub mod metrics;
-pub mod moment;
 pub mod notify;
 pub mod probe;
 pub mod publish;
 pub mod rewrite;
 pub mod schedule;
 pub mod serve;
-pub mod services;
 pub mod source;
 pub mod state;
+pub mod static_zone;
+pub mod systemd;
 pub mod terminal;
+pub mod timestamp;
 pub mod transfer;
 pub mod zone;

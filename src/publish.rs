@@ -7,7 +7,7 @@
 //! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number
 //! of zones) pointer copies, done by the keeper.
 
-use crate::access::Access;
+use crate::acl::Access;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
 use std::cell::Cell;

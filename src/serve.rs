@@ -1,10 +1,10 @@
 //! Listeners: UDP threads, TCP, DNS over TLS and HTTP.
 
-pub mod ahead;
 pub mod answer;
 pub mod http;
 pub mod notify;
 pub mod places;
+pub mod prefetch;
 pub mod refusals;
 pub mod respond;
 pub mod stream;

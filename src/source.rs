@@ -4,11 +4,11 @@
 //! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources. There is no
 //! trait: what a source is, these two types say.
 //!
-//! Parts: `requests` the wakes that wait for a task; `zookeeper` the source that mirrors a tree of ZooKeeper's; `services`
+//! Parts: `requests` the wakes that wait for a task; `zookeeper` the source that mirrors a tree of ZooKeeper's; `static_zone`
 //! that of zones which the configuration has itself. The third source is `transfer`.
 
 pub mod requests;
-pub mod services;
+pub mod static_zone;
 pub mod zookeeper;
 
 use crate::zone::{Loaded, Zone};

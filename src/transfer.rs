@@ -12,7 +12,7 @@
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,
 //! `wire` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
 //! `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial,
-//! `setback` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer
+//! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer
 //! comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and `status` what
 //! operators see, `error` what goes wrong.
 //!
@@ -35,7 +35,7 @@ pub mod queue;
 pub mod reader;
 mod recourse;
 mod refresh;
-mod setback;
+mod serial_regression;
 mod settle;
 pub mod silence;
 pub mod status;
@@ -47,7 +47,7 @@ pub use error::{Phase, TransferError};
 pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
 pub use queue::Turns;
-pub use status::{Activity, PrimaryStatus, SetbackStatus, SilenceStatus, Status, TransferNote};
+pub use status::{Activity, PrimaryStatus, RegressionStatus, SilenceStatus, Status, TransferNote};
 
 use crate::budget::Budget;
 use crate::metrics::Metrics;

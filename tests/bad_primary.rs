@@ -7,8 +7,8 @@ mod announcements;
 mod differences;
 #[path = "bad_primary/primary.rs"]
 mod primary;
-#[path = "bad_primary/setback.rs"]
-mod setback;
+#[path = "bad_primary/serial_regression.rs"]
+mod serial_regression;
 #[path = "bad_primary/silence.rs"]
 mod silence;
 

@@ -13,10 +13,18 @@ use std::path::{Path, PathBuf};
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
-    &["metrics", "metrics/*", "moment", "terminal", "terminal/*"],
-    &["accept", "access", "budget", "budget/*", "log", "log/*"],
+    &["metrics", "metrics/*", "terminal", "terminal/*", "timestamp"],
+    &["accept", "acl", "budget", "budget/*", "log", "log/*"],
     &["zone", "zone/*"],
-    &["rewrite", "publish", "catalog", "discovery", "discovery/*", "services", "services/*"],
+    &[
+        "rewrite",
+        "publish",
+        "catalog",
+        "source/zookeeper/zones",
+        "source/zookeeper/zones/*",
+        "static_zone",
+        "static_zone/*",
+    ],
     &["merge", "merge/*"],
     &[
         "exchange",
@@ -24,7 +32,7 @@ const LAYERS: [&[&str]; 12] = [
         "source/requests",
         "state",
         "notify",
-        "serve/ahead",
+        "serve/prefetch",
         "serve/answer",
         "serve/answer/*",
         "serve/notify",
@@ -42,7 +50,7 @@ const LAYERS: [&[&str]; 12] = [
         "transfer/*",
         "probe",
         "probe/*",
-        "source/services",
+        "source/static_zone",
         "source/zookeeper",
         "source/zookeeper/*",
     ],
@@ -58,7 +66,7 @@ const LAYERS: [&[&str]; 12] = [
         "serve/http",
         "control",
         "schedule",
-        "manager",
+        "systemd",
         "metadata",
         "metadata/*",
         "config",

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use aggregator::discovery::{Plan, SoaFields, Tree};
+use aggregator::source::zookeeper::zones::{Plan, SoaFields, Tree};
 use wire::name::Name;
 use aggregator::zone::Zone;
 use libfuzzer_sys::fuzz_target;

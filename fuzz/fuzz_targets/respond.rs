@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use aggregator::access::{Access, Rule};
+use aggregator::acl::{Access, Rule};
 use aggregator::metrics::Metrics;
 use wire::name::{Name, NameBuf};
 use aggregator::publish::{Identity, Outgoing, Published, Served, State};

@@ -9,7 +9,7 @@
 
 use crate::config::schema;
 use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
-use crate::moment::parse_moment;
+use crate::timestamp::parse_timestamp;
 use settings::read::{Fields, Reader, shorten};
 use settings::tree::{Node, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -161,7 +161,7 @@ pub fn parse_pattern(text: &str, origin: Option<&Name>) -> Result<NamePattern, S
 fn read_until(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<SystemTime> {
     let wanted = "date, time and offset such as 2026-11-21T06:00:00Z";
     let (Value::Text(text) | Value::Date(text)) = &node.value else { return reader.wrong_type(key, node, wanted) };
-    let moment = parse_moment(text);
+    let moment = parse_timestamp(text);
     if moment.is_none() {
         reader.error(node.at, format!("\"{key}\" cannot be \"{}\"; write {wanted}", shorten(text)));
     }

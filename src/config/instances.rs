@@ -11,7 +11,7 @@
 //!
 //! RFCs: 2782 (SRV), 6763 sections 4.1, 5 and 6.
 
-use crate::services::ServicesPlan;
+use crate::static_zone::StaticZonePlan;
 use crate::zone::TextRecord;
 use settings::read::Reader;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -44,7 +44,7 @@ enum Addresses {
 }
 
 /// Checks what is written of services, before it is taken into the plan. `at` is the place of the table of services.
-pub fn check(reader: &mut Reader<'_>, plan: &ServicesPlan, written: &[Written], at: usize) {
+pub fn check(reader: &mut Reader<'_>, plan: &StaticZonePlan, written: &[Written], at: usize) {
     let mut owners = Owners { zone: &plan.zone, records: HashMap::new() };
     for (record, at) in written {
         owners.records.entry(record.owner.to_name()).or_default().push((record.rtype, &record.rdata, *at));
@@ -65,7 +65,7 @@ pub fn check(reader: &mut Reader<'_>, plan: &ServicesPlan, written: &[Written], 
 }
 
 /// Checks that services have addresses, and their description to themselves. Returns the names of their instances.
-fn check_offers(reader: &mut Reader<'_>, plan: &ServicesPlan, owners: &Owners<'_>, at: usize) -> HashSet<Name> {
+fn check_offers(reader: &mut Reader<'_>, plan: &StaticZonePlan, owners: &Owners<'_>, at: usize) -> HashSet<Name> {
     let kinds: BTreeMap<_, _> =
         plan.offers.iter().filter_map(|offer| Some((&offer.kind, offer.instance(&plan.zone).ok()?))).collect();
     for (kind, instance) in &kinds {

@@ -4,13 +4,13 @@
 //!
 //! Cost: O(zones + regions).
 
-use crate::access::Rule;
+use crate::acl::Rule;
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
 use crate::merge::{Drain, NsPolicy, RegionPlan};
-use crate::moment::format_moment;
-use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
+use crate::static_zone::StaticZonePlan;
+use crate::timestamp::format_timestamp;
 use crate::transfer::ZonePlan;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
@@ -142,7 +142,7 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
 }
 
 /// Describes one zone of our own.
-fn describe_services(config: &Config, own: &ServicesPlan) -> Value {
+fn describe_services(config: &Config, own: &StaticZonePlan) -> Value {
     let openstack = own.offers.iter().map(|offer| {
         let (kind, url) = (offer.kind.as_str(), offer.endpoint.to_string());
         json!({ "type": kind, "url": url, "priority": offer.priority, "weight": offer.weight })
@@ -200,7 +200,7 @@ fn describe_drain(drain: &Drain) -> Value {
         "member": drain.target.member,
         "region": drain.target.region,
         "names": drain.target.names,
-        "until": drain.until.map(format_moment),
+        "until": drain.until.map(format_timestamp),
         "reason": drain.reason,
     })
 }

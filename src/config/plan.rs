@@ -2,13 +2,13 @@
 //!
 //! Cost: O(zones + regions).
 
-use crate::access::Rule;
+use crate::acl::Rule;
 use crate::config::Config;
 use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
-use crate::moment::format_moment;
 use crate::notify::Target;
-use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
+use crate::static_zone::StaticZonePlan;
+use crate::timestamp::format_timestamp;
 use crate::transfer::{TimerBounds, ZonePlan};
 use settings::error::on_one_line;
 use settings::units::{format_duration, format_size};
@@ -205,7 +205,7 @@ fn write_tree(tree: &TreePlan, out: &mut impl Write) -> fmt::Result {
 }
 
 /// Writes one zone of our own.
-fn write_services(own: &ServicesPlan, out: &mut impl Write) -> fmt::Result {
+fn write_services(own: &StaticZonePlan, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "  {}", own.zone)?;
     writeln!(out, "    {} records of this file", own.records.len())?;
     for offer in &own.offers {
@@ -332,7 +332,7 @@ pub fn describe_drain(drain: &Drain) -> String {
     let Drain { target, until, reason, .. } = drain;
     let names = target.names.as_ref().map_or("all names".to_string(), |names| format!("\"{names}\""));
     let from = target.region.as_ref().map_or("all its regions".to_string(), Name::to_string);
-    let until = until.map_or("until undrained".to_string(), |until| format!("until {}", format_moment(until)));
+    let until = until.map_or("until undrained".to_string(), |until| format!("until {}", format_timestamp(until)));
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} {names} from {from} {until}{}", target.member, on_one_line(reason))
 }

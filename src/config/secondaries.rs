@@ -8,7 +8,7 @@
 //!
 //! RFCs: 1995 (IXFR), 1996 (NOTIFY), 5936 (AXFR), 8945 (TSIG), 9432 (catalog zones).
 
-use crate::access::{Access, Prefix, PrefixError, Rule};
+use crate::acl::{Access, Prefix, PrefixError, Rule};
 use crate::catalog::CatalogPlan;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;

@@ -7,15 +7,15 @@
 //!
 //! RFCs: 1035 section 3.5 and 3596 section 2.5 (reverse names).
 
-use crate::access::Prefix;
+use crate::acl::Prefix;
 use crate::config::apex::{Surroundings, read_ns, read_soa};
 use crate::config::names::{Declared, SELF};
 use crate::config::schema;
 use crate::config::secondaries::{Secondaries, read_prefix};
 use crate::config::transfer::read_regress;
-use crate::discovery::{self, path_of, reverse};
 use crate::source::zookeeper::TreePlan;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
+use crate::source::zookeeper::zones::{self, path_of, reverse};
 use settings::read::{Fields, Reader, shorten};
 use settings::secret::{read_private_file, read_secret_file};
 use settings::tree::{Entry, Node, Value};
@@ -104,7 +104,7 @@ pub fn read_tree<'n>(
         regress_after: fields
             .read(reader, "regress_after", read_regress)
             .unwrap_or(around.transfer.timers.regress_after),
-        zones: discovery::Plan {
+        zones: zones::Plan {
             origin: zone,
             reverse,
             soa,

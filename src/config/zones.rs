@@ -13,11 +13,11 @@ use crate::config::names::{Declared, report_twice, report_unquoted, unquoted_nam
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
-use crate::config::services::{is_services, read_services};
+use crate::config::static_zones::{is_services, read_services};
 use crate::config::transfer::{TransferSection, read_timers};
 use crate::config::trees::{is_tree, read_tree};
-use crate::services::ServicesPlan;
 use crate::source::zookeeper::TreePlan;
+use crate::static_zone::StaticZonePlan;
 use crate::transfer::{PrimaryPlan, ZonePlan};
 use settings::read::{Fields, Reader, shorten};
 use settings::tree::{Entry, Node, Value};
@@ -35,7 +35,7 @@ pub struct ZonesSection<'n> {
     /// Zones of which several primaries have parts, still to be read.
     pub united: Vec<(Name, &'n Entry)>,
     pub trees: Vec<TreePlan>,
-    pub services: Vec<ServicesPlan>,
+    pub services: Vec<StaticZonePlan>,
     pub declared: Declared,
 }
 

@@ -9,11 +9,10 @@
 //! is taken before anything is bound. At the end [`Listeners::end_streams`] leaves UDP, which answers until the process
 //! has nothing else to do.
 
-use crate::access::Prefix;
+use crate::acl::Prefix;
 use crate::config::Config;
 use crate::daemon::descriptors::Descriptors;
 use crate::daemon::page::Page;
-use crate::manager::{Inherited, Kind, Manager};
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::serve::BindError;
@@ -22,6 +21,7 @@ use crate::serve::respond::Responder;
 use crate::serve::stream::{StreamContext, StreamListener, listen};
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
+use crate::systemd::{Inherited, Kind, Manager};
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::io;

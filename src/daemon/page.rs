@@ -27,9 +27,9 @@ use super::lookup::Lookup;
 use super::rates::Rates;
 use super::status::Report;
 use crate::config::Config;
-use crate::moment::format_moment;
 use crate::publish::{Publisher, Served};
 use crate::serve::http::{Answer, Asked, Content, Site};
+use crate::timestamp::format_timestamp;
 use arc_swap::ArcSwap;
 use askama::Template;
 use explain::{DiffPage, LookupPage};
@@ -318,7 +318,7 @@ impl Page {
             version: env!("CARGO_PKG_VERSION"),
             assets: self.version.clone(),
             now: unix_now(),
-            moment: format_moment(SystemTime::now()),
+            moment: format_timestamp(SystemTime::now()),
             events: events.to_owned(),
             asked: String::new(),
             rtype: String::new(),

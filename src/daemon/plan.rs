@@ -4,7 +4,7 @@
 
 use super::restore::Remains;
 use super::sources::own_news;
-use crate::access::{Access, Prefix, Rule};
+use crate::acl::{Access, Prefix, Rule};
 use crate::budget;
 use crate::config::Config;
 use crate::keeper::{self, Lifetime, Plan, PlanChanges};

@@ -9,12 +9,12 @@ use crate::config::Config;
 use crate::keeper;
 use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
-use crate::services::ServicesPlan;
-use crate::source::services::{self, ServicesStatus};
+use crate::source::static_zone::{self, StaticZoneStatus};
 use crate::source::zookeeper::roots::Roots;
 use crate::source::zookeeper::{self, TreePlan, TreeStatus};
 use crate::source::{Update, Wake};
 use crate::state::Restored;
+use crate::static_zone::StaticZonePlan;
 use crate::transfer::queue::polls_at_once;
 use crate::transfer::silence::Times;
 use crate::transfer::{self, Common, ZonePlan};
@@ -31,7 +31,7 @@ pub enum Source {
     /// The forward zone of the tree, or one of its reverse zones.
     Tree(Arc<zookeeper::Source>),
     /// The configuration itself.
-    Services(Box<services::Source>),
+    Services(Box<static_zone::Source>),
 }
 
 impl Source {
@@ -90,7 +90,7 @@ impl Source {
     }
 
     /// Returns true if this source has exactly the records of a plan.
-    fn holds(&self, plan: &ServicesPlan) -> bool {
+    fn holds(&self, plan: &StaticZonePlan) -> bool {
         matches!(self, Source::Services(source) if source.plan() == plan)
     }
 }
@@ -101,7 +101,7 @@ impl Source {
 pub enum SourceStatus {
     Primaries(Box<transfer::Status>),
     Tree(Box<TreeStatus>),
-    Services(ServicesStatus),
+    Services(StaticZoneStatus),
 }
 
 impl SourceStatus {
@@ -124,7 +124,7 @@ pub fn own_news(config: &Config, restored: &HashMap<Name, Restored>, published: 
         let earlier = restored.get(zone).map(|restored| restored.zone.clone());
         published.get(zone).and_then(|served| served.zone.clone()).or(earlier)
     };
-    let news = |plan: &ServicesPlan| services::news(plan, base(&plan.zone));
+    let news = |plan: &StaticZonePlan| static_zone::news(plan, base(&plan.zone));
     config.services.iter().map(|plan| news(plan).expect("the configuration was read with a zone")).collect()
 }
 
@@ -215,7 +215,7 @@ impl Sources {
                     metrics.keep_primaries(&plan.zone.to_string(), &[]);
                     metrics.forget_tree(&plan.zone.to_string());
                 }
-                Source::Services(Box::new(services::start(plan.clone())))
+                Source::Services(Box::new(static_zone::start(plan.clone())))
             });
             sources.insert(plan.zone.clone(), source);
         }

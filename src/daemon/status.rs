@@ -11,11 +11,11 @@ use crate::daemon::sources::SourceStatus;
 use crate::daemon::text::{format_seconds, moment, write_table};
 use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
 use crate::publish::Published;
-use crate::source::services::ServicesStatus;
+use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
 use crate::state::StateStatus;
-use crate::transfer::{self, SetbackStatus, SilenceStatus};
+use crate::transfer::{self, RegressionStatus, SilenceStatus};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -342,7 +342,7 @@ fn transfer_remarks(source: &transfer::Status) -> String {
         remarks
             .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
     }
-    remarks.extend(source.setback.as_ref().map(SetbackStatus::describe));
+    remarks.extend(source.regression.as_ref().map(RegressionStatus::describe));
     if source.doubts.records > 0 {
         remarks.push(format!("{} removed records stay: no primary answers for them", source.doubts.records));
     }
@@ -480,7 +480,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
 }
 
 /// Writes the settings of a zone of our own.
-fn write_services(text: &mut String, report: &ZoneReport, source: &ServicesStatus) {
+fn write_services(text: &mut String, report: &ZoneReport, source: &StaticZoneStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
     let read = (crate::metrics::unix_seconds(SystemTime::now()) - source.configured).max(0).cast_unsigned();

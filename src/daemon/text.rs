@@ -2,7 +2,7 @@
 //!
 //! Cost: O(text).
 
-use crate::moment::format_moment;
+use crate::timestamp::format_timestamp;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,7 @@ pub fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
 /// Unix time as text, or a dash.
 pub fn moment(at: Option<i64>) -> String {
     let time = |at: i64| -> SystemTime { UNIX_EPOCH + Duration::from_secs(at.max(0).cast_unsigned()) };
-    at.map_or("-".into(), |at| format_moment(time(at)))
+    at.map_or("-".into(), |at| format_timestamp(time(at)))
 }
 
 #[cfg(test)]

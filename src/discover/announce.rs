@@ -14,8 +14,8 @@
 
 use super::DiscoverError;
 use super::link::{self, SERVICE, open};
-use crate::services::ServicesPlan;
-use crate::services::openstack::Offer;
+use crate::static_zone::StaticZonePlan;
+use crate::static_zone::openstack::Offer;
 use mdns_sd::{DaemonEvent, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -56,8 +56,8 @@ pub enum PlanError {
 }
 
 /// Returns the announcements of some zones: for each type the endpoint that is to be tried first.
-pub fn plan<'p>(zones: impl IntoIterator<Item = &'p ServicesPlan>) -> Result<Vec<Announcement>, PlanError> {
-    let mut chosen: BTreeMap<&ServiceType, (&ServicesPlan, &Offer)> = BTreeMap::new();
+pub fn plan<'p>(zones: impl IntoIterator<Item = &'p StaticZonePlan>) -> Result<Vec<Announcement>, PlanError> {
+    let mut chosen: BTreeMap<&ServiceType, (&StaticZonePlan, &Offer)> = BTreeMap::new();
     for zone in zones {
         for offer in &zone.offers {
             let kind = &offer.kind;
@@ -70,7 +70,7 @@ pub fn plan<'p>(zones: impl IntoIterator<Item = &'p ServicesPlan>) -> Result<Vec
             }
         }
     }
-    let announcement = |(kind, (zone, offer)): (&ServiceType, (&ServicesPlan, &Offer))| {
+    let announcement = |(kind, (zone, offer)): (&ServiceType, (&StaticZonePlan, &Offer))| {
         let (kind, endpoint) = (kind.clone(), offer.endpoint.clone());
         let addresses = addresses_of(zone, &endpoint.host);
         match &endpoint.host {
@@ -84,7 +84,7 @@ pub fn plan<'p>(zones: impl IntoIterator<Item = &'p ServicesPlan>) -> Result<Vec
 }
 
 /// The addresses of a host, as the zone has them.
-fn addresses_of(zone: &ServicesPlan, host: &Host) -> Vec<IpAddr> {
+fn addresses_of(zone: &StaticZonePlan, host: &Host) -> Vec<IpAddr> {
     let host = match host {
         Host::Address(address) => return vec![*address],
         Host::Name(name) => name,

@@ -7,7 +7,7 @@
 
 use super::Keeper;
 use crate::merge::{Drain, DrainTarget, RegionPlan, Scope};
-use crate::moment::format_moment;
+use crate::timestamp::format_timestamp;
 use std::time::SystemTime;
 use wire::name::Name;
 
@@ -116,7 +116,7 @@ fn log(drain: &Drain, event: &str) {
     let Drain { target, until, reason, configured, .. } = drain;
     let region = target.region.as_ref().map_or("all".to_owned(), Name::to_string);
     let names = target.names.as_ref().map_or("all".to_owned(), |names| names.to_string());
-    let until = until.map_or("undrained".to_owned(), format_moment);
+    let until = until.map_or("undrained".to_owned(), format_timestamp);
     let by = if *configured { "configuration" } else { "order" };
     let reason = reason.as_deref().unwrap_or("none given");
     tracing::warn!(member = %target.member, region, names, until, by, reason, "{event}");

@@ -13,7 +13,7 @@
 //! Invariants: the receiving threads never wait for the daemon; a serial in the message is not believed.
 //! Cost: O(message), one lookup of the zone.
 
-use crate::access::Access;
+use crate::acl::Access;
 use crate::metrics::Metrics;
 use crate::serve::answer::Response;
 use arc_swap::ArcSwap;
@@ -174,7 +174,7 @@ impl Reception {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Prefix, Rule};
+    use crate::acl::{Prefix, Rule};
     use wire::name::NameBuf;
 
     fn primary(address: IpAddr) -> Access {

@@ -22,7 +22,7 @@ mod connection;
 
 pub use connection::{Connection, Measured};
 
-use crate::access::client_of;
+use crate::acl::client_of;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;

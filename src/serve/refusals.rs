@@ -6,7 +6,7 @@
 //!
 //! Pure: the time is the caller's, in seconds; it may jump. Cost: O(1), and O(clients) at most once a minute.
 
-use crate::access::client_of;
+use crate::acl::client_of;
 use crate::serve::xfr::Refusal;
 use std::collections::HashMap;
 use std::net::IpAddr;

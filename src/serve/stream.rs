@@ -15,14 +15,14 @@
 //! later.
 //!
 //! A zone transfer (`stream/send.rs`) holds up the requests behind it on the same connection and nothing else. Only so
-//! many run at once, in total and for one client (`stream/turns.rs`); one more waits a moment for its turn and then
+//! many run at once, in total and for one client (`stream/xfr_slots.rs`); one more waits a moment for its turn and then
 //! gets SERVFAIL, as from BIND, and comes again.
 //!
 //! Cost: a connection holds a read buffer of a few KiB, and TLS some 40 KiB; an answer is composed in a buffer that
 //! lives for one burst.
 
 use crate::accept::AcceptFailures;
-use crate::access::Prefix;
+use crate::acl::Prefix;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
@@ -45,11 +45,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub mod secure;
 mod send;
-mod turns;
+mod xfr_slots;
 
 use secure::Security;
 use send::{UNSENT_BYTES, send};
-use turns::Turns;
+use xfr_slots::XfrSlots;
 
 /// Connections that the kernel completes ahead of us.
 const BACKLOG: i32 = 1024;
@@ -58,7 +58,7 @@ const BURST_BYTES: usize = 64 << 10;
 /// Share of all places, one in so many, for addresses that may transfer zones; at most [`MAX_RESERVED`] places.
 const RESERVED_SHARE: usize = 8;
 /// Most reserved places: as many as there are transfers at once, and as many again that wait or poll.
-const MAX_RESERVED: usize = 2 * turns::MAX_TRANSFERS;
+const MAX_RESERVED: usize = 2 * xfr_slots::MAX_TRANSFERS;
 /// Octets read at once; pipelined requests are about 60 octets.
 const READ_BYTES: usize = 4096;
 
@@ -82,7 +82,7 @@ pub struct StreamContext {
     settings: ArcSwap<Settings>,
     places: Arc<Places>,
     rotation: AtomicU32,
-    turns: Turns,
+    slots: XfrSlots,
 }
 
 /// Settings that a reload can change.
@@ -115,7 +115,7 @@ impl StreamContext {
             settings: ArcSwap::from_pointee(Settings { idle: plan.tcp_idle_timeout, secondaries: Vec::new() }),
             places: Places::new(room(plan, &[])),
             rotation: AtomicU32::default(),
-            turns: Turns::new(),
+            slots: XfrSlots::new(),
         })
     }
 

@@ -16,7 +16,7 @@ mod batch;
 
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
-use crate::serve::ahead::Ahead;
+use crate::serve::prefetch::Prefetch;
 use crate::serve::respond::{Asked, Outcome, Responder};
 use arc_swap::{ArcSwap, Cache};
 use batch::Batch;
@@ -163,7 +163,7 @@ impl Worker {
 
     /// Answers until told to end.
     fn run(&self) {
-        let (mut batch, mut ahead) = (Batch::new(self.wildcard), Ahead::default());
+        let (mut batch, mut prefetch) = (Batch::new(self.wildcard), Prefetch::default());
         let pointer: &ArcSwap<_> = self.publisher.pointer();
         let mut cache = Cache::new(pointer);
         let mut rotation = 0u32;
@@ -188,12 +188,13 @@ impl Worker {
                 }
             };
             let published = cache.load();
-            let places = ahead.read(published, (0..received).map(|index| batch.request(index)));
+            let places = prefetch.read(published, (0..received).map(|index| batch.request(index)));
             for (index, place) in places.into_iter().enumerate().take(received) {
                 rotation = rotation.wrapping_add(1);
                 batch.exchange(index, |message, peer, out| {
                     let asked = Asked { message, peer, datagram: true, rotation };
-                    let respond = |place| self.responder.respond_to(published, ahead.request(index), place, asked, out);
+                    let respond =
+                        |place| self.responder.respond_to(published, prefetch.request(index), place, asked, out);
                     let response = match place.map_or(Outcome::Nothing, respond) {
                         Outcome::Response(response) => Some(response),
                         // Over UDP there are no transfers.

@@ -13,7 +13,7 @@
 //!
 //! Parts: `plan` what to do, `link` one session, `relay` the limit of what a server may send, `reader` many requests at once,
 //! `mirror` the tree as it was read, `guard` trees that look wrong, `roots` what they are compared with, `session` the steps in
-//! order, `account` and `status` what operators see, `error` what goes wrong.
+//! order, `zones` the zones of a tree, `account` and `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a whole tree one request for each leaf and two for each other node; an event one or two requests and O(records of
 //! the names that it touches); events that come together are one update.
@@ -28,15 +28,16 @@ mod reader;
 pub mod roots;
 mod session;
 pub mod status;
+pub mod zones;
 
 pub use plan::TreePlan;
 pub use status::TreeStatus;
 
 use crate::budget::Budget;
-use crate::discovery::Explanation;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::source::requests::Inbox;
+use crate::source::zookeeper::zones::Explanation;
 use crate::source::{Update, Wake};
 use account::Account;
 use mirror::Mirror;

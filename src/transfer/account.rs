@@ -247,7 +247,7 @@ impl Accounts {
     }
 
     /// Notes whether our copy is kept against primaries that are all older.
-    pub fn note_setback(&self, older: bool) {
+    pub fn note_regression(&self, older: bool) {
         self.metrics.transfer_regressed.with_label_values(&[self.zone()]).set(i64::from(older));
     }
 }

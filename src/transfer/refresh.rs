@@ -45,7 +45,7 @@ use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::{Turn, Turns};
 use crate::transfer::reader::Received;
 use crate::transfer::recourse::Recourse;
-use crate::transfer::setback::{Answers, Setback};
+use crate::transfer::serial_regression::{Answers, Regression};
 use crate::transfer::settle::{self, Settled};
 use crate::transfer::silence::{Cause, Ears};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
@@ -82,7 +82,7 @@ pub(super) struct Task {
     rounds: u32,
     /// Refreshes in a row that failed at every primary.
     failures: u32,
-    setback: Setback,
+    regression: Regression,
     ears: Ears,
     recourse: Recourse,
     detours: changes::Detours,
@@ -166,7 +166,7 @@ impl Task {
             good: 0,
             rounds: 0,
             failures: 0,
-            setback: Setback::default(),
+            regression: Regression::default(),
             recourse: Recourse::default(),
             detours: changes::Detours::default(),
             twin: Twin::default(),
@@ -536,14 +536,14 @@ impl Task {
     /// Brings the status up to date between refreshes.
     fn note_end_of_refresh(&self, delay: Duration) {
         let held = self.guard.held().map(HeldStatus::from);
-        let setback = self.setback_status();
+        let regression = self.regression_status();
         self.accounts.note_held(held.is_some());
-        self.accounts.note_setback(setback.is_some());
+        self.accounts.note_regression(regression.is_some());
         let mut status = self.shared.status();
         status.turn_to(Activity::Idle);
         status.failures = self.failures;
-        status.older_answers = self.setback.older().map_or(0, |older| older.rounds);
-        status.setback = setback;
+        status.older_answers = self.regression.older().map_or(0, |older| older.rounds);
+        status.regression = regression;
         status.next_refresh = Some(unix_after(delay));
         status.held = held;
     }

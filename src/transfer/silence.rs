@@ -31,7 +31,7 @@
 //! of the address) when silence begins.
 
 use crate::metrics::{Metrics, unix_seconds};
-use crate::moment;
+use crate::timestamp;
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::PrimaryPlan;
 use crate::transfer::status::{SilenceStatus, unix_after};
@@ -60,7 +60,7 @@ const FIRST_SERIAL: Serial = Serial(372_030_984);
 /// The serial that CNS' clock shows at a moment, but for the one that it adds: ticks of ten seconds on a calendar whose
 /// months all have 31 days. Moments before 1970 count as 1970.
 pub fn tick(moment: SystemTime) -> Serial {
-    let moment = moment::calendar(moment);
+    let moment = timestamp::calendar(moment);
     let months = (i64::from(moment.year()) - 1900) * 12 + i64::from(moment.month0());
     let days = months * 31 + i64::from(moment.day0());
     // Serial space is 32 bits wide; the cut is reached centuries from now.

@@ -5,7 +5,7 @@
 //! Cost: O(primaries), and a few transfers that are remembered.
 
 use crate::metrics::unix_seconds;
-use crate::moment::format_moment;
+use crate::timestamp::format_timestamp;
 use crate::transfer::guard::Held;
 use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
@@ -73,9 +73,9 @@ impl From<&Held> for HeldStatus {
     }
 }
 
-/// Older serials that the zone may go back to (see `setback`).
+/// Older serials that the zone may go back to (see `serial_regression`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct SetbackStatus {
+pub struct RegressionStatus {
     /// The newest of them.
     pub serial: Serial,
     /// When every answer was older for the first time.
@@ -86,13 +86,13 @@ pub struct SetbackStatus {
     pub partial: bool,
 }
 
-impl SetbackStatus {
+impl RegressionStatus {
     /// In words.
     pub fn describe(&self) -> String {
-        let SetbackStatus { serial, since, until, partial } = *self;
+        let RegressionStatus { serial, since, until, partial } = *self;
         let [since, until] = [since, until].map(|seconds| {
             let seconds = u64::try_from(seconds).unwrap_or(0);
-            format_moment(UNIX_EPOCH + Duration::from_secs(seconds))
+            format_timestamp(UNIX_EPOCH + Duration::from_secs(seconds))
         });
         let all = if partial { "all primaries that answer are" } else { "all primaries are" };
         format!(
@@ -148,7 +148,8 @@ pub struct Status {
     /// Refreshes in a row in which every answer had a serial older than ours.
     pub older_answers: u32,
     /// Until when our copy is kept against them.
-    pub setback: Option<SetbackStatus>,
+    #[serde(rename = "setback")]
+    pub regression: Option<RegressionStatus>,
     /// The last transfers, oldest first; too many for every overview.
     #[serde(skip)]
     pub transfers: VecDeque<TransferNote>,
@@ -176,7 +177,7 @@ impl Status {
             held: None,
             doubts: DoubtStatus::default(),
             older_answers: 0,
-            setback: None,
+            regression: None,
             transfers: VecDeque::new(),
         }
     }

@@ -33,7 +33,7 @@ pub fn after_failure(zone: &Name, soa: Option<&Soa>, failures: u32, bounds: &Tim
 
 /// How long every answer must have been older than ours before the zone goes back (`docs/regions.md` 24); longer while some primary is
 /// silent. Never beyond half the zone's life, at whose end it would take anything.
-pub fn before_setback(soa: Option<&Soa>, is_partial: bool, bounds: &TimerBounds) -> Duration {
+pub fn before_regression(soa: Option<&Soa>, is_partial: bool, bounds: &TimerBounds) -> Duration {
     let wait = if is_partial { bounds.regress_after_silence } else { bounds.regress_after };
     soa.map_or(wait, |soa| wait.min(life(soa, bounds) / 2))
 }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn older_serials_are_believed_later_while_somebody_is_silent() {
         let bounds = TimerBounds::default();
-        let wait = |expire, is_partial| before_setback(Some(&soa(30, 60, expire)), is_partial, &bounds).as_secs();
+        let wait = |expire, is_partial| before_regression(Some(&soa(30, 60, expire)), is_partial, &bounds).as_secs();
         assert_eq!([wait(2_592_000, false), wait(2_592_000, true)], [300, 86_400]);
         assert_eq!([wait(7200, false), wait(7200, true)], [300, 3600], "half the life");
         assert_eq!([wait(120, false), wait(120, true)], [60, 60]);

@@ -2,9 +2,9 @@
 
 use super::cases::{Nodes, Step};
 use super::stand::Stand;
-use aggregator::discovery::{Plan, SoaFields, Tree, path_of};
 use aggregator::publish::{Identity, Published, Served, State, Unknown};
 use aggregator::serve::answer;
+use aggregator::source::zookeeper::zones::{Plan, SoaFields, Tree, path_of};
 use aggregator::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;

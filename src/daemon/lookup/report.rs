@@ -1,10 +1,10 @@
 //! Parts of an explanation, as `--json` prints them.
 
 use super::data_text;
-use crate::discovery::Explanation;
 use crate::keeper::{PinStatus, ZoneStatus};
 use crate::publish::State;
 use crate::source::zookeeper::status::Session;
+use crate::source::zookeeper::zones::Explanation;
 use crate::source::zookeeper::{TreePlan, TreeStatus};
 use crate::transfer::PrimaryStatus;
 use serde::Serialize;

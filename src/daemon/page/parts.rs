@@ -7,8 +7,8 @@
 
 use crate::daemon::text::format_seconds;
 use crate::keeper::MemberStatus;
-use crate::moment::format_moment;
 use crate::publish::State;
+use crate::timestamp::format_timestamp;
 use askama::filters::HtmlSafe;
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -145,7 +145,7 @@ impl When {
 impl Display for When {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let moment = UNIX_EPOCH + Duration::from_secs(self.at.max(0).unsigned_abs());
-        let moment = format_moment(moment);
+        let moment = format_timestamp(moment);
         let past = if self.at > self.now { "" } else { " data-ago" };
         write!(f, "<time datetime=\"{moment}\" title=\"{moment}\"{past}>{}</time>", self.text())
     }

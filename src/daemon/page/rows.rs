@@ -153,7 +153,7 @@ pub fn zone_mark(zone: &ZoneReport) -> Mark {
 /// Returns the trouble of a zone's source in a few words; none if there is none.
 pub fn trouble(zone: &ZoneReport) -> Option<&'static str> {
     let (held, failing) = match zone.source.as_ref()? {
-        SourceStatus::Primaries(source) if source.setback.is_some() => return Some("primaries older"),
+        SourceStatus::Primaries(source) if source.regression.is_some() => return Some("primaries older"),
         SourceStatus::Primaries(source) => {
             (source.held.is_some(), source.primaries.iter().any(|primary| primary.failures > 0))
         }

@@ -1,7 +1,7 @@
 //! Requests with and without signatures, and who gets them.
 
 use super::*;
-use crate::access::{Access, Rule};
+use crate::acl::{Access, Rule};
 use crate::publish::{Identity, Outgoing, Served, State};
 use crate::serve::answer::answer;
 use crate::serve::notify::Announcers;

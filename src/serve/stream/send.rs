@@ -128,7 +128,7 @@ pub(super) async fn send(
     let kind = outbound.transfer.kind;
     let idle = context.idle();
     let turn =
-        if has_transfers { context.turns.take(connection).await.ok_or(Refusal::Busy) } else { Err(Refusal::Tls) };
+        if has_transfers { context.slots.take(connection).await.ok_or(Refusal::Busy) } else { Err(Refusal::Tls) };
     let mut turn = match turn {
         Ok(turn) => turn,
         Err(refusal) => {

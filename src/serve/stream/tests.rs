@@ -1,8 +1,8 @@
 //! Listeners and transfers over real sockets on the loopback interface.
 
-use super::turns::{MAX_PER_CLIENT, MAX_TRANSFERS};
+use super::xfr_slots::{MAX_PER_CLIENT, MAX_TRANSFERS};
 use super::*;
-use crate::access::{Access, Rule};
+use crate::acl::{Access, Rule};
 use crate::publish::{Identity, Outgoing, Published, Served, State};
 use crate::serve::notify::Reception;
 use crate::zone::tests::zone;

@@ -6,8 +6,8 @@
 //! Invariants: what the kernel is given is null, or points into the same batch's boxes, which do not move; only what a call
 //! has changed is set up again for the next. Cost: O(messages), no allocation after [`Batch::new`].
 
-use crate::serve::ahead;
 use crate::serve::answer::Response;
+use crate::serve::prefetch;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use wire::message::MAX_UDP_BYTES;
 
 /// Requests taken at once.
-const BATCH: usize = ahead::MOST;
+const BATCH: usize = prefetch::MOST;
 /// Requests longer than this are cut off, and answered with FORMERR if that cuts a record; no sane question comes near.
 const REQUEST_BYTES: usize = 4096;
 /// Room for one address in control messages, both families (`in6_pktinfo` is 20 octets, headers 16).

@@ -1,7 +1,7 @@
 //! Transfers as secondaries see them: decisions, and messages read by code that knows nothing of how they were written.
 
 use super::*;
-use crate::access::{Access, Rule};
+use crate::acl::{Access, Rule};
 use crate::publish::{Identity, Outgoing};
 use crate::transfer::reader::{Reader, Received};
 use crate::zone::tests::{load, zone};

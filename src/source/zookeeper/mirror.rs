@@ -12,7 +12,7 @@
 use super::guard::Extent;
 use super::plan::TreePlan;
 use super::reader::{Reading, parent};
-use crate::discovery::{PayloadError, Tree, TreeZone};
+use crate::source::zookeeper::zones::{PayloadError, Tree, TreeZone};
 use crate::zone::{Zone, ZoneError};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -213,7 +213,7 @@ mod tests {
     use super::super::plan::{Member, Watches};
     use super::super::reader::Node;
     use super::*;
-    use crate::discovery::{Plan, SoaFields};
+    use crate::source::zookeeper::zones::{Plan, SoaFields};
     use std::time::Duration;
 
     fn mirror() -> Mirror {

@@ -3,7 +3,7 @@
 //! Invariant: secrets are never printed, and count when two plans are compared, so that a reload with another password
 //! in the same file begins a new session.
 
-use crate::discovery;
+use crate::source::zookeeper::zones;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -130,7 +130,7 @@ impl TlsPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreePlan {
     /// The zones and what they hold beside the tree.
-    pub zones: discovery::Plan,
+    pub zones: zones::Plan,
     /// The domain that the tree stands for; the zone's own name unless the file says otherwise.
     pub domain: Name,
     /// In no order of preference; never empty.

@@ -1,13 +1,13 @@
-//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `setback` keeps count).
+//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `serial_regression` keeps count).
 //!
 //! Cost: O(1), and a transfer of the whole zone.
 
 use super::{Aim, Outcome, Task};
-use crate::moment::format_moment;
 use crate::source::WakeKind;
+use crate::timestamp::format_timestamp;
 use crate::transfer::error::TransferError;
-use crate::transfer::setback::Older;
-use crate::transfer::status::{SetbackStatus, unix_after, unix_before};
+use crate::transfer::serial_regression::Older;
+use crate::transfer::status::{RegressionStatus, unix_after, unix_before};
 use crate::transfer::timers;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ impl Task {
         }
         // What is held back is older still, and is to be confirmed.
         if matches!(result, Ok(Outcome::Adopted(_))) {
-            self.setback.clear();
+            self.regression.clear();
         }
         Some(result)
     }
@@ -45,26 +45,26 @@ impl Task {
     /// How long older answers must last before the zone goes back.
     fn wait_before(&self, older: &Older) -> Duration {
         let soa = self.ours().base.map(|zone| zone.soa);
-        timers::before_setback(soa.as_ref(), older.is_partial, &self.plan.timers)
+        timers::before_regression(soa.as_ref(), older.is_partial, &self.plan.timers)
     }
 
     /// The same in words.
     pub(super) fn describe_wait(&self, older: &Older) -> String {
         let left = self.wait_before(older).saturating_sub(older.since.elapsed());
-        format!("until {} or an accepted retransfer", format_moment(SystemTime::now() + left))
+        format!("until {} or an accepted retransfer", format_timestamp(SystemTime::now() + left))
     }
 
     /// When the zone goes back, if nothing else is heard.
     pub(super) fn back_at(&self) -> Option<Instant> {
-        self.setback.older().map(|older| older.since + self.wait_before(older))
+        self.regression.older().map(|older| older.since + self.wait_before(older))
     }
 
     /// What operators see of that.
-    pub(super) fn setback_status(&self) -> Option<SetbackStatus> {
-        self.setback.older().map(|older| {
+    pub(super) fn regression_status(&self) -> Option<RegressionStatus> {
+        self.regression.older().map(|older| {
             let (age, wait) = (older.since.elapsed(), self.wait_before(older));
             let until = unix_after(wait.saturating_sub(age));
-            SetbackStatus { serial: older.serial, since: unix_before(age), until, partial: older.is_partial }
+            RegressionStatus { serial: older.serial, since: unix_before(age), until, partial: older.is_partial }
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Outcome, Task};
 use crate::source::WakeKind;
-use crate::transfer::setback::Answers;
+use crate::transfer::serial_regression::Answers;
 use crate::transfer::timers;
 use std::collections::VecDeque;
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ impl Task {
             match result {
                 Ok(outcome) => {
                     self.good = index;
-                    self.setback.clear();
+                    self.regression.clear();
                     return Ok(outcome);
                 }
                 Err(error) => problems.push(format!("{}: {error}", self.accounts.primary(index))),
@@ -49,7 +49,7 @@ impl Task {
         }
         // Requests may come as fast as they like; what counts is as far apart as the first try after a failure.
         let pause = timers::after_failure(&self.plan.zone, None, 1, &self.plan.timers);
-        if let Some(older) = self.setback.count(&answers, self.plan.primaries.len(), pause, Instant::now()) {
+        if let Some(older) = self.regression.count(&answers, self.plan.primaries.len(), pause, Instant::now()) {
             match self.go_back(kind, &older).await {
                 Some(Ok(outcome)) => return Ok(outcome),
                 Some(Err(error)) => problems.push(format!("{}: {error}", self.accounts.primary(older.primary))),

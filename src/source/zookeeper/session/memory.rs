@@ -16,7 +16,7 @@ use super::super::mirror::Mirror;
 use super::super::reader::{Reading, read_touched};
 use super::{Task, Touched};
 use crate::budget::{Claim, Manner};
-use crate::discovery::TreeZone;
+use crate::source::zookeeper::zones::TreeZone;
 use crate::zone::Zone;
 use std::sync::Arc;
 use std::time::Duration;

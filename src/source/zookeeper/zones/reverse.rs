@@ -7,8 +7,8 @@
 //!
 //! Cost: O(nodes that have the address) for each PTR record.
 
-use crate::discovery::claims::{Claims, Id};
-use crate::discovery::tree::Tree;
+use crate::source::zookeeper::zones::claims::{Claims, Id};
+use crate::source::zookeeper::zones::tree::Tree;
 use crate::zone::RRsets;
 use registrar::payload::{DEFAULT_TTL, Host, Payload};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -5,7 +5,7 @@
 //! by step (see [`Table::fetch_shard`]); the answers then find everything near. What was found out on the way, the zone
 //! and the hash of the name, goes along to the answer.
 //!
-//! Cost: O(message) a request, no allocation but for an [`Ahead`].
+//! Cost: O(message) a request, no allocation but for an [`Prefetch`].
 
 use crate::publish::{Published, Served};
 use crate::serve::answer::Place;
@@ -19,20 +19,20 @@ pub const MOST: usize = 16;
 const LEAST: usize = 3;
 
 /// The requests of a batch.
-pub struct Ahead {
+pub struct Prefetch {
     requests: Box<[Request; MOST]>,
 }
 
 /// Places to which the names of these requests lead; none for a request that is not to be answered.
 pub type Places<'p> = [Option<Option<Place<'p>>>; MOST];
 
-impl Default for Ahead {
-    fn default() -> Ahead {
-        Ahead { requests: Box::new(std::array::from_fn(|_| Request::default())) }
+impl Default for Prefetch {
+    fn default() -> Prefetch {
+        Prefetch { requests: Box::new(std::array::from_fn(|_| Request::default())) }
     }
 }
 
-impl Ahead {
+impl Prefetch {
     /// A request of the batch that was read last.
     pub fn request(&self, index: usize) -> &Request {
         &self.requests[index]

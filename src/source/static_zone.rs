@@ -6,8 +6,8 @@
 //! Cost: O(records) for each reading of the configuration.
 
 use crate::metrics::unix_seconds;
-use crate::services::{ServicesPlan, build};
 use crate::source::{Change, Update, Wake};
+use crate::static_zone::{StaticZonePlan, build};
 use crate::zone::{Zone, ZoneError};
 use serde::Serialize;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use std::time::{Instant, SystemTime};
 
 /// One zone's place among the sources.
 pub struct Source {
-    plan: ServicesPlan,
-    status: ServicesStatus,
+    plan: StaticZonePlan,
+    status: StaticZoneStatus,
 }
 
 /// What is known of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ServicesStatus {
+pub struct StaticZoneStatus {
     /// When the configuration was read that has it.
     pub configured: i64,
     /// Records in the configuration and those that follow from it.
@@ -38,12 +38,12 @@ pub struct ServiceStatus {
 }
 
 /// Takes a plan that has been read just now.
-pub fn start(plan: ServicesPlan) -> Source {
-    let service = |offer: &crate::services::openstack::Offer| ServiceStatus {
+pub fn start(plan: StaticZonePlan) -> Source {
+    let service = |offer: &crate::static_zone::openstack::Offer| ServiceStatus {
         kind: offer.kind.to_string(),
         url: offer.endpoint.to_string(),
     };
-    let status = ServicesStatus {
+    let status = StaticZoneStatus {
         configured: unix_seconds(SystemTime::now()),
         configured_records: plan.records.len(),
         openstack: plan.offers.iter().map(service).collect(),
@@ -52,7 +52,7 @@ pub fn start(plan: ServicesPlan) -> Source {
 }
 
 /// What a plan means for a zone of which `base` is known.
-pub fn news(plan: &ServicesPlan, base: Option<Arc<Zone>>) -> Result<Update, ZoneError> {
+pub fn news(plan: &StaticZonePlan, base: Option<Arc<Zone>>) -> Result<Update, ZoneError> {
     // Serials have 32 bits, which is what is left of the time in any case (RFC 1982).
     let now = unix_seconds(SystemTime::now()) as u32;
     let loaded = build(plan, base.as_ref(), now)?;
@@ -74,12 +74,12 @@ impl Source {
     }
 
     /// What is known of the zone.
-    pub fn status(&self) -> ServicesStatus {
+    pub fn status(&self) -> StaticZoneStatus {
         self.status.clone()
     }
 
     /// What the zone is made of.
-    pub fn plan(&self) -> &ServicesPlan {
+    pub fn plan(&self) -> &StaticZonePlan {
         &self.plan
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS starts. So our
 //! copy is kept, with an alarm, and the zone goes back only when every primary that answered was older on
-//! [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_setback`); longer while some primary is
+//! [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_regression`); longer while some primary is
 //! silent, which may be the one that is right. An answer that is not older starts over, silence does not. Refreshes that follow
 //! each other faster than the first retry would, by request, count as one: what is to be seen is that it lasts.
 //!
@@ -67,9 +67,9 @@ impl Older {
 
 /// For how long the answers have been older.
 #[derive(Default)]
-pub struct Setback(Option<Older>);
+pub struct Regression(Option<Older>);
 
-impl Setback {
+impl Regression {
     /// What was seen, while every answer is older.
     pub fn older(&self) -> Option<&Older> {
         self.0.as_ref()
@@ -120,42 +120,42 @@ mod tests {
 
     #[test]
     fn three_rounds_and_the_time_are_both_needed() {
-        let (mut setback, now) = (Setback::default(), Instant::now());
+        let (mut regression, now) = (Regression::default(), Instant::now());
         for tick in 0..100 {
             let soon = now + tick * PAUSE / 100;
-            assert_eq!(setback.count(&older(&[(1, 4)]), 1, PAUSE, soon).unwrap().rounds, 1, "however often");
+            assert_eq!(regression.count(&older(&[(1, 4)]), 1, PAUSE, soon).unwrap().rounds, 1, "however often");
         }
-        let second = setback.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT).unwrap();
+        let second = regression.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT).unwrap();
         assert!(!second.has_lasted(WAIT, now + 2 * WAIT), "two rounds only");
-        let third = setback.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT + PAUSE).unwrap();
+        let third = regression.count(&older(&[(0, 4)]), 1, PAUSE, now + 2 * WAIT + PAUSE).unwrap();
         assert!(third.has_lasted(WAIT, now + 2 * WAIT + PAUSE));
-        setback.clear();
+        regression.clear();
         for round in 0..100 {
-            let seen = setback.count(&older(&[(0, 4)]), 1, PAUSE, now + round * PAUSE).unwrap();
+            let seen = regression.count(&older(&[(0, 4)]), 1, PAUSE, now + round * PAUSE).unwrap();
             assert!(!seen.has_lasted(WAIT, now + round * PAUSE), "{round}");
         }
     }
 
     #[test]
     fn one_answer_that_is_not_older_starts_over_and_silence_does_not() {
-        let (mut setback, now) = (Setback::default(), Instant::now());
+        let (mut regression, now) = (Regression::default(), Instant::now());
         let mut both = older(&[(0, 4)]);
         both.note_other();
-        setback.count(&older(&[(0, 4)]), 2, PAUSE, now);
-        assert_eq!(setback.count(&Answers::default(), 2, PAUSE, now + PAUSE), None);
-        assert_eq!(setback.older().map(|older| (older.rounds, older.since)), Some((1, now)));
-        setback.count(&both, 2, PAUSE, now + PAUSE);
-        assert_eq!(setback.older(), None);
+        regression.count(&older(&[(0, 4)]), 2, PAUSE, now);
+        assert_eq!(regression.count(&Answers::default(), 2, PAUSE, now + PAUSE), None);
+        assert_eq!(regression.older().map(|older| (older.rounds, older.since)), Some((1, now)));
+        regression.count(&both, 2, PAUSE, now + PAUSE);
+        assert_eq!(regression.older(), None);
     }
 
     #[test]
     fn the_newest_of_the_older_counts_and_silence_is_told() {
-        let (mut setback, now) = (Setback::default(), Instant::now());
+        let (mut regression, now) = (Regression::default(), Instant::now());
         let last = u32::MAX;
         for answers in [[(0, last), (1, 3)], [(1, 3), (0, last)]] {
-            let seen = setback.count(&older(&answers), 2, PAUSE, now).unwrap();
+            let seen = regression.count(&older(&answers), 2, PAUSE, now).unwrap();
             assert_eq!((seen.primary, seen.serial, seen.is_partial), (1, Serial(3), false), "by RFC 1982");
         }
-        assert!(setback.count(&older(&[(1, 3)]), 2, PAUSE, now).unwrap().is_partial);
+        assert!(regression.count(&older(&[(1, 3)]), 2, PAUSE, now).unwrap().is_partial);
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! Cost: a change O(path + what it touches); removing O(nodes below).
 
-use crate::discovery::Plan;
-use crate::discovery::claims::{self, Claims, Id};
+use crate::source::zookeeper::zones::Plan;
+use crate::source::zookeeper::zones::claims::{self, Claims, Id};
 use crate::zone::Zone;
 use registrar::payload::{self, Payload, PayloadError, Service};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -33,13 +33,13 @@ async fn an_older_serial_is_not_adopted_before_its_time() {
     wait_for_many_rounds(&secondary).await;
     assert_eq!((secondary.serial(), primary.script().transfers), (Some(5), 1));
     assert!(alarm(&secondary));
-    let setback = secondary.source.status().setback.unwrap();
-    assert_eq!((setback.serial.0, setback.partial), (3, false));
-    let wait = setback.until - setback.since;
-    assert!((299..=301).contains(&wait), "five minutes: {setback:?}");
+    let regression = secondary.source.status().regression.unwrap();
+    assert_eq!((regression.serial.0, regression.partial), (3, false));
+    let wait = regression.until - regression.since;
+    assert!((299..=301).contains(&wait), "five minutes: {regression:?}");
     primary.script().serial = 6;
     secondary.wait_for_serial(6).await;
-    eventually("a clean status", || secondary.source.status().setback.is_none() && !alarm(&secondary)).await;
+    eventually("a clean status", || secondary.source.status().regression.is_none() && !alarm(&secondary)).await;
     assert_eq!(secondary.source.status().older_answers, 0);
 }
 
@@ -54,7 +54,7 @@ async fn an_older_serial_that_lasts_is_adopted() {
     eventually("the alarm", || alarm(&secondary)).await;
     secondary.wait_for_serial(3).await;
     assert!(set_back.elapsed() >= after, "{:?}", set_back.elapsed());
-    eventually("a clean status", || secondary.source.status().setback.is_none() && !alarm(&secondary)).await;
+    eventually("a clean status", || secondary.source.status().regression.is_none() && !alarm(&secondary)).await;
 }
 
 /// However often someone asks, an older serial must be there for a while.
@@ -105,12 +105,12 @@ async fn a_lagging_primary_waits_longer_while_the_other_is_silent() {
     newer.script().poll = Poll::Silent;
     wait_for_many_rounds(&secondary).await;
     assert_eq!((secondary.serial(), lagging.script().transfers), (Some(5), 0));
-    let setback = secondary.source.status().setback.unwrap();
-    assert!(setback.partial && alarm(&secondary));
-    assert!((86_399..=86_401).contains(&(setback.until - setback.since)), "{setback:?}");
+    let regression = secondary.source.status().regression.unwrap();
+    assert!(regression.partial && alarm(&secondary));
+    assert!((86_399..=86_401).contains(&(regression.until - regression.since)), "{regression:?}");
     // As soon as it is heard again, nothing is left of the suspicion.
     newer.script().poll = Poll::Good;
-    eventually("a clean status", || secondary.source.status().setback.is_none()).await;
+    eventually("a clean status", || secondary.source.status().regression.is_none()).await;
     assert_eq!(secondary.serial(), Some(5));
 }
 

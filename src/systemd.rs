@@ -23,6 +23,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+/// Target of log lines, which filters name.
+const TARGET: &str = "aggregator::manager";
+
 /// Number of the first descriptor that a manager hands over.
 const FIRST_DESCRIPTOR: RawFd = 3;
 /// Largest number of descriptors taken over, more than any configuration listens on.
@@ -106,7 +109,7 @@ impl Manager {
         if let Some(socket) = &self.socket
             && let Err(error) = send_with(socket, message.as_bytes(), descriptor)
         {
-            tracing::debug!(%error, "the service manager does not listen");
+            tracing::debug!(target: TARGET, %error, "the service manager does not listen");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toml::value::{Datetime, Offset};
 
 /// Reads date, time and offset (RFC 3339 section 5.6); none for anything less, and before 1970.
-pub fn parse_moment(text: &str) -> Option<SystemTime> {
+pub fn parse_timestamp(text: &str) -> Option<SystemTime> {
     let Datetime { date: Some(date), time: Some(time), offset: Some(offset) } = text.parse().ok()? else { return None };
     let offset_minutes = match offset {
         Offset::Z => 0,
@@ -24,7 +24,7 @@ pub fn parse_moment(text: &str) -> Option<SystemTime> {
 }
 
 /// Writes a moment in UTC, a fraction of a second left out.
-pub fn format_moment(moment: SystemTime) -> String {
+pub fn format_timestamp(moment: SystemTime) -> String {
     calendar(moment).format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -48,15 +48,15 @@ mod tests {
             ("2026-03-01T12:00:00Z", 1_772_366_400),
         ] {
             let moment = UNIX_EPOCH + Duration::from_secs(seconds);
-            assert_eq!((format_moment(moment).as_str(), parse_moment(text)), (text, Some(moment)));
+            assert_eq!((format_timestamp(moment).as_str(), parse_timestamp(text)), (text, Some(moment)));
         }
-        let noon = parse_moment("2026-03-01T12:00:00Z");
-        assert_eq!(parse_moment("2026-03-01T14:00:00+02:00"), noon);
-        assert_eq!(parse_moment("2026-03-01 06:30:00-05:30"), noon);
+        let noon = parse_timestamp("2026-03-01T12:00:00Z");
+        assert_eq!(parse_timestamp("2026-03-01T14:00:00+02:00"), noon);
+        assert_eq!(parse_timestamp("2026-03-01 06:30:00-05:30"), noon);
         for text in
             ["", "2026-03-01", "12:00:00", "2026-03-01T12:00:00", "2026-02-30T12:00:00Z", "1969-12-31T12:00:00Z"]
         {
-            assert_eq!(parse_moment(text), None, "{text}");
+            assert_eq!(parse_timestamp(text), None, "{text}");
         }
     }
 }

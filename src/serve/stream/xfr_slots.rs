@@ -1,15 +1,15 @@
-//! Turns: how many transfers run at once, in total and for one client.
+//! XfrSlots: how many transfers run at once, in total and for one client.
 //!
-//! A transfer waits for its client's turn first and only then among all, so that a client with many connections never
+//! A transfer waits for its client's slot first and only then among all, so that a client with many connections never
 //! stands in the way of others. Whoever waits for longer than [`WAIT`] is told to come again.
 //!
-//! Clients that take nothing do not hold their turns against others: after half of that time one transfer is cut for
+//! Clients that take nothing do not hold their slots against others: after half of that time one transfer is cut for
 //! the one that waits, by the rule of [`places`](crate::serve::places): of the client with the most, the one that has
 //! taken the fewest octets within the last ten seconds. That is done for a client that will even then have no more than
 //! the other has left; for others only where a transfer has stalled: one that was begun ten seconds ago and has since
 //! taken less than the least rate.
 //!
-//! Invariant: a client is remembered while it has a turn or waits for one. Cost: O(1), and O(turns) where all are
+//! Invariant: a client is remembered while it has a slot or waits for one. Cost: O(1), and O(slots) where all are
 //! taken.
 
 use super::send::{FRAME_BYTES, LEAST_RATE};
@@ -26,11 +26,11 @@ use tokio::time::{Instant, timeout};
 pub(super) const MAX_TRANSFERS: usize = 32;
 /// Transfers under way at once to one client: close to what secondaries ask for by themselves (BIND: 2, Knot: 10).
 pub(super) const MAX_PER_CLIENT: usize = 8;
-/// Longest time that a transfer may wait for its turn: less than secondaries wait for a first message (Knot: 5 s).
+/// Longest time that a transfer may wait for its slot: less than secondaries wait for a first message (Knot: 5 s).
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Turns of transfers: decides which transfer may begin.
-pub(super) struct Turns {
+/// XfrSlots of transfers: decides which transfer may begin.
+pub(super) struct XfrSlots {
     all: Semaphore,
     by_client: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
     running: Mutex<HashMap<u64, Running>>,
@@ -50,50 +50,50 @@ impl Running {
     }
 }
 
-/// One transfer's turn; dropping it lets another begin.
-pub(super) struct Turn<'a> {
+/// One transfer's slot; dropping it lets another begin.
+pub(super) struct XfrSlot<'a> {
     // Given back before the client's place is looked at: fields are dropped in this order.
     _entry: Entry<'a>,
     _permits: (OwnedSemaphorePermit, SemaphorePermit<'a>),
     _place: Place<'a>,
-    /// Room for the longest message with its length, behind others that are as long together. It comes with the turn,
+    /// Room for the longest message with its length, behind others that are as long together. It comes with the slot,
     /// so that those who wait for one have none.
     pub frame: Vec<u8>,
 }
 
 /// A transfer's entry among those under way.
 struct Entry<'a> {
-    turns: &'a Turns,
+    slots: &'a XfrSlots,
     id: u64,
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.turns.running().remove(&self.id);
+        self.slots.running().remove(&self.id);
     }
 }
 
 /// A place in the queue of a client, which is forgotten with its last one.
 struct Place<'a> {
-    turns: &'a Turns,
+    slots: &'a XfrSlots,
     client: IpAddr,
     queue: Option<Arc<Semaphore>>,
 }
 
-impl Turns {
-    /// All turns are free.
-    pub fn new() -> Turns {
-        Turns { all: Semaphore::new(MAX_TRANSFERS), by_client: Mutex::default(), running: Mutex::default() }
+impl XfrSlots {
+    /// All slots are free.
+    pub fn new() -> XfrSlots {
+        XfrSlots { all: Semaphore::new(MAX_TRANSFERS), by_client: Mutex::default(), running: Mutex::default() }
     }
 
-    /// Waits for the turn of a transfer over this connection; `None` when it does not come in time.
-    pub async fn take(&self, connection: &Arc<Connection>) -> Option<Turn<'_>> {
+    /// Waits for the slot of a transfer over this connection; `None` when it does not come in time.
+    pub async fn take(&self, connection: &Arc<Connection>) -> Option<XfrSlot<'_>> {
         let client = connection.client();
         let queue = {
             let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
             by_client.entry(client).or_insert_with(|| Arc::new(Semaphore::new(MAX_PER_CLIENT))).clone()
         };
-        let place = Place { turns: self, client, queue: Some(queue.clone()) };
+        let place = Place { slots: self, client, queue: Some(queue.clone()) };
         let mut both = pin!(async { Some((queue.acquire_owned().await.ok()?, self.all.acquire().await.ok()?)) });
         let permits = match timeout(WAIT / 2, &mut both).await {
             Ok(permits) => permits?,
@@ -104,15 +104,15 @@ impl Turns {
         };
         let id = connection.id();
         self.running().insert(id, Running { connection: connection.clone(), begun: Instant::now() });
-        Some(Turn {
-            _entry: Entry { turns: self, id },
+        Some(XfrSlot {
+            _entry: Entry { slots: self, id },
             _permits: permits,
             _place: place,
             frame: vec![0; 2 * FRAME_BYTES],
         })
     }
 
-    /// Cuts a transfer that must not keep a client from its turn, if there is one.
+    /// Cuts a transfer that must not keep a client from its slot, if there is one.
     fn make_room(&self, client: IpAddr) {
         let mut running = self.running();
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
@@ -145,7 +145,7 @@ impl Turns {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut by_client = self.turns.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_client = self.slots.by_client.lock().unwrap_or_else(PoisonError::into_inner);
         self.queue = None;
         // Others of this client have the queue from here only, and under this lock.
         if by_client.get(&self.client).is_some_and(|queue| Arc::strong_count(queue) == 1) {
@@ -178,34 +178,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_client_has_its_own_turns_and_all_share_the_rest() {
-        let (turns, clients) = (Turns::new(), Clients::new());
+        let (slots, clients) = (XfrSlots::new(), Clients::new());
         let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(index / MAX_PER_CLIENT)).collect();
         let (begun, mut held) = (Instant::now(), Vec::new());
         for place in &places {
-            held.push(turns.take(place.connection()).await.expect("a turn"));
+            held.push(slots.take(place.connection()).await.expect("a slot"));
         }
         assert_eq!(begun.elapsed(), Duration::ZERO);
         // They have only just begun, and are not stalled.
         let begun = Instant::now();
-        assert!(turns.take(clients.of(0).connection()).await.is_none());
+        assert!(slots.take(clients.of(0).connection()).await.is_none());
         assert_eq!(begun.elapsed(), WAIT);
         let newcomer = clients.of(0);
-        let (late, ()) = tokio::join!(turns.take(newcomer.connection()), async {
+        let (late, ()) = tokio::join!(slots.take(newcomer.connection()), async {
             tokio::time::sleep(WAIT / 4).await;
             held.remove(0);
         });
-        drop(late.expect("the turn that was given back"));
+        drop(late.expect("the slot that was given back"));
         drop(held);
-        assert!(turns.by_client.lock().unwrap().is_empty() && turns.running().is_empty(), "clients are forgotten");
+        assert!(slots.by_client.lock().unwrap().is_empty() && slots.running().is_empty(), "clients are forgotten");
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_has_less_is_let_in_by_the_client_with_most() {
-        let (turns, clients) = (Turns::new(), Clients::new());
+        let (slots, clients) = (XfrSlots::new(), Clients::new());
         let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(index / MAX_PER_CLIENT)).collect();
         let mut held = Vec::new();
         for place in &places {
-            held.push(Some(turns.take(place.connection()).await.expect("a turn")));
+            held.push(Some(slots.take(place.connection()).await.expect("a slot")));
         }
         let newcomer = clients.of(99);
         let begun = Instant::now();
@@ -213,36 +213,36 @@ mod tests {
             places[0].displaced().await;
             held[0] = None;
         };
-        let (turn, ()) = tokio::join!(turns.take(newcomer.connection()), cut);
-        assert_eq!((turn.is_some(), begun.elapsed()), (true, WAIT / 2));
-        assert_eq!(turns.running().len(), MAX_TRANSFERS);
-        // Clients with one each take turns from each other only where one has stalled.
+        let (slot, ()) = tokio::join!(slots.take(newcomer.connection()), cut);
+        assert_eq!((slot.is_some(), begun.elapsed()), (true, WAIT / 2));
+        assert_eq!(slots.running().len(), MAX_TRANSFERS);
+        // Clients with one each take slots from each other only where one has stalled.
         drop(held);
-        drop(turn);
+        drop(slot);
         let places: Vec<_> = (0..MAX_TRANSFERS).map(|index| clients.of(100 + index)).collect();
         let mut held = Vec::new();
         for place in &places {
-            held.push(Some(turns.take(place.connection()).await.expect("a turn")));
+            held.push(Some(slots.take(place.connection()).await.expect("a slot")));
         }
-        assert!(turns.take(newcomer.connection()).await.is_none());
+        assert!(slots.take(newcomer.connection()).await.is_none());
         tokio::time::sleep(Connection::SPAN).await;
         let cut = async {
             places[0].displaced().await;
             held[0] = None;
         };
-        let (turn, ()) = tokio::join!(turns.take(newcomer.connection()), cut);
-        assert!(turn.is_some());
+        let (slot, ()) = tokio::join!(slots.take(newcomer.connection()), cut);
+        assert!(slot.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_ipv6_network_is_one_client() {
-        let (turns, clients) = (Turns::new(), Clients::new());
+        let (slots, clients) = (XfrSlots::new(), Clients::new());
         let places: Vec<_> = (0..MAX_PER_CLIENT).map(|index| clients.open(&format!("2001:db8::{index}"))).collect();
         let mut held = Vec::new();
         for place in &places {
-            held.push(turns.take(place.connection()).await.expect("a turn"));
+            held.push(slots.take(place.connection()).await.expect("a slot"));
         }
-        assert!(turns.take(clients.open("2001:db8::ffff").connection()).await.is_none());
-        assert!(turns.take(clients.open("2001:db8:0:1::1").connection()).await.is_some());
+        assert!(slots.take(clients.open("2001:db8::ffff").connection()).await.is_none());
+        assert!(slots.take(clients.open("2001:db8:0:1::1").connection()).await.is_some());
     }
 }

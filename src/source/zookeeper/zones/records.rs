@@ -12,8 +12,8 @@
 //!
 //! Cost: O(records of the name), O(children) for a service.
 
-use crate::discovery::claims::Id;
-use crate::discovery::tree::{Node, Tree};
+use crate::source::zookeeper::zones::claims::Id;
+use crate::source::zookeeper::zones::tree::{Node, Tree};
 use crate::zone::RRsets;
 use registrar::payload::{DEFAULT_TTL, Host, Payload, Service};
 use std::net::IpAddr;

@@ -11,9 +11,9 @@
 //!
 //! Cost: O(touched names and their records) and O(zones), or O(nodes) for what is made whole.
 
-use crate::discovery::TreeZone;
-use crate::discovery::reverse;
-use crate::discovery::tree::{Tree, Version, service_owner};
+use crate::source::zookeeper::zones::TreeZone;
+use crate::source::zookeeper::zones::reverse;
+use crate::source::zookeeper::zones::tree::{Tree, Version, service_owner};
 use crate::zone::{Anomalies, Editor, Loaded, RRsets, Repeated, Zone, ZoneError, apex_rrsets};
 use registrar::payload::Payload;
 use std::collections::{HashMap, HashSet};

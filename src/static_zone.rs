@@ -37,7 +37,7 @@ pub struct OwnRecord {
 
 /// Contents of a zone of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServicesPlan {
+pub struct StaticZonePlan {
     pub zone: Name,
     pub soa: SoaFields,
     pub ns: Vec<Name>,
@@ -52,7 +52,7 @@ pub struct ServicesPlan {
 
 /// Makes the zone of a plan. It equals `base`, with nothing touched, where that has the same records and need not have
 /// another serial. `now` is the time in seconds, for zones without a past.
-pub fn build(plan: &ServicesPlan, base: Option<&Arc<Zone>>, now: u32) -> Result<Loaded, ZoneError> {
+pub fn build(plan: &StaticZonePlan, base: Option<&Arc<Zone>>, now: u32) -> Result<Loaded, ZoneError> {
     let Some(base) = base else {
         return load(plan, None, plan.serial.unwrap_or(Serial(now)));
     };
@@ -66,7 +66,7 @@ pub fn build(plan: &ServicesPlan, base: Option<&Arc<Zone>>, now: u32) -> Result<
 }
 
 /// Makes the zone under a serial.
-fn load(plan: &ServicesPlan, base: Option<&Arc<Zone>>, serial: Serial) -> Result<Loaded, ZoneError> {
+fn load(plan: &StaticZonePlan, base: Option<&Arc<Zone>>, serial: Serial) -> Result<Loaded, ZoneError> {
     let mut loader = base.map_or_else(|| Loader::new(plan.zone.clone()), |base| Loader::against(base.clone()));
     let origin = NameBuf::from_wire(plan.zone.as_wire()).expect("a name has a valid wire form");
     for rrset in apex_rrsets(&plan.soa, &plan.ns, plan.ns_ttl, &RRsets::default(), serial).iter() {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use wire::rr::rtype;
 
-    fn plan(text: &str, serial: Option<u32>) -> ServicesPlan {
+    fn plan(text: &str, serial: Option<u32>) -> StaticZonePlan {
         let name = |text: &str| Name::parse(text).unwrap();
         let soa = SoaFields {
             mname: name("ns."),
@@ -102,7 +102,7 @@ mod tests {
             ttl: record.ttl,
             rdata: record.rdata,
         });
-        ServicesPlan {
+        StaticZonePlan {
             zone: name("z.example"),
             soa,
             ns: vec![name("ns.")],
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    fn serial(plan: &ServicesPlan, base: Option<&Arc<Zone>>) -> u32 {
+    fn serial(plan: &StaticZonePlan, base: Option<&Arc<Zone>>) -> u32 {
         build(plan, base, 1_000).unwrap().zone.soa.serial.0
     }
 

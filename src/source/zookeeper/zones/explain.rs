@@ -2,9 +2,9 @@
 //!
 //! Cost: O(records of the name).
 
-use crate::discovery::claims::{Claims, Id};
-use crate::discovery::reverse;
-use crate::discovery::tree::{Node, Tree};
+use crate::source::zookeeper::zones::claims::{Claims, Id};
+use crate::source::zookeeper::zones::reverse;
+use crate::source::zookeeper::zones::tree::{Node, Tree};
 use registrar::payload::{DEFAULT_TTL, Host, Payload, Service};
 use wire::name::Name;
 

@@ -11,8 +11,8 @@ use crate::config::instances::{self, Written};
 use crate::config::names::SELF;
 use crate::config::schema;
 use crate::config::secondaries::Secondaries;
-use crate::services::openstack::{self, Offer};
-use crate::services::{self, OwnRecord, ServicesPlan};
+use crate::static_zone::openstack::{self, Offer};
+use crate::static_zone::{self, OwnRecord, StaticZonePlan};
 use crate::zone::{Soa, SoaFields, TextRecord, read_text};
 use settings::read::{Fields, Reader, shorten};
 use settings::tree::{Entry, Node, Value};
@@ -43,7 +43,7 @@ pub fn read_services(
     entry: &Entry,
     around: &Surroundings<'_>,
     secondaries: &mut Secondaries<'_>,
-) -> Option<ServicesPlan> {
+) -> Option<StaticZonePlan> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let advise = |key: &str| {
         let advice = "the records of the zone are in the file; remove \"services\" and \"openstack\", or this";
@@ -56,7 +56,7 @@ pub fn read_services(
     let serial = fields.read(reader, "serial", |r, key, node| r.integer(key, node, 0..=u32::MAX.into()));
     let soa = read_soa(reader, &fields, &zone, around, EXPIRE);
     let ns = read_ns(reader, &fields, &place).unwrap_or_else(|| vec![around.server_name.clone()]);
-    let mut plan = ServicesPlan {
+    let mut plan = StaticZonePlan {
         soa,
         ns,
         ns_ttl: fields.read(reader, "ns_ttl", Reader::ttl).unwrap_or(3600),
@@ -80,7 +80,7 @@ pub fn read_services(
         }
     }
     let at = fields.entry("services").map_or(entry.key_at, |entry| entry.node.at);
-    match services::build(&plan, None, 0).map(|loaded| loaded.anomalies) {
+    match static_zone::build(&plan, None, 0).map(|loaded| loaded.anomalies) {
         Ok(found) if found.aliases > 0 => {
             // RFC 2181 section 10.1.
             reader.error(at, format!("{place} has a CNAME beside other records of its name; remove one of them"));
@@ -165,7 +165,7 @@ fn escape(rest: &str) -> (usize, usize) {
 }
 
 /// Takes in written records: SOA and NS of the apex in place of the keys, everything else as it is.
-fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Written>, plan: &mut ServicesPlan) {
+fn take_written(reader: &mut Reader<'_>, fields: &Fields<'_>, written: Vec<Written>, plan: &mut StaticZonePlan) {
     let mut written_ns: Vec<Name> = Vec::new();
     let mut soa_at = None;
     for (record, at) in written {
