@@ -19,7 +19,7 @@
 //! bars.
 //!
 //! **Limits.** [`accept`] paces listeners that cannot accept, [`acl`] says who may have what, by address and key,
-//! [`budget`] how much memory zones may take.
+//! [`budget`] how much memory zones may take; [`restart`] runs a task again after a panic.
 //!
 //! **Zones.** [`zone`] is an immutable version of a zone in a persistent table, the editor that makes the next version,
 //! the loader and the patcher that turn transfers into one, differences of versions, and their history.
@@ -77,6 +77,7 @@ pub mod metrics;
 pub mod notify;
 pub mod probe;
 pub mod publish;
+pub mod restart;
 pub mod rewrite;
 pub mod schedule;
 pub mod serve;

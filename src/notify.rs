@@ -22,6 +22,7 @@ pub use outcome::Outcome;
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
+use crate::restart::keep_running;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::HashMap;
@@ -30,16 +31,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use table::Table;
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 use wire::name::Name;
 use wire::serial::Serial;
 use wire::tsig::Key;
 
 /// Time for which the task sleeps when it waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Pause before a task that panicked runs again.
-const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// A secondary that is told of changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,8 +111,14 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Notifier {
 /// Begins as [`start`] does, with other timers.
 pub fn start_with(publisher: Arc<Publisher>, metrics: Arc<Metrics>, timers: Timers) -> Notifier {
     let shared = Arc::new(Shared { table: Mutex::new(Table::new(timers, metrics)), bell: Notify::new() });
-    let task = tokio::spawn(keep_running(shared.clone(), publisher)).abort_handle();
-    Notifier { shared, task }
+    let seen = shared.clone();
+    let task = keep_running(
+        move || run(seen.clone(), publisher.clone()),
+        || {
+            tracing::error!("the task of NOTIFY has panicked and is started again; please report what the log says");
+        },
+    );
+    Notifier { shared, task: tokio::spawn(task).abort_handle() }
 }
 
 impl Notifier {
@@ -139,24 +144,6 @@ impl Notifier {
 impl Drop for Notifier {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-/// Runs the task, and once more if it panics: secondaries must not silently fall back to their timers for ever.
-async fn keep_running(shared: Arc<Shared>, publisher: Arc<Publisher>) {
-    loop {
-        // The set ends its task when this one is ended.
-        let mut running = JoinSet::new();
-        running.spawn(run(shared.clone(), publisher.clone()));
-        match running.join_next().await {
-            Some(Err(error)) if error.is_panic() => {
-                tracing::error!(
-                    "the task of NOTIFY has panicked and is started again; please report what the log says"
-                );
-                sleep(PAUSE_AFTER_PANIC).await;
-            }
-            _ => return,
-        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! The messages between sources of zones and the keeper.
 //!
 //! A source is a task that owns one zone's way in: it sends [`Update`] and is told to act by [`Wake`]. Sources know
-//! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources. There is no
-//! trait: what a source is, these two types say.
+//! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources.
 //!
-//! Parts: `requests` the wakes that wait for a task; `zookeeper` the source that mirrors a tree of ZooKeeper's; `static_zone`
-//! that of zones which the configuration has itself. The third source is `transfer`.
+//! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the source
+//! that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third source is
+//! `transfer`.
 
 pub mod requests;
+pub mod shell;
 pub mod static_zone;
 pub mod zookeeper;
 

@@ -14,9 +14,10 @@ mod silence;
 
 use aggregator::metrics::Metrics;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
+use aggregator::source::shell::{Facilities, Handle};
 use aggregator::source::{Change, Update, Wake, WakeKind};
 use aggregator::transfer::silence::Times;
-use aggregator::transfer::{self, Common, Limits, PrimaryPlan, Source, Status, TimerBounds, ZonePlan};
+use aggregator::transfer::{self, Common, Limits, Primaries, PrimaryPlan, Status, TimerBounds, ZonePlan};
 use aggregator::zone::Zone;
 use primary::{Poll, Primary, Script, Transfer};
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// A zone with its task and a keeper that publishes whatever comes.
 struct Secondary {
-    source: Source,
+    source: Handle<Primaries>,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
     /// Messages that the keeper got, in order.
@@ -92,7 +93,9 @@ impl Secondary {
         let (publisher, metrics) = (Arc::new(Publisher::default()), Arc::new(Metrics::new()));
         let changes = Arc::default();
         let keeper = tokio::spawn(keep(receiver, publisher.clone(), Arc::clone(&changes)));
-        let source = transfer::start(plan, updates, publisher.clone(), metrics.clone(), common, Arc::default());
+        let facilities =
+            Facilities { updates, publisher: publisher.clone(), metrics: metrics.clone(), budget: Arc::default() };
+        let source = transfer::start(plan, facilities, common);
         Secondary { source, publisher, metrics, changes, keeper }
     }
 
@@ -518,9 +521,9 @@ async fn the_task_ends_with_the_keeper() {
     let (updates, receiver) = mpsc::channel(1);
     drop(receiver);
     let common = Common::start(Times::default(), Arc::default());
-    let (publisher, metrics) = (Arc::default(), Arc::default());
-    let source =
-        transfer::start(plan(&[primary.address], limits()), updates, publisher, metrics, common, Arc::default());
+    let (publisher, metrics, budget) = Default::default();
+    let facilities = Facilities { updates, publisher, metrics, budget };
+    let source = transfer::start(plan(&[primary.address], limits()), facilities, common);
     let ended = |answer: Result<Result<String, String>, oneshot::error::RecvError>| !matches!(answer, Ok(Ok(_)));
     for _ in 0..3 {
         let (done, answer) = oneshot::channel();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 12] = [
-    &["metrics", "metrics/*", "terminal", "terminal/*", "timestamp"],
+    &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "log", "log/*"],
     &["zone", "zone/*"],
     &[
@@ -30,6 +30,7 @@ const LAYERS: [&[&str]; 12] = [
         "exchange",
         "source",
         "source/requests",
+        "source/shell",
         "state",
         "notify",
         "serve/prefetch",

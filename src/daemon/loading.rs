@@ -68,7 +68,8 @@ impl Loading {
             if published.get(zone).is_some_and(|served| served.zone.is_some()) {
                 continue;
             }
-            let running = source.running().filter(|running| running.progress.milliseconds >= MOMENT.as_millis() as u64);
+            let running =
+                source.status().running.filter(|running| running.progress.milliseconds >= MOMENT.as_millis() as u64);
             found.extend(running.map(|running| (zone.to_string(), (running.progress.records, running.describe()))));
         }
         found

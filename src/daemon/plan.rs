@@ -3,11 +3,11 @@
 //! Cost: O(configuration).
 
 use super::restore::Remains;
-use super::sources::own_news;
+use super::sources::{SourcePlan, own_news};
 use crate::acl::{Access, Prefix, Rule};
 use crate::budget;
 use crate::config::Config;
-use crate::keeper::{self, Lifetime, Plan, PlanChanges};
+use crate::keeper::{self, Plan, PlanChanges};
 use crate::publish::{Identity, Published};
 use crate::serve::notify::Announcers;
 use crate::source::zookeeper::TreePlan;
@@ -52,20 +52,14 @@ pub async fn publish_plan(
         name: name.trim_end_matches('.').to_owned(),
         version: format!("aggregator {}", env!("CARGO_PKG_VERSION")),
     };
-    let lifetime =
-        |plan: &transfer::ZonePlan| Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max };
-    let zones = config.zones.iter().map(|plan| (plan.zone.clone(), lifetime(plan)));
-    // Zones of a tree live as long as they are told to, whatever bounds there are for those of others.
-    let stale = |plan: &TreePlan| Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale };
-    let trees = config.trees.iter().flat_map(|plan| plan.all_zones().map(move |zone| (zone.clone(), stale(plan))));
-    let own = config.services.iter().map(|plan| (plan.zone.clone(), Lifetime::UNLIMITED));
+    let zones = SourcePlan::all(config).flat_map(|plan| plan.zones().map(move |zone| (zone.clone(), plan.lifetime())));
     let refusing = config.trees.iter().filter(|plan| plan.binder_compat).flat_map(TreePlan::all_zones);
     let (done, changes) = oneshot::channel();
     let outgoing = config.outgoing.iter().map(|(zone, outgoing)| (zone.clone(), Arc::new(outgoing.clone())));
     let plan = Plan {
         identity,
         keys: Arc::new(config.keys.clone()),
-        zones: zones.chain(trees).chain(own).collect(),
+        zones: zones.collect(),
         regions: config.regions.clone(),
         drains: config.drains.clone(),
         catalog: config.catalog.clone(),

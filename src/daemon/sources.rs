@@ -1,23 +1,26 @@
 //! Sources of all zones, of every kind, in one map.
 //!
+//! A kind of source has its variant in [`Source`], [`SourcePlan`] and [`SourceStatus`]; the map knows no kinds.
+//!
 //! Invariants: every zone of the configuration that comes from elsewhere has its source; the zones of one tree share
 //! one; a source whose plan has changed is gone before its successor begins.
 //!
 //! Cost: O(zones).
 
 use crate::config::Config;
-use crate::keeper;
+use crate::keeper::{self, Lifetime};
 use crate::metrics::Metrics;
 use crate::publish::{Published, Publisher};
-use crate::source::static_zone::{self, StaticZoneStatus};
+use crate::source::shell::{Facilities, Handle};
+use crate::source::static_zone::{self, Configured, StaticZoneStatus};
 use crate::source::zookeeper::roots::Roots;
-use crate::source::zookeeper::{self, TreePlan, TreeStatus};
+use crate::source::zookeeper::{self, MirroredTree, TreePlan, TreeStatus};
 use crate::source::{Update, Wake};
 use crate::state::Restored;
 use crate::static_zone::StaticZonePlan;
 use crate::transfer::queue::polls_at_once;
 use crate::transfer::silence::Times;
-use crate::transfer::{self, Common, ZonePlan};
+use crate::transfer::{self, Common, Primaries, ZonePlan};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,12 +29,13 @@ use tokio::sync::mpsc;
 use wire::name::Name;
 
 /// Source of one zone.
+#[derive(Clone)]
 pub enum Source {
-    Primaries(Box<transfer::Source>),
+    Primaries(Arc<Handle<Primaries>>),
     /// The forward zone of the tree, or one of its reverse zones.
-    Tree(Arc<zookeeper::Source>),
+    Tree(Arc<Handle<MirroredTree>>),
     /// The configuration itself.
-    Services(Box<static_zone::Source>),
+    Services(Arc<Handle<Configured>>),
 }
 
 impl Source {
@@ -62,36 +66,85 @@ impl Source {
         }
     }
 
-    /// The zone by which the source is known: that of a tree is its forward zone.
-    pub fn main_zone(&self) -> &Name {
+    /// Returns what the source follows.
+    fn plan(&self) -> SourcePlan<'_> {
         match self {
-            Source::Primaries(source) => &source.plan().zone,
-            Source::Tree(source) => source.plan().zone(),
-            Source::Services(source) => &source.plan().zone,
+            Source::Primaries(source) => SourcePlan::Primaries(source.plan()),
+            Source::Tree(source) => SourcePlan::Tree(source.plan()),
+            Source::Services(source) => SourcePlan::Services(source.plan()),
+        }
+    }
+}
+
+/// Plan of a source.
+#[derive(Clone, Copy, PartialEq)]
+pub enum SourcePlan<'p> {
+    Primaries(&'p ZonePlan),
+    Tree(&'p TreePlan),
+    Services(&'p StaticZonePlan),
+}
+
+impl<'p> SourcePlan<'p> {
+    /// Returns the plans of all sources of a configuration.
+    pub fn all(config: &'p Config) -> impl Iterator<Item = SourcePlan<'p>> {
+        let zones = config.zones.iter().map(SourcePlan::Primaries);
+        zones.chain(config.trees.iter().map(SourcePlan::Tree)).chain(config.services.iter().map(SourcePlan::Services))
+    }
+
+    /// Returns the zone by which the source is known, and the others that it feeds.
+    fn names(self) -> (&'p Name, &'p [Name]) {
+        match self {
+            SourcePlan::Primaries(plan) => (&plan.zone, &[]),
+            SourcePlan::Tree(plan) => (plan.zone(), &plan.zones.reverse),
+            SourcePlan::Services(plan) => (&plan.zone, &[]),
         }
     }
 
-    /// The tree, if the zone comes from one.
-    pub fn tree(&self) -> Option<&Arc<zookeeper::Source>> {
+    /// Returns the zone by which the source is known: that of a tree is its forward zone.
+    fn main_zone(self) -> &'p Name {
+        self.names().0
+    }
+
+    /// Returns all zones that the source feeds.
+    pub fn zones(self) -> impl Iterator<Item = &'p Name> {
+        let (main, others) = self.names();
+        std::iter::once(main).chain(others)
+    }
+
+    /// Returns how long zones live without news of the source. Those of a tree live as long as they are told to, whatever
+    /// bounds there are for those of others.
+    pub fn lifetime(self) -> Lifetime {
         match self {
-            Source::Primaries(_) | Source::Services(_) => None,
-            Source::Tree(source) => Some(source),
+            SourcePlan::Primaries(plan) => {
+                Lifetime { shortest: plan.timers.expire_min, longest: plan.timers.expire_max }
+            }
+            SourcePlan::Tree(plan) => Lifetime { shortest: plan.serve_stale, longest: plan.serve_stale },
+            SourcePlan::Services(_) => Lifetime::UNLIMITED,
         }
     }
 
-    /// Returns true if this source transfers a zone exactly as planned.
-    fn transfers(&self, plan: &ZonePlan) -> bool {
-        matches!(self, Source::Primaries(source) if source.plan() == plan)
+    /// Starts the source.
+    fn start(self, facilities: Facilities, common: &Common, roots: &Arc<Roots>) -> Source {
+        match self {
+            SourcePlan::Primaries(plan) => {
+                Source::Primaries(Arc::new(transfer::start(plan.clone(), facilities, common.clone())))
+            }
+            SourcePlan::Tree(plan) => Source::Tree(Arc::new(zookeeper::start(plan.clone(), facilities, roots.clone()))),
+            SourcePlan::Services(plan) => Source::Services(Arc::new(static_zone::start(plan.clone(), facilities))),
+        }
     }
 
-    /// Returns true if this source mirrors a tree exactly as planned.
-    fn mirrors(&self, plan: &TreePlan) -> bool {
-        self.tree().is_some_and(|source| source.plan() == plan)
-    }
-
-    /// Returns true if this source has exactly the records of a plan.
-    fn holds(&self, plan: &StaticZonePlan) -> bool {
-        matches!(self, Source::Services(source) if source.plan() == plan)
+    /// Removes the series of a zone that are not of this source, but of the one before it.
+    fn forget_others(self, metrics: &Metrics, zone: &str) {
+        let primaries = match self {
+            SourcePlan::Primaries(plan) => &plan.primaries[..],
+            SourcePlan::Tree(_) | SourcePlan::Services(_) => &[],
+        };
+        let primaries: Vec<_> = primaries.iter().map(|primary| primary.address.to_string()).collect();
+        metrics.keep_primaries(zone, &primaries);
+        if !matches!(self, SourcePlan::Tree(_)) {
+            metrics.forget_tree(zone);
+        }
     }
 }
 
@@ -149,7 +202,11 @@ impl Sources {
 
     /// The zones by which sources are known, each source once.
     pub fn main_zones(&self) -> Vec<Name> {
-        self.lock().iter().filter(|(zone, source)| source.main_zone() == *zone).map(|(zone, _)| zone.clone()).collect()
+        self.lock()
+            .iter()
+            .filter(|(zone, source)| source.plan().main_zone() == *zone)
+            .map(|(zone, _)| zone.clone())
+            .collect()
     }
 
     /// Wakes the sources of zones that a primary has announced a change of, for as long as there may be more of them.
@@ -164,13 +221,8 @@ impl Sources {
     /// The main zones of a configuration whose source is there and follows another plan.
     pub fn changed(&self, config: &Config) -> Vec<Name> {
         let sources = self.lock();
-        let differs = |zone: &Name, is_same: &dyn Fn(&Source) -> bool| {
-            sources.get(zone).is_some_and(|source| !is_same(source)).then(|| zone.clone())
-        };
-        let zones = config.zones.iter().filter_map(|plan| differs(&plan.zone, &|source| source.transfers(plan)));
-        let trees = config.trees.iter().filter_map(|plan| differs(plan.zone(), &|source| source.mirrors(plan)));
-        let own = config.services.iter().filter_map(|plan| differs(&plan.zone, &|source| source.holds(plan)));
-        zones.chain(trees).chain(own).collect()
+        let differs = |plan: &SourcePlan| sources.get(plan.main_zone()).is_some_and(|source| source.plan() != *plan);
+        SourcePlan::all(config).filter(differs).map(|plan| plan.main_zone().clone()).collect()
     }
 
     /// Starts the sources of a configuration; those whose plan is the same go on as they are.
@@ -185,64 +237,34 @@ impl Sources {
         self.common.turns.set_polls_at_once(polls_at_once(config.primary_addresses().len()));
         let mut sources = self.lock();
         let mut old = std::mem::take(&mut *sources);
-        let mut kept_trees = HashMap::new();
-        for plan in &config.trees {
-            let previous = old.get(plan.zone()).filter(|source| source.mirrors(plan));
-            kept_trees.extend(previous.and_then(Source::tree).map(|tree| (plan.zone(), tree.clone())));
-        }
-        for plan in &config.zones {
-            let previous = old.remove(&plan.zone);
-            let was_there = previous.is_some();
-            // The old source is gone before its series are, so that it cannot bring them back.
-            let source = previous.filter(|source| source.transfers(plan)).unwrap_or_else(|| {
-                if was_there {
-                    let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
-                    metrics.keep_primaries(&plan.zone.to_string(), &primaries);
-                    metrics.forget_tree(&plan.zone.to_string());
-                }
-                let updates = keeper.updates.clone();
-                let (common, budget) = (self.common.clone(), keeper.budget.clone());
-                let source = transfer::start(plan.clone(), updates, publisher.clone(), metrics.clone(), common, budget);
-                Source::Primaries(Box::new(source))
-            });
-            sources.insert(plan.zone.clone(), source);
-        }
-        for plan in &config.services {
-            let previous = old.remove(&plan.zone);
-            let was_there = previous.is_some();
-            let source = previous.filter(|source| source.holds(plan)).unwrap_or_else(|| {
-                if was_there {
-                    metrics.keep_primaries(&plan.zone.to_string(), &[]);
-                    metrics.forget_tree(&plan.zone.to_string());
-                }
-                Source::Services(Box::new(static_zone::start(plan.clone())))
-            });
-            sources.insert(plan.zone.clone(), source);
-        }
-        // Reverse zones that change hands are let go of by all before anybody begins anew.
-        for zone in config.trees.iter().flat_map(TreePlan::all_zones) {
-            if old.remove(zone).is_some_and(|source| matches!(source, Source::Primaries(_))) {
-                metrics.keep_primaries(&zone.to_string(), &[]);
+        let mut starting = Vec::new();
+        for plan in SourcePlan::all(config) {
+            match old.get(plan.main_zone()).filter(|source| source.plan() == plan).cloned() {
+                Some(source) => sources.extend(plan.zones().map(|zone| (zone.clone(), source.clone()))),
+                None => starting.push(plan),
             }
         }
-        for (zone, source) in old {
-            drop(source);
-            // Until now it could still count attempts for a zone that the keeper had forgotten already.
-            if config.regions.iter().any(|region| region.origin == zone) {
-                metrics.keep_primaries(&zone.to_string(), &[]);
-            } else {
-                metrics.forget(&zone.to_string());
+        old.retain(|zone, _| !sources.contains_key(zone));
+        // The old sources are gone before their series are, so that they cannot bring them back.
+        let gone: Vec<Name> = old.into_keys().collect();
+        let feeds: HashMap<&Name, SourcePlan> =
+            starting.iter().flat_map(|plan| plan.zones().map(|zone| (zone, *plan))).collect();
+        for zone in gone {
+            let label = zone.to_string();
+            match feeds.get(&zone) {
+                Some(plan) => plan.forget_others(metrics, &label),
+                None if config.regions.iter().any(|region| region.origin == zone) => {
+                    metrics.keep_primaries(&label, &[])
+                }
+                None => metrics.forget(&label),
             }
+        }
+        for plan in starting {
+            let (updates, budget) = (keeper.updates.clone(), keeper.budget.clone());
+            let facilities = Facilities { updates, publisher: publisher.clone(), metrics: metrics.clone(), budget };
+            let source = plan.start(facilities, &self.common, roots);
+            sources.extend(plan.zones().map(|zone| (zone.clone(), source.clone())));
         }
         self.common.silences.forget_unused();
-        for plan in &config.trees {
-            let tree = kept_trees.remove(plan.zone()).unwrap_or_else(|| {
-                let updates = keeper.updates.clone();
-                let (publisher, metrics, roots) = (publisher.clone(), metrics.clone(), roots.clone());
-                let budget = keeper.budget.clone();
-                Arc::new(zookeeper::start(plan.clone(), updates, publisher, metrics, roots, budget))
-            });
-            sources.extend(plan.all_zones().map(|zone| (zone.clone(), Source::Tree(tree.clone()))));
-        }
     }
 }

@@ -6,7 +6,7 @@ use crate::zone::{Soa, tests::zone};
 use rustix::net::{RecvFlags, recvfrom};
 use std::collections::HashSet;
 use tokio::net::UdpSocket;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wire::tsig::{Algorithm, Keyring, Opened, open_request};
 
 /// Longer than anything takes here.

@@ -15,6 +15,24 @@ const MOST_WAITING: usize = 64;
 /// The answer to whoever sent a wake.
 pub type Answer = oneshot::Sender<Result<String, String>>;
 
+/// Requests that wait together.
+#[derive(Default)]
+pub struct Call {
+    /// The strongest of them.
+    pub kind: Option<WakeKind>,
+    pub answers: Vec<Answer>,
+}
+
+impl Call {
+    /// Answers everyone, and leaves no request.
+    pub fn answer(&mut self, result: &Result<String, String>) {
+        for done in std::mem::take(self).answers {
+            // Whoever asked may have gone.
+            let _ = done.send(result.clone());
+        }
+    }
+}
+
 /// Wakes on their way to a task.
 #[derive(Default)]
 pub struct Inbox {
@@ -22,12 +40,10 @@ pub struct Inbox {
     bell: Notify,
 }
 
-/// What waits for the task.
+/// What waits for the task, as long as there is one.
 #[derive(Default)]
-pub struct Waiting {
-    /// The strongest of the requests.
-    pub kind: Option<WakeKind>,
-    pub answers: Vec<Answer>,
+struct Waiting {
+    call: Call,
     ended: bool,
 }
 
@@ -38,7 +54,7 @@ impl Inbox {
         if let Some(done) = wake.done {
             let refusal = if waiting.ended {
                 Some("the zone's task has ended")
-            } else if waiting.answers.len() >= MOST_WAITING {
+            } else if waiting.call.answers.len() >= MOST_WAITING {
                 Some("too many requests for this zone are waiting")
             } else {
                 None
@@ -48,16 +64,26 @@ impl Inbox {
                 let _ = done.send(Err(refusal.to_owned()));
                 return;
             }
-            waiting.answers.push(done);
+            waiting.call.answers.push(done);
         }
-        waiting.kind = Some(stronger(waiting.kind, wake.kind));
+        waiting.call.kind = Some(stronger(waiting.call.kind, wake.kind));
         drop(waiting);
         self.bell.notify_one();
     }
 
-    /// What waits, for a moment.
-    pub fn lock(&self) -> MutexGuard<'_, Waiting> {
+    /// The wakes, for a moment.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The strongest request that waits.
+    pub fn kind(&self) -> Option<WakeKind> {
+        self.lock().call.kind
+    }
+
+    /// Takes all that wait.
+    pub fn take(&self) -> Call {
+        std::mem::take(&mut self.lock().call)
     }
 
     /// Ready once there was a wake since the last time.
@@ -67,9 +93,7 @@ impl Inbox {
 
     /// Turns everyone away from now on.
     pub fn end(&self) {
-        let mut waiting = self.lock();
-        waiting.ended = true;
-        waiting.answers.clear();
+        *self.lock() = Waiting { call: Call::default(), ended: true };
     }
 }
 
@@ -96,8 +120,8 @@ mod tests {
         inbox.push(Wake { kind: WakeKind::Audit, done: Some(done) });
         inbox.push(Wake { kind: WakeKind::Refresh, done: None });
         {
-            let waiting = inbox.lock();
-            assert_eq!((waiting.kind, waiting.answers.len()), (Some(WakeKind::Audit), 1));
+            let Waiting { call, .. } = &*inbox.lock();
+            assert_eq!((call.kind, call.answers.len()), (Some(WakeKind::Audit), 1));
         }
         inbox.end();
         assert!(answer.try_recv().is_err());

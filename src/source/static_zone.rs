@@ -1,23 +1,21 @@
 //! Zones of our own: the source that has nobody to ask.
 //!
 //! What the configuration says is news once, when it is read; [`news`] makes the update, which is published together with the
-//! plan of all zones. [`Source`] is what is left to answer for afterwards.
+//! plan of all zones. The task answers whoever wants the zone to be looked at.
 //!
 //! Cost: O(records) for each reading of the configuration.
 
 use crate::metrics::unix_seconds;
-use crate::source::{Change, Update, Wake};
+use crate::source::shell::{Facilities, Handle, Kind, Shared};
+use crate::source::{Change, Update};
 use crate::static_zone::{StaticZonePlan, build};
 use crate::zone::{Zone, ZoneError};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// One zone's place among the sources.
-pub struct Source {
-    plan: StaticZonePlan,
-    status: StaticZoneStatus,
-}
+/// The kind of source that has its records from the configuration.
+pub struct Configured;
 
 /// What is known of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,8 +35,8 @@ pub struct ServiceStatus {
     pub url: String,
 }
 
-/// Takes a plan that has been read just now.
-pub fn start(plan: StaticZonePlan) -> Source {
+/// Takes a plan that has been read just now. Must be called within a tokio runtime.
+pub fn start(plan: StaticZonePlan, facilities: Facilities) -> Handle<Configured> {
     let service = |offer: &crate::static_zone::openstack::Offer| ServiceStatus {
         kind: offer.kind.to_string(),
         url: offer.endpoint.to_string(),
@@ -48,7 +46,27 @@ pub fn start(plan: StaticZonePlan) -> Source {
         configured_records: plan.records.len(),
         openstack: plan.offers.iter().map(service).collect(),
     };
-    Source { plan, status }
+    Handle::start(Shared::new(plan, status, facilities, Configured))
+}
+
+impl Kind for Configured {
+    type Plan = StaticZonePlan;
+    type Status = StaticZoneStatus;
+
+    async fn run(shared: Arc<Shared<Configured>>) {
+        loop {
+            tokio::select! {
+                () = shared.inbox.rung() => {}
+                () = shared.facilities.updates.closed() => return,
+            }
+            let answer = "is made of the configuration; \"aggregator reload\" reads it again";
+            shared.inbox.take().answer(&Ok(answer.to_owned()));
+        }
+    }
+
+    fn log_panic() {
+        tracing::error!("a zone's task has panicked and is started again; please report what the log says");
+    }
 }
 
 /// What a plan means for a zone of which `base` is known.
@@ -62,24 +80,4 @@ pub fn news(plan: &StaticZonePlan, base: Option<Arc<Zone>>) -> Result<Update, Zo
         Change::Load { loaded: Box::new(loaded), base }
     };
     Ok(Update { zone: plan.zone.clone(), change, refreshed: Instant::now(), published: None })
-}
-
-impl Source {
-    /// Answers whoever wants the zone to be looked at.
-    pub fn wake(&self, wake: Wake) {
-        if let Some(done) = wake.done {
-            // Whoever asked may have gone.
-            let _ = done.send(Ok("is made of the configuration; \"aggregator reload\" reads it again".to_owned()));
-        }
-    }
-
-    /// What is known of the zone.
-    pub fn status(&self) -> StaticZoneStatus {
-        self.status.clone()
-    }
-
-    /// What the zone is made of.
-    pub fn plan(&self) -> &StaticZonePlan {
-        &self.plan
-    }
 }

@@ -8,7 +8,6 @@
 use crate::metrics::{Metrics, unix_seconds};
 use crate::transfer::Shared;
 use crate::transfer::error::TransferError;
-use crate::transfer::plan::ZonePlan;
 use crate::transfer::progress::Running;
 use crate::transfer::settle::Settled;
 use crate::transfer::status::{Activity, TransferNote};
@@ -54,9 +53,9 @@ pub struct Accounts {
 
 impl Accounts {
     /// Opens the books.
-    pub fn new(plan: &ZonePlan, metrics: Arc<Metrics>, shared: Arc<Shared>) -> Accounts {
-        let zone = plan.zone.to_string();
-        let primaries: Vec<_> = plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
+    pub fn new(shared: Arc<Shared>) -> Accounts {
+        let (zone, metrics) = (shared.plan.zone.to_string(), shared.facilities.metrics.clone());
+        let primaries: Vec<_> = shared.plan.primaries.iter().map(|primary| primary.address.to_string()).collect();
         metrics.transfer_held.with_label_values(&[&zone]).set(0);
         metrics.transfer_regressed.with_label_values(&[&zone]).set(0);
         metrics.records_in_doubt.with_label_values(&[&zone]).set(0);
@@ -85,7 +84,7 @@ impl Accounts {
 
     /// Counts a transfer that begins, which is expected to bring as many records.
     pub fn note_begin(&self, index: usize, kind: Kind, expected: Option<u64>) {
-        self.shared.tally.note(0, 0);
+        self.shared.own.tally.note(0, 0);
         let since = unix_seconds(SystemTime::now());
         let mut status = self.shared.status();
         status.turn_to(Activity::Transferring);

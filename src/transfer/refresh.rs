@@ -31,9 +31,9 @@ mod turns;
 mod unheard;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
-use crate::metrics::Metrics;
 use crate::publish::{Publisher, State};
-use crate::source::requests::Answer;
+use crate::source::requests::Call;
+use crate::source::shell::Facilities;
 use crate::source::{Change, Update, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
@@ -51,7 +51,7 @@ use crate::transfer::silence::{Cause, Ears};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
-use crate::transfer::{Common, Shared, poll, timers};
+use crate::transfer::{Shared, poll, timers};
 use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ const MOST_COPIES: usize = 3;
 
 /// The task and what it remembers.
 pub(super) struct Task {
-    plan: ZonePlan,
+    plan: Arc<ZonePlan>,
     updates: mpsc::Sender<Update>,
     publisher: Arc<Publisher>,
     turns: Arc<Turns>,
@@ -107,15 +107,6 @@ enum Outcome {
     Ended,
 }
 
-/// What a refresh is for.
-struct Call {
-    kind: WakeKind,
-    /// Whom to tell what came of it.
-    answers: Vec<Answer>,
-    /// Whether someone asked for it, rather than the timer.
-    asked: bool,
-}
-
 /// What a transfer is for.
 #[derive(Clone, Copy)]
 struct Aim {
@@ -143,18 +134,12 @@ struct Ours {
 
 impl Task {
     /// A task that has not begun.
-    pub(super) fn new(
-        plan: ZonePlan,
-        updates: mpsc::Sender<Update>,
-        publisher: Arc<Publisher>,
-        metrics: Arc<Metrics>,
-        common: &Common,
-        shared: Arc<Shared>,
-        budget: Arc<Budget>,
-    ) -> Task {
+    pub(super) fn new(shared: Arc<Shared>) -> Task {
+        let Facilities { updates, publisher, budget, .. } = shared.facilities.clone();
+        let (plan, common) = (shared.plan.clone(), &shared.own.common);
         Task {
             ears: Ears::new(&plan.primaries, plan.timers.refresh_min, &common.silences),
-            accounts: Accounts::new(&plan, metrics, shared.clone()),
+            accounts: Accounts::new(shared.clone()),
             manners: vec![Manner::default(); plan.primaries.len()],
             plan,
             updates,
@@ -183,7 +168,8 @@ impl Task {
             self.recourse.resume(&base, Instant::now());
             self.accounts.note_in_doubt(self.recourse.records());
         }
-        while let Some(Call { kind, answers, asked }) = self.wait(&mut pace).await {
+        while let Some((kind, mut call)) = self.wait(&mut pace).await {
+            let asked = call.kind.is_some();
             self.asked = asked;
             let before = self.ours().base.map(|zone| zone.soa.serial);
             let held = self.guard.held().is_some();
@@ -223,32 +209,26 @@ impl Task {
             pace = Pace::after(asked, end, delay, now);
             self.note_end_of_refresh(delay);
             let is_current = matches!(result, Ok(Outcome::Current(_)));
-            tell(answers, &result);
+            call.answer(&describe(&result));
             if is_current {
                 self.ask_for_nothing().await;
             }
         }
-        self.shared.inbox.end();
     }
 
-    /// Waits for the timer or a request. `None` when the keeper has gone.
-    async fn wait(&mut self, pace: &mut Pace) -> Option<Call> {
+    /// Waits for the timer or a request, and says how to refresh. `None` when the keeper has gone.
+    async fn wait(&mut self, pace: &mut Pace) -> Option<(WakeKind, Call)> {
         loop {
-            let begin = {
-                let mut requests = self.shared.inbox.lock();
-                let begin = pace.begin(requests.kind);
-                if Instant::now() >= begin {
-                    let waiting = requests.kind.take();
-                    let kind = waiting.filter(|kind| *kind != WakeKind::Announced);
-                    // A held version is confirmed by the request that brought it; records in doubt need the whole zone.
-                    let kind = kind.or_else(|| self.guard.held().map(|held| held.kind)).unwrap_or_else(|| {
-                        if self.recourse.take(Instant::now()) { WakeKind::Audit } else { WakeKind::Refresh }
-                    });
-                    let answers = std::mem::take(&mut requests.answers);
-                    return Some(Call { kind, answers, asked: waiting.is_some() });
-                }
-                begin
-            };
+            let begin = pace.begin(self.shared.inbox.kind());
+            if Instant::now() >= begin {
+                let call = self.shared.inbox.take();
+                let kind = call.kind.filter(|kind| *kind != WakeKind::Announced);
+                // A held version is confirmed by the request that brought it; records in doubt need the whole zone.
+                let kind = kind.or_else(|| self.guard.held().map(|held| held.kind)).unwrap_or_else(|| {
+                    if self.recourse.take(Instant::now()) { WakeKind::Audit } else { WakeKind::Refresh }
+                });
+                return Some((kind, call));
+            }
             tokio::select! {
                 () = self.shared.inbox.rung() => {}
                 () = self.updates.closed() => return None,
@@ -380,7 +360,7 @@ impl Task {
         let base = self.ours().base;
         self.accounts.note_begin(index, Kind::Axfr, base.as_ref().map(|zone| zone.records));
         let (primary, limits) = (&self.plan.primaries[index], &self.plan.limits);
-        let (zone, tally) = (&self.plan.origin, &self.shared.tally);
+        let (zone, tally) = (&self.plan.origin, &self.shared.own.tally);
         let fetched = connection::fetch_zone(zone, base, primary, limits, tally, &claim).await;
         drop(turn);
         self.waited += heard.elapsed();
@@ -588,17 +568,13 @@ fn is_older(theirs: Serial, ours: Serial) -> bool {
     ours.newer_than(theirs)
 }
 
-/// Answers the requests that a refresh was for.
-fn tell(answers: Vec<Answer>, result: &Result<Outcome, String>) {
-    let answer = match result {
+/// The answer to whoever asked for a refresh.
+fn describe(result: &Result<Outcome, String>) -> Result<String, String> {
+    match result {
         Ok(Outcome::Current(serial) | Outcome::Repeated(serial)) => Ok(format!("serial {serial}, current")),
         Ok(Outcome::Adopted(text)) => Ok(text.clone()),
         Ok(Outcome::Held(text)) => Err(text.clone()),
         Ok(Outcome::Ended) => Err("the zone was taken away or the program is stopping".to_owned()),
         Err(problems) => Err(problems.clone()),
-    };
-    for done in answers {
-        // Whoever asked may have gone.
-        let _ = done.send(answer.clone());
     }
 }

@@ -5,7 +5,7 @@
 use super::error::SessionError;
 use super::guard::{Doubt, Held};
 use super::mirror::Mirror;
-use super::plan::{Member, TreePlan};
+use super::plan::Member;
 use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session, TreeStatus};
 use super::{Shared, status};
 use crate::metrics::{Metrics, unix_seconds};
@@ -21,8 +21,9 @@ pub struct Account {
 
 impl Account {
     /// Opens the books; counters begin at zero, so that their first steps are seen.
-    pub fn new(plan: &TreePlan, metrics: Arc<Metrics>, shared: Arc<Shared>) -> Account {
-        let account = Account { zone: plan.zone().to_string(), metrics, shared };
+    pub fn new(shared: Arc<Shared>) -> Account {
+        let (zone, metrics) = (shared.plan.zone().to_string(), shared.facilities.metrics.clone());
+        let account = Account { zone, metrics, shared };
         let zone = &account.zone[..];
         drop(account.metrics.zookeeper_events.with_label_values(&[zone]));
         drop(account.metrics.zookeeper_reads.with_label_values(&[zone]));

@@ -18,11 +18,11 @@ use super::link::{Link, Signal};
 use super::mirror::Mirror;
 use super::plan::{Member, TreePlan, Watches};
 use super::reader::{Bounds, Reading, read_tree};
-use super::roots::Roots;
 use super::{Shared, link};
 use crate::budget::{Budget, Manner};
 use crate::publish::Publisher;
-use crate::source::requests::Answer;
+use crate::source::requests::Call;
+use crate::source::shell::Facilities;
 use crate::source::{Change, Update, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
@@ -62,7 +62,6 @@ pub(super) struct Task {
     publisher: Arc<Publisher>,
     account: Account,
     shared: Arc<Shared>,
-    roots: Arc<Roots>,
     budget: Arc<Budget>,
     guard: Guard,
     /// Whether each node gets watches of its own.
@@ -85,23 +84,6 @@ pub(super) struct Task {
     doubtful: bool,
     /// When memory had no room for what events told.
     refused: Option<Instant>,
-}
-
-/// A request and who waits for it.
-#[derive(Default)]
-struct Call {
-    kind: Option<WakeKind>,
-    answers: Vec<Answer>,
-}
-
-impl Call {
-    /// Answers everyone.
-    fn answer(&mut self, result: &Result<String, String>) {
-        for done in std::mem::take(self).answers {
-            // Whoever asked may have gone.
-            let _ = done.send(result.clone());
-        }
-    }
 }
 
 /// Why a session is left.
@@ -130,22 +112,16 @@ struct Summary {
 
 impl Task {
     /// A task that has not begun.
-    pub(super) fn new(
-        plan: Arc<TreePlan>,
-        updates: mpsc::Sender<Update>,
-        publisher: Arc<Publisher>,
-        account: Account,
-        shared: Arc<Shared>,
-        roots: Arc<Roots>,
-        budget: Arc<Budget>,
-    ) -> Task {
-        *shared.mirror() = Mirror::new(&plan);
+    pub(super) fn new(shared: Arc<Shared>) -> Task {
+        let Facilities { updates, publisher, budget, .. } = shared.facilities.clone();
+        let plan = shared.plan.clone();
+        *shared.own.mirror() = Mirror::new(&plan);
         budget.set_beside(plan.zone(), 0);
-        let held_since = roots.get(plan.zone()).and_then(|tree| tree.held_since);
+        let held_since = shared.own.roots.get(plan.zone()).and_then(|tree| tree.held_since);
         // A clock that was set back has held nothing.
         let earlier = held_since.map(|since| since.elapsed().unwrap_or_default()).unwrap_or_default();
         Task {
-            account,
+            account: Account::new(shared.clone()),
             each: plan.watches == Watches::Each,
             // Replicas must not all go to the first member.
             turn: RandomState::new().hash_one(0) as usize % plan.members.len().max(1),
@@ -153,7 +129,6 @@ impl Task {
             updates,
             publisher,
             shared,
-            roots,
             budget,
             guard: Guard::resume(earlier),
             followed: false,
@@ -195,7 +170,6 @@ impl Task {
                 }
             }
         }
-        self.shared.inbox.end();
     }
 
     //--- Beginning a session ---
@@ -239,7 +213,7 @@ impl Task {
     async fn pause(&self) -> bool {
         let until = Instant::now() + pause_after(self.failures);
         loop {
-            if self.shared.inbox.lock().kind.is_some_and(|kind| kind != WakeKind::Announced) {
+            if self.shared.inbox.kind().is_some_and(|kind| kind != WakeKind::Announced) {
                 return true;
             }
             tokio::select! {
@@ -252,9 +226,8 @@ impl Task {
 
     /// Takes the requests that wait; whether there are any.
     fn take_call(&mut self) -> bool {
-        let mut waiting = self.shared.inbox.lock();
-        let kind = waiting.kind.take();
-        self.call.answers.append(&mut waiting.answers);
+        let Call { kind, answers } = self.shared.inbox.take();
+        self.call.answers.extend(answers);
         self.call.kind = kind.or(self.call.kind);
         kind.is_some()
     }
@@ -361,7 +334,7 @@ impl Task {
             return Ok(());
         }
         self.account.note_held(None);
-        let octets = self.shared.mirror().octets_of(&reading);
+        let octets = self.shared.own.mirror().octets_of(&reading);
         claim.grow_beside(self.octets(), octets).await.map_err(SessionError::from)?;
         self.take(reading);
         // The reading is gone; what came of it counts by itself.
@@ -383,7 +356,7 @@ impl Task {
     /// Takes a whole tree; one of the past takes the place of all that is known.
     fn take(&self, reading: Reading) {
         tokio::task::block_in_place(|| {
-            let mut mirror = self.shared.mirror();
+            let mut mirror = self.shared.own.mirror();
             if reading.zxid < mirror.extent().zxid {
                 *mirror = Mirror::new(&self.plan);
             }
@@ -399,7 +372,7 @@ impl Task {
         let Some(zone) = root.get(self.plan.zone()).and_then(|served| served.zone.clone()) else {
             return Extent::default();
         };
-        match self.roots.get(self.plan.zone()) {
+        match self.shared.own.roots.get(self.plan.zone()) {
             Some(TreeState { born, zxid, nodes, .. }) => Extent { nodes, zxid, born },
             // A version before this one has not kept it.
             None => Extent { nodes: zone.owners, zxid: 0, born: 0 },
@@ -409,13 +382,13 @@ impl Task {
     /// Notes what tree the zone is made of, and since when another one is held back.
     fn note_root(&self, extent: Extent, held_since: Option<SystemTime>) {
         let Extent { nodes, zxid, born } = extent;
-        self.roots.note(self.plan.zone(), TreeState { born, zxid, nodes, held_since });
+        self.shared.own.roots.note(self.plan.zone(), TreeState { born, zxid, nodes, held_since });
     }
 
     /// Whether the domain's node is gone, or another one than it was, by what was read after events. That is no node's removal:
     /// it is judged as a tree that was read anew.
     fn is_reset(&self, reading: &Reading) -> bool {
-        let known = self.shared.mirror().extent();
+        let known = self.shared.own.mirror().extent();
         let found = match reading.root() {
             Some(root) => Extent { born: root.born, ..known },
             None if reading.gone.iter().any(String::is_empty) => Extent::default(),
@@ -447,7 +420,7 @@ impl Task {
             format!("it is read again in {:?}", self.plan.confirm_after)
         };
         if held.is_reset {
-            let since = self.roots.get(self.plan.zone()).and_then(|tree| tree.held_since);
+            let since = self.shared.own.roots.get(self.plan.zone()).and_then(|tree| tree.held_since);
             self.note_root(held.served, Some(since.unwrap_or_else(SystemTime::now)));
         }
         let text = format!("the tree is held back: {what}; {when}; or adopt it now with an accepted retransfer");
@@ -509,7 +482,7 @@ impl Task {
         let mut heard = heard;
         loop {
             let is_quiet = self.gather(link).await?;
-            if self.shared.mirror().settle(is_quiet) {
+            if self.shared.own.mirror().settle(is_quiet) {
                 let summary = self.publish(heard).await?;
                 if is_quiet {
                     return Ok(summary);
@@ -550,7 +523,7 @@ impl Task {
             return Err(Leave::Again);
         }
         tokio::task::block_in_place(|| {
-            let mut mirror = self.shared.mirror();
+            let mut mirror = self.shared.own.mirror();
             mirror.apply(reading);
             self.budget.set_beside(self.plan.zone(), mirror.octets());
             self.account.note_tree(&mirror);
@@ -573,7 +546,7 @@ impl Task {
             }
             return Ok(());
         }
-        let (newest, known) = (stat.as_ref().map_or(0, link::newest_zxid), self.shared.mirror().extent());
+        let (newest, known) = (stat.as_ref().map_or(0, link::newest_zxid), self.shared.own.mirror().extent());
         let differs = newest > known.zxid || stat.is_some() != (known.nodes > 0);
         // An event that came before this answer waits to be read.
         if differs && self.doubtful {
@@ -592,10 +565,10 @@ impl Task {
 
     /// Sends the keeper what has changed, and waits until it is published.
     async fn publish(&self, heard: Instant) -> Result<Summary, Leave> {
-        let extent = self.shared.mirror().extent();
+        let extent = self.shared.own.mirror().extent();
         let root = self.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
-        let changed = tokio::task::block_in_place(|| self.shared.mirror().zones(base));
+        let changed = tokio::task::block_in_place(|| self.shared.own.mirror().zones(base));
         let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
         let claims = self.claim(&changed).await?;
         // Before the zone: when both are on disk, this is not older.

@@ -127,7 +127,7 @@ impl Task {
         (turn, claim): (Turn, &Claim),
     ) -> Result<(Received, Traffic), TransferError> {
         let asked = Instant::now();
-        let (primary, limits, tally) = (&self.plan.primaries[index], &self.plan.limits, &self.shared.tally);
+        let (primary, limits, tally) = (&self.plan.primaries[index], &self.plan.limits, &self.shared.own.tally);
         let fetched = connection::fetch_changes(base.clone(), polled, primary, limits, tally, claim).await;
         drop(turn);
         self.waited += asked.elapsed();

@@ -1,14 +1,13 @@
 //! Steps of the task by themselves, with a primary of a few octets.
 
 use super::*;
+use crate::metrics::Metrics;
 use crate::publish::{Identity, Published, Served};
 use crate::transfer::plan::{Limits, PrimaryPlan, TimerBounds};
-use crate::transfer::progress::Tally;
 use crate::transfer::silence::{Silence, Times, tick};
-use crate::transfer::status::Status;
+use crate::transfer::{Common, share};
 use crate::zone::Loader;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::time::SystemTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
@@ -73,15 +72,11 @@ impl Bench {
             timers: TimerBounds::default(),
             limits: Limits { per_primary: 1, message_timeout: PATIENCE, ..Limits::default() },
         };
-        let shared = Arc::new(Shared {
-            inbox: Default::default(),
-            status: Mutex::new(Status::new(&plan)),
-            tally: Tally::default(),
-        });
         let (metrics, budget) = (Arc::new(Metrics::new()), Arc::new(Budget::default()));
         let common = Common::start(Times::default(), metrics.clone());
         let silence = common.silences.of(&plan.primaries[0]);
-        let task = Task::new(plan, updates, publisher, metrics, &common, shared, budget.clone());
+        let facilities = Facilities { updates, publisher, metrics, budget: budget.clone() };
+        let task = Task::new(share(plan, facilities, common.clone()));
         Bench { task, serial, address, budget, turns: common.turns, silence, _keeper: keeper }
     }
 }
@@ -113,8 +108,8 @@ async fn a_primary_without_a_place_for_a_poll_has_not_failed() {
     let (serial, turns, address, shared) =
         (bench.serial, bench.turns.clone(), bench.address, bench.task.shared.clone());
     tokio::spawn(answer_polls(good, serial));
-    bench.task.plan.limits.message_timeout = MOMENT;
-    bench.task.plan.limits.connect_timeout = MOMENT;
+    let limits = &mut Arc::make_mut(&mut bench.task.plan).limits;
+    (limits.message_timeout, limits.connect_timeout) = (MOMENT, MOMENT);
     turns.set_polls_at_once(1);
     let held = turns.timer_poll(address).await;
     let refreshing = tokio::spawn(async move { (bench.task.refresh(WakeKind::Refresh).await, bench.task) });

@@ -18,7 +18,7 @@ impl Task {
     pub(super) async fn poll_turn(&self, index: usize, is_patient: bool) -> Option<Turn> {
         let primary = self.plan.primaries[index].address;
         let called = async {
-            while !self.asked && self.shared.inbox.lock().kind.is_none() {
+            while !self.asked && self.shared.inbox.kind().is_none() {
                 self.shared.inbox.rung().await;
             }
             self.turns.called_poll(primary).await

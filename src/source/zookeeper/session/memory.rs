@@ -55,14 +55,14 @@ impl Task {
 
     /// Reads what events have touched, within a claim.
     async fn read_claimed(&self, link: &Link, touched: &Touched, claim: &Claim) -> Result<Reading, SessionError> {
-        let children = |path: &str| self.shared.mirror().children(path);
+        let children = |path: &str| self.shared.own.mirror().children(path);
         let reading = granted(claim, read_touched(link, touched, &children, self.bounds(), claim)).await?;
         self.account.note_contact();
         if claim.manner() == Some(Manner::Change) {
-            let octets = self.shared.mirror().octets_of(&reading);
+            let octets = self.shared.own.mirror().octets_of(&reading);
             claim.grow_beside(0, octets).await?;
         } else {
-            let octets = self.shared.mirror().octets_with(&reading);
+            let octets = self.shared.own.mirror().octets_with(&reading);
             claim.grow_beside(self.octets(), octets).await?;
         }
         Ok(reading)
@@ -84,7 +84,7 @@ impl Task {
             let before = base.as_ref().map_or(0, |base| base.octets());
             let claim = self.budget.begin(zone, Manner::Change);
             if let Err(excess) = claim.grow(loaded.zone.octets().saturating_sub(before)).await {
-                *self.shared.mirror() = Mirror::new(&self.plan);
+                *self.shared.own.mirror() = Mirror::new(&self.plan);
                 self.budget.set_beside(self.plan.zone(), 0);
                 return Err(excess.into());
             }

@@ -1,0 +1,114 @@
+//! The shell of a source: the handle of its task, and what both see.
+//!
+//! A kind of source implements [`Kind`]: it has a plan, a task that follows the plan, and a status that operators see. How the
+//! task is started, woken and ended is the same for every kind, and stands here.
+//!
+//! Invariants: a task that panics runs again, and finds what it shares with the handle as it was, so whoever waits for an
+//! answer waits for the next one; the task ends when its handle is dropped, or with the keeper, and nobody waits for it then.
+//!
+//! Cost: O(1), beside the copy of a status.
+
+use crate::budget::Budget;
+use crate::metrics::Metrics;
+use crate::publish::Publisher;
+use crate::restart::keep_running;
+use crate::source::requests::Inbox;
+use crate::source::{Update, Wake};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// Parts of the program that every source works with.
+#[derive(Clone)]
+pub struct Facilities {
+    /// The way to the keeper.
+    pub updates: mpsc::Sender<Update>,
+    pub publisher: Arc<Publisher>,
+    pub metrics: Arc<Metrics>,
+    pub budget: Arc<Budget>,
+}
+
+/// A kind of source. Its values hold what task and handle share beside plan, wakes and status.
+pub trait Kind: Send + Sync + Sized + 'static {
+    /// What the configuration makes and the task follows.
+    type Plan: Send + Sync;
+    /// What operators see.
+    type Status: Clone + Send;
+
+    /// Runs the task until the keeper goes.
+    fn run(shared: Arc<Shared<Self>>) -> impl Future<Output = ()> + Send;
+
+    /// Logs that the task has panicked.
+    fn log_panic();
+
+    /// Returns the status as it is now.
+    fn status(shared: &Shared<Self>) -> Self::Status {
+        shared.status().clone()
+    }
+
+    /// Gives back what the source holds, once its task is told to end.
+    fn release(_shared: &Shared<Self>) {}
+}
+
+/// What the handle and the task both see. The status is locked for moments only.
+pub struct Shared<K: Kind> {
+    pub plan: Arc<K::Plan>,
+    pub inbox: Inbox,
+    pub facilities: Facilities,
+    /// What only this kind of source has.
+    pub own: K,
+    status: Mutex<K::Status>,
+}
+
+impl<K: Kind> Shared<K> {
+    /// Puts the parts together; `status` is that before anything has happened.
+    pub fn new(plan: K::Plan, status: K::Status, facilities: Facilities, own: K) -> Arc<Shared<K>> {
+        let (plan, status) = (Arc::new(plan), Mutex::new(status));
+        Arc::new(Shared { plan, inbox: Inbox::default(), facilities, own, status })
+    }
+
+    /// The status, for a moment.
+    pub fn status(&self) -> MutexGuard<'_, K::Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handle of one source's task, which ends when this is dropped.
+pub struct Handle<K: Kind> {
+    pub(crate) shared: Arc<Shared<K>>,
+    task: AbortHandle,
+}
+
+impl<K: Kind> Handle<K> {
+    /// Starts the task. Must be called within a tokio runtime.
+    pub fn start(shared: Arc<Shared<K>>) -> Handle<K> {
+        let seen = shared.clone();
+        let task = async move {
+            keep_running(|| K::run(seen.clone()), K::log_panic).await;
+            seen.inbox.end();
+        };
+        Handle { shared, task: tokio::spawn(task).abort_handle() }
+    }
+
+    /// Asks the task to act; requests that wait together are answered together.
+    pub fn wake(&self, wake: Wake) {
+        self.shared.inbox.push(wake);
+    }
+
+    /// Returns what is known of the source.
+    pub fn status(&self) -> K::Status {
+        K::status(&self.shared)
+    }
+
+    /// Returns what the task follows.
+    pub fn plan(&self) -> &K::Plan {
+        &self.shared.plan
+    }
+}
+
+impl<K: Kind> Drop for Handle<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+        K::release(&self.shared);
+    }
+}
