@@ -1,17 +1,19 @@
-//! The budget of memory: what zones, their histories, the transfers in progress and buffers for the disk may take together.
+//! The budget of memory: what zones, their histories, the transfers in progress and buffers for the disk may take
+//! together.
 //!
-//! A transfer claims octets as they arrive, as what they become in memory: names without compression, RDATA, nodes. When all
-//! is taken, the zone that grows furthest over its share is refused, keeps the version that it has, and gives back
-//! what it had claimed. Whole zones that take the place of others wait for their turn where there is no room for both, and
-//! so do differences for which there is none beside them.
-//! How it is divided is told in `ledger`, how large it is by default in `host`; `buffers` counts what waits for the disk.
+//! A transfer claims octets as they arrive, as what they become in memory: names without compression, RDATA, nodes.
+//! When all is taken, the zone that grows furthest over its share is refused, keeps the version that it has, and gives
+//! back what it had claimed. Whole zones that take the place of others wait for their turn where there is no room for
+//! both, and so do differences for which there is none beside them. How it is divided is told in `ledger`, how large it
+//! is by default in `host`; `buffers` counts what waits for the disk.
 //!
-//! Octets are accounted, not measured: what is resident is at most about one and a half times as much, and what the program
-//! takes without zones (`docs/memory.md` has figures). A transfer can have one message more than it has claimed.
+//! Octets are accounted, not measured: what is resident is at most about one and a half times as much, and what the
+//! program takes without zones (`docs/memory.md` has figures). A transfer can have one message more than it has
+//! claimed.
 //!
-//! Invariants: a claim ends with its value, so that nothing is lost when a transfer fails, is dropped or panics; who waits
-//! in line holds nothing, and who waits for another has had that refused, so nobody waits for ever. A zone within its share
-//! and a change that makes its zone no larger always get through.
+//! Invariants: a claim ends with its value, so that nothing is lost when a transfer fails, is dropped or panics; who
+//! waits in line holds nothing, and who waits for another has had that refused, so nobody waits for ever. A zone within
+//! its share and a change that makes its zone no larger always get through.
 //!
 //! Cost: O(log zones) for each message of a transfer; nothing for queries, which know nothing of it.
 
@@ -176,8 +178,8 @@ impl Claim {
         self.grow_beside(octets, 0).await
     }
 
-    /// Asks for so many octets in all, and for as many as the zone's source is to keep beside the versions, which no region has
-    /// once more.
+    /// Asks for so many octets in all, and for as many as the zone's source is to keep beside the versions, which no
+    /// region has once more.
     pub async fn grow_beside(&self, octets: u64, beside: u64) -> Result<(), Excess> {
         self.asked.fetch_max(octets, Ordering::Relaxed);
         let ask = |ledger: &mut Ledger| ledger.grow(self.id, octets, beside).answer();

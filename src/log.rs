@@ -1,8 +1,8 @@
 //! The log: where lines go, how they look, and what is left out.
 //!
-//! Lines go to standard error or into a file, one fact each, for people or as JSON objects. The filter can change while the program
-//! runs; the format cannot. Libraries that would write a line for every query are held back to warnings, unless the
-//! filter names them.
+//! Lines go to standard error or into a file, one fact each, for people or as JSON objects. The filter can change while
+//! the program runs; the format cannot. Libraries that would write a line for every query are held back to warnings,
+//! unless the filter names them.
 //!
 //! Where bars are drawn beside the lines, these go between them whole. Standard error may hang: the queue that it is
 //! written through is the process' own, and takes what a process says of its end and of its defects, too.
@@ -29,8 +29,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-/// Libraries whose ordinary lines no operator wants, and what is left of them. That of ZooKeeper warns of what we tell in our
-/// own words.
+/// Libraries whose ordinary lines no operator wants, and what is left of them. That of ZooKeeper warns of what we tell
+/// in our own words.
 const QUIET: [(&str, &str); 4] = [
     ("hickory_server", "warn"),
     ("hickory_net", "warn"),

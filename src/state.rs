@@ -3,8 +3,8 @@
 //! ```text
 //! FOLDER/lock                     one process at a time
 //! FOLDER/probe.tmp                written and removed at the start, to see whether that can be done
-//! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins, and
-//!                                 what trees of ZooKeeper's zones were made of
+//! FOLDER/regions                  serial and drift that each region was last published with, all drains and all pins,
+//!                                 and what trees of ZooKeeper's zones were made of
 //! FOLDER/zones/ZONE/snapshot      one version of a source zone
 //! FOLDER/zones/ZONE/journal.N     the steps that led to snapshot N, and those that have followed
 //! FOLDER/zones/REGION/snapshot    the contents to which a region is pinned; what is left of them once it is released

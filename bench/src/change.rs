@@ -105,20 +105,12 @@ fn measure_round(scene: &mut Scene, times: &mut Times, first: usize, reverse: bo
 
 /// The table of times.
 pub fn times_table() -> Table {
-    Table::new(&[
-        "records",
-        "names changed",
-        "aggregator",
-        "of it without NSD",
-        "by IXFR",
-        "dig, sed, rndc, BIND",
-        "ratio",
-    ])
+    Table::new(&["records", "names changed", "aggregator", "without NSD", "by IXFR", "dig, sed, rndc, BIND", "ratio"])
 }
 
 /// The table of memory.
 pub fn memory_table() -> Table {
-    Table::new(&["records", "program", "loaded", "highest until then", "after all changes", "highest meanwhile"])
+    Table::new(&["records", "program", "loaded", "highest until then", "after all changes", "highest during changes"])
 }
 
 /// What stands above the tables.

@@ -33,7 +33,7 @@ impl Tables {
             "server",
             "queries a second",
             "CPU µs/query",
-            "of it user",
+            "user mode",
             "÷ echo",
             "÷ aggregator",
             "lost or wrong",

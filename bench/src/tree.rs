@@ -94,7 +94,7 @@ pub fn measure(options: &Options) {
     daemon.start_again();
     let restarted = wait(&mut probe, start);
 
-    let mut times = Table::new(&["from sending a change", "p50", "p99", "max"]);
+    let mut times = Table::new(&["time from sending a change until", "p50", "p99", "max"]);
     let mut row = |what: &str, figures: &Figures| {
         times.row([what.to_string()].into_iter().chain(figures.spread()).collect());
     };
@@ -114,7 +114,7 @@ pub fn measure(options: &Options) {
         ("memory when loaded", mebibytes(memory.resident)),
         ("highest until then", mebibytes(memory.highest)),
         ("memory after all changes", mebibytes(changed.resident)),
-        ("highest meanwhile", mebibytes(changed.highest)),
+        ("highest during changes", mebibytes(changed.highest)),
     ] {
         whole.row(vec![what.to_string(), figure]);
     }

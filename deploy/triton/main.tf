@@ -1,4 +1,4 @@
-# N replicas of the image, each in the datacenter that its provider talks to. README.md has the same by hand.
+# N replicas of the image, each in the datacenter of its provider. README.md has the same steps by hand.
 #
 #     terraform init && terraform apply
 #
@@ -12,8 +12,8 @@ terraform {
   }
 }
 
-# Another version is another instance in the place of the old one, with another address. So each replica has its own version:
-# change one, apply with -target, and only when all is well again the next (README.md, chapter 7).
+# A new version replaces the instance by a new one, with another address. So each replica has its own version:
+# change one, apply with -target, verify it, and only then change the next (README.md, chapter 7).
 variable "image_versions" {
   description = "Version of the image of each replica"
   type        = map(string)
@@ -23,7 +23,7 @@ variable "image_versions" {
   }
 }
 
-# An instance that is protected cannot be replaced: take the protection off first.
+# A protected instance cannot be replaced: remove the protection first.
 variable "unprotected" {
   description = "Replicas that may be deleted"
   type        = set(string)
@@ -42,13 +42,13 @@ variable "network" {
   default     = "MyPublic"
 }
 
-# No default: it is yours, and without it nobody could log in.
+# No default: it is your own subnet, and without it nobody could log in.
 variable "operators" {
   description = "Subnet that operators log in from by SSH, such as 198.51.100.0/24"
   type        = string
 }
 
-# One provider for each datacenter: a provider talks to one CloudAPI.
+# One provider for each datacenter: a provider uses one CloudAPI.
 provider "triton" {
   alias = "us_west_1"
   url   = "https://us-west-1.api.example.com"
@@ -83,7 +83,7 @@ module "us_west_2" {
   providers     = { triton = triton.us_west_2 }
 }
 
-# What goes into allow_transfer of every CNS, and into the parent zone.
+# Addresses for allow_transfer of every CNS, and for the parent zone.
 output "addresses" {
   value = {
     ns1 = module.us_west_1.address

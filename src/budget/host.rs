@@ -2,8 +2,9 @@
 //!
 //! Cost: a few small files, read once for each reading of the configuration.
 //!
-//! Formats: cgroups(7) for `/proc/self/cgroup` and `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). The machine's
-//! memory comes from sysinfo(2), because a unit of systemd's need not see `/proc/meminfo`; in a zone of SmartOS it is the zone's.
+//! Formats: cgroups(7) for `/proc/self/cgroup` and `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). The
+//! machine's memory comes from sysinfo(2), because a unit of systemd's need not see `/proc/meminfo`; in a zone of
+//! SmartOS it is the zone's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// What is taken for the memory of a machine that says nothing.
 const UNKNOWN: u64 = 1 << 30;
 
-/// The budget where nobody says how large it is to be: half of what there is. The other half is for what is not accounted.
+/// The budget where nobody says how large it is to be: half of what there is. The other half is for what is not
+/// accounted.
 pub fn default_budget() -> u64 {
     memory(Path::new("/"), machine_memory().unwrap_or(UNKNOWN)) / 2
 }

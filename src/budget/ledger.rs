@@ -1,24 +1,25 @@
 //! The books of the budget, as a pure type: what is granted, who waits, who is refused.
 //!
-//! A zone *claims* `steady`, what it takes once a transfer is published, and *uses* more while old and new version are there
-//! both. What its source keeps beside the versions counts with it, once. With `floor` = budget ÷ (2 × zones) and `reserve` = the largest claim, never less than a floor, these hold for
-//! everything that is granted:
+//! A zone *claims* `steady`, what it takes once a transfer is published, and *uses* more while old and new version are
+//! there both. What its source keeps beside the versions counts with it, once. With `floor` = budget ÷ (2 × zones) and
+//! `reserve` = the largest claim, never less than a floor, these hold for everything that is granted:
 //!
 //! - Σ max(steady, floor) + reserve + kept ≤ budget: each zone reaches its floor, and then the largest can be replaced;
 //! - Σ max(use, floor) + kept ≤ budget: there is room for both versions meanwhile;
-//! - Σ use + kept + leaving + buffers + histories ≤ budget. Replaced versions that are still read, and buffers of what waits
-//!   for the disk, are waited for, for moments as a rule; histories have what nobody else uses, and go where it is needed.
+//! - Σ use + kept + leaving + buffers + histories ≤ budget. Replaced versions that are still read, and buffers of what
+//!   waits for the disk, are waited for, for moments as a rule; histories have what nobody else uses, and go where it
+//!   is needed.
 //!
-//! The last one gives way to the others, so that nothing waits for ever for a reader or a disk that hangs. Buffers hold up
-//! growth beyond floors only; and whoever has waited long for replaced versions goes on all the same within its floor, and
-//! in its turn with differences, which share most with what they replace. The rest is refused.
+//! The last one gives way to the others, so that nothing waits for ever for a reader or a disk that hangs. Buffers hold
+//! up growth beyond floors only; and whoever has waited long for replaced versions goes on all the same within its
+//! floor, and in its turn with differences, which share most with what they replace. The rest is refused.
 //!
-//! Differences claim what has come of them, removals included, as if all of it were growth. Where there is no room for that
-//! they take a turn like a whole zone, and may then hold as much as the version that is there; what they come to claims what
-//! it takes more than that. So a version that is no larger than the one before always gets through.
+//! Differences claim what has come of them, removals included, as if all of it were growth. Where there is no room for
+//! that they take a turn like a whole zone, and may then hold as much as the version that is there; what they come to
+//! claims what it takes more than that. So a version that is no larger than the one before always gets through.
 //!
-//! What is loaded from disk, written in the configuration or *kept* by order, counts and is never refused; where that breaks the
-//! inequalities, nothing is granted but growth within floors, and one replacement at a time.
+//! What is loaded from disk, written in the configuration or *kept* by order, counts and is never refused; where that
+//! breaks the inequalities, nothing is granted but growth within floors, and one replacement at a time.
 //!
 //! Cost: O(log zones) for a change; O(transfers) where something does not fit.
 
@@ -294,9 +295,9 @@ impl Ledger {
         self.next
     }
 
-    /// Whether a replacement may begin. It is granted as much as the version that it replaces, out of its floor where that
-    /// has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything beyond its floor.
-    /// `None` while others are in front of it. One that has waited long for replaced versions is late.
+    /// Whether a replacement may begin. It is granted as much as the version that it replaces, out of its floor where
+    /// that has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything beyond
+    /// its floor. `None` while others are in front of it. One that has waited long for replaced versions is late.
     pub fn turn(&mut self, id: u64, is_late: bool) -> Option<Verdict> {
         let Some(place) = self.line.iter().position(|waiting| *waiting == id) else { return Some(Verdict::Granted) };
         let Transfer { zone, manner, .. } = &self.transfers[&id];
@@ -402,8 +403,8 @@ impl Ledger {
         self.grant(id, octets);
     }
 
-    /// Ends a transfer. Where it has replaced a version, what it had beside the new one counts for the old one until nobody
-    /// has that any more.
+    /// Ends a transfer. Where it has replaced a version, what it had beside the new one counts for the old one until
+    /// nobody has that any more.
     pub fn end(&mut self, id: u64, replaced: Option<Weak<dyn Any + Send + Sync>>) {
         self.line.retain(|waiting| *waiting != id);
         let granted = self.transfers.get(&id).map_or(0, |transfer| transfer.octets);

@@ -1,18 +1,19 @@
 //! The queue between those who log and a thread that writes: a reader of the log that hangs holds up nobody.
 //!
-//! A pipe that nobody reads, a stopped journal and a file on a disk that does not answer block whoever writes to them, for
-//! ever. Here that is a thread that does nothing else.
+//! A pipe that nobody reads, a stopped journal and a file on a disk that does not answer block whoever writes to them,
+//! for ever. Here that is a thread that does nothing else.
 //!
 //! Invariants:
 //! - Lines stay whole and in their order. Those that find no room are lost and counted, and where they are missing
 //!   stands one line with their number, which is never lost and which no filter keeps out.
 //! - Who logs goes on when the line has been written, as if there were no queue: what a crash leaves is complete, and a
-//!   burst takes the time that its reader needs. It waits for that no longer than [`PATIENCE`], and not at all while the
-//!   reader is known to hang.
+//!   burst takes the time that its reader needs. It waits for that no longer than [`PATIENCE`], and not at all while
+//!   the reader is known to hang.
 //! - At most twice [`ROOM`] octets wait, or one line that is longer, and the line about a loss.
 //!
-//! tracing-appender does not fit: at the end it tells a full queue on standard output, in a service the same socket that
-//! hangs; it counts lines, not octets; and it never waits, so that a burst loses lines while its reader is only slower.
+//! tracing-appender does not fit: at the end it tells a full queue on standard output, in a service the same socket
+//! that hangs; it counts lines, not octets; and it never waits, so that a burst loses lines while its reader is only
+//! slower.
 //!
 //! Cost: two changes of thread for a line; lines that come at once share them.
 

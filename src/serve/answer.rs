@@ -325,9 +325,9 @@ impl<'p> Reply<'p, '_> {
 
     /// Answers for a name that a zone does not hold.
     ///
-    /// Whether a host that cannot be read has a service cannot be known either, so that is not denied. Where unknown names are
-    /// refused, a question for a service of a host that is there is no question for an unknown name: whoever gets REFUSED
-    /// asks elsewhere, whoever gets no data goes on with the host's addresses (`docs/binder.md` 9).
+    /// Whether a host that cannot be read has a service cannot be known either, so that is not denied. Where unknown
+    /// names are refused, a question for a service of a host that is there is no question for an unknown name: whoever
+    /// gets REFUSED asks elsewhere, whoever gets no data goes on with the host's addresses (`docs/binder.md` 9).
     fn answer_nothing(&mut self, source: Source<'p>, current: Owner<'_>, qtype: u16) -> Step {
         let zone = source.zone;
         let refuses = source.unknown == Unknown::Refused && self.aliases == 0;

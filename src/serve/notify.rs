@@ -1,10 +1,10 @@
 //! NOTIFY from primaries (RFC 1996): a word that a zone has changed, answered at once.
 //!
 //! A message is believed as far as it comes from one of the zone's primaries, or from an address or with a key that is
-//! configured beside them; all it can do is make the zone's task ask the primary for its serial, now instead of later. That task coalesces what
-//! comes while it is busy (RFC 1996 section 4.4) and keeps a pause between polls, so a flood costs a primary no more
-//! than ten polls a second. The reply echoes the question: CNS ignores one without (`docs/cns.md` 18), and
-//! counts a secondary that fails to reply five times as one that wants no more (26 there).
+//! configured beside them; all it can do is make the zone's task ask the primary for its serial, now instead of later.
+//! That task coalesces what comes while it is busy (RFC 1996 section 4.4) and keeps a pause between polls, so a flood
+//! costs a primary no more than ten polls a second. The reply echoes the question: CNS ignores one without
+//! (`docs/cns.md` 18), and counts a secondary that fails to reply five times as one that wants no more (26 there).
 //!
 //! CNS counts failures by address, not by zone: a zone that was removed from the configuration, whose NOTIFY we
 //! answered with NOTAUTH, would silence those of all other zones of that CNS. So a NOTIFY for a zone that we do not

@@ -86,7 +86,8 @@ impl RegionFile {
         Regions { states: Some(states), drains: Some(drains), pins: Some(pins), trees: Some(self.trees.clone()) }
     }
 
-    /// Writes what has changed; returns true if anything has. Where the disk refuses it, the next call writes everything.
+    /// Writes what has changed; returns true if anything has. Where the disk refuses it, the next call writes
+    /// everything.
     pub fn save(&mut self, disk: &Disk, regions: Regions) -> io::Result<bool> {
         let states = regions.states.unwrap_or_else(|| self.states.clone());
         let drains = regions.drains.unwrap_or_else(|| self.drains.clone());

@@ -100,38 +100,47 @@ async fn ask_all(
         if !doubts.needs_serial() {
             break;
         }
-        let Some(witness) = doubts.witness() else { break };
-        asked += 1;
-        let Some((serial, took)) = ask_behind(witness, zone, left, (primary, turns)).await else { break };
+        let behind = ask_behind(doubts.witnesses(), zone, (&mut left, &mut asked), (primary, turns)).await;
+        let Some(serial) = behind else { break };
         doubts.confirm(serial, to);
         open = doubts.open();
         if !open.is_empty() {
             tokio::time::sleep(PAUSE).await;
+            left = left.saturating_sub(PAUSE);
         }
-        left = left.saturating_sub(took + PAUSE);
     }
     (doubts.finish(), asked)
 }
 
-/// The serial of a primary that has just shown to have a set, and how long both took beside the time in line.
+/// The serial of a primary that has just shown to have one of some sets. Takes the time beside that in line from what is
+/// left, and counts questions.
 async fn ask_behind(
-    witness: &Question,
+    witnesses: &[Question],
     zone: &Name,
-    patience: Duration,
+    (left, asked): (&mut Duration, &mut u64),
     (primary, turns): (&PrimaryPlan, &Arc<Turns>),
-) -> Option<(Serial, Duration)> {
+) -> Option<Serial> {
     let turn = timeout(IN_LINE, turns.question(primary.address)).await.ok()?;
     let since = Instant::now();
-    let answer = timeout(patience, question::ask(zone, witness, primary)).await.ok()??;
-    let took = since.elapsed();
+    let mut is_found = false;
+    for witness in witnesses {
+        *asked += 1;
+        let answer = timeout_at(since + *left, question::ask(zone, witness, primary)).await.ok()??;
+        is_found = answer.authoritative && !answer.records.is_empty();
+        if is_found {
+            break;
+        }
+    }
+    *left = left.saturating_sub(since.elapsed());
     drop(turn);
-    if !answer.authoritative || answer.records.is_empty() {
+    if !is_found {
         return None;
     }
     let _turn = timeout(IN_LINE, turns.settling_poll(primary.address)).await.ok()?;
-    let (since, left) = (Instant::now(), patience.saturating_sub(took));
-    let serial = timeout(left, poll::poll(zone, primary, left)).await.ok()?.ok()?;
-    Some((serial, took + since.elapsed()))
+    let since = Instant::now();
+    let serial = timeout(*left, poll::poll(zone, primary, *left)).await.ok()?.ok()?;
+    *left = left.saturating_sub(since.elapsed());
+    Some(serial)
 }
 
 /// The serial of a primary, asked behind the last message of a whole copy: a commit up to the next one may be in that.

@@ -1,10 +1,10 @@
 //! Removals that must not be believed as they stand.
 //!
-//! CNS writes a version name by name while it is being transferred, and keeps equal records as often as it has them. So a whole
-//! copy can hold part of the next version, and "one of two goes" then removes the only one that is left (`docs/cns.md`
-//! 27). Which removals are in doubt is told by the version that they are put on: [`Mixed`] says for how long the
-//! copy that it comes from may still be mixed, [`Repeated`] which records the primary may have more than
-//! once. [`Vetoes`] are the records that stay all the same, and [`Marks`] is how both marks come through the journal.
+//! CNS writes a version name by name while it is being transferred, and keeps equal records as often as it has them. So
+//! a whole copy can hold part of the next version, and "one of two goes" then removes the only one that is left
+//! (`docs/cns.md` 27). Which removals are in doubt is told by the version that they are put on: [`Mixed`] says for how
+//! long the copy that it comes from may still be mixed, [`Repeated`] which records the primary may have more than once.
+//! [`Vetoes`] are the records that stay all the same, and [`Marks`] is how both marks come through the journal.
 //!
 //! Cost: O(1) for a question; O(marks that are new) for a step, O(marks) where a whole copy replaces them.
 

@@ -1,18 +1,19 @@
 //! The changes that an incremental transfer brings, put on top of a version.
 //!
 //! A primary's account of what changed need not fit what it sent before: CNS writes data before the serial, so a record
-//! can be there before it is added or gone before it is removed (`docs/cns.md` 9). Such steps change nothing
-//! and are counted. What cannot be known is whether a record of which the primary had several copies is gone with the removal
-//! of one (8 there), nor whether a removal from a copy that was mixed is meant for what is there: such removals are told, so
-//! that the caller asks, and has the changes made once more with [`Vetoes`]. At the apex none is in doubt: NS records come
-//! from CNS' configuration.
+//! can be there before it is added or gone before it is removed (`docs/cns.md` 9). Such steps change nothing and are
+//! counted. What cannot be known is whether a record of which the primary had several copies is gone with the removal
+//! of one (8 there), nor whether a removal from a copy that was mixed is meant for what is there: such removals are
+//! told, so that the caller asks, and has the changes made once more with [`Vetoes`]. At the apex none is in doubt: NS
+//! records come from CNS' configuration.
 //!
-//! **TTLs.** A record is removed whatever its TTL (10 there). A set gets another TTL only where the primary can have meant that.
-//! CNS gives NS records the TTL 30 in differences and 3600 in the whole zone; if that were taken at its word, each such
-//! change would move the TTL there, and the next full transfer back. Where a record is removed with a TTL below that of its
-//! set, the primary is of that kind, for a set has the smallest TTL of its records: the set keeps its TTL. So does the NS set of
-//! the apex while any of its records stays: whoever changes the TTL of a set changes all of it. Else the smallest TTL
-//! of the records that stay and of those that come counts (RFC 2181 section 5.2), as in a full transfer.
+//! **TTLs.** A record is removed whatever its TTL (10 there). A set gets another TTL only where the primary can have
+//! meant that. CNS gives NS records the TTL 30 in differences and 3600 in the whole zone; if that were taken at its
+//! word, each such change would move the TTL there, and the next full transfer back. Where a record is removed with a
+//! TTL below that of its set, the primary is of that kind, for a set has the smallest TTL of its records: the set keeps
+//! its TTL. So does the NS set of the apex while any of its records stays: whoever changes the TTL of a set changes all
+//! of it. Else the smallest TTL of the records that stay and of those that come counts (RFC 2181 section 5.2), as in a
+//! full transfer.
 //!
 //! Cost: O(octets) for a change that is taken, and O(changes × log changes + records at the names that changed) to
 //! finish. A name may have any number of records, and whoever takes changes must not stop for long, so all are made by

@@ -11,9 +11,9 @@ const HASH_BYTES: u64 = 40;
 
 /// Records of which a primary may hold more copies than the one that counts here.
 ///
-/// CNS keeps records as a multiset and announces the removal of one copy while another stays (`docs/cns.md`
-/// 8), so the removal of such a record is in doubt. Kept as hashes; that two records share one costs a question too many
-/// and nothing else.
+/// CNS keeps records as a multiset and announces the removal of one copy while another stays (`docs/cns.md` 8), so the
+/// removal of such a record is in doubt. Kept as hashes; that two records share one costs a question too many and
+/// nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct Repeated {
     pub(super) hashes: HashSet<u64>,

@@ -8,7 +8,8 @@
 //!
 //! **Sources.** A region consists mostly of nodes that a member zone has, byte by byte the same. Where a table is made
 //! beside others, its shards point into theirs for such nodes. Places count through the shard's own bytes, then through
-//! those that it points into. Whenever a source has built a shard anew, so do its dependents, so old shards are not kept.
+//! those that it points into. Whenever a source has built a shard anew, so do its dependents, so old shards are not
+//! kept.
 //!
 //! The hash has keys that nobody else knows: names in zones come from strangers. They are kept with what is on disk.
 //!

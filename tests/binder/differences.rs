@@ -93,7 +93,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "types other than A, SRV and PTR",
         binder: "NOTIMP, for any name",
         ours: "the records of that type, or no data",
-        why: "a resolver that is told NOTIMP for AAAA may give the server up",
+        why: "a resolver that gets NOTIMP for AAAA may stop using the server",
         rule: Rule::Cases(&[
             ("type-AAAA-unknown", Rcode("REFUSED")),
             ("type-TXT-unknown", Rcode("REFUSED")),
@@ -123,7 +123,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "questions of types that a name does not have, and for the zones' own names",
         binder: "REFUSED: SRV without two labels in front, PTR in the domain, A in reverse zones, the domain, parts of reverse names",
         ours: "no data",
-        why: "the name is there, and a secondary could say nothing else",
+        why: "the name exists, and a secondary could not answer otherwise",
         rule: Rule::Cases(&[
             ("srv-plain-example", NoData),
             ("ptr-forward", NoData),
@@ -142,7 +142,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "records at the domain's own node",
         binder: "REFUSED, like the domain itself; a PTR names it",
-        ours: "answered like those of any other node; of what cannot be used there is nothing",
+        ours: "answered like those of any other node; records that cannot be used are left out",
         why: "the domain is a name like any other, but always has an SOA record",
         rule: Rule::Random,
     },
@@ -171,7 +171,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "path components: nodes without data, `{}` or `null`",
         binder: "SERVFAIL",
         ours: "no data",
-        why: "they are empty non-terminals: whoever made a node below made them",
+        why: "they are empty non-terminals, made with the node below",
         rule: Rule::Cases(&[
             ("a-moray", NoData),
             ("a-m-dir.members", NoData),
@@ -262,7 +262,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "TTLs and ports that make no sense",
         binder: "the process ends",
-        ours: "passed over: the next TTL or 30 counts, a port that is none is left out, `ports` that is no list is none",
+        ours: "ignored: the next TTL or 30 counts; an invalid port, and `ports` that is not a list, give no SRV record",
         why: "the address is worth more than its TTL",
         rule: Rule::Cases(&[
             ("fatal/a-p-strttl", Records(&["p-strttl.@ 30 A 172.27.80.1"], &[])),
@@ -342,7 +342,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "a member whose name is no label of DNS, or has a character that Binder refuses",
         binder: "SRV and PTR name it, which nobody can look up; for a label too long the process ends",
         ours: "its address is the service's, but no SRV or PTR names it",
-        why: "there is no name to be given",
+        why: "no name can be written for it",
         rule: Rule::Cases(&[("fatal/srv-longkid", NoData), ("ptr-172.27.50.5", Rcode("REFUSED"))]),
     },
     Difference {
@@ -412,7 +412,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "JSON with half of a surrogate pair, a number beyond 1e308, or more than 127 levels",
         binder: "read as JavaScript reads it",
         ours: "no JSON",
-        why: "such a string is no text, such a number none that anything could be made of",
+        why: "such strings are not valid text, such numbers of no use",
         rule: Rule::Random,
     },
     Difference {
@@ -451,7 +451,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "a TTL of 0",
         binder: "sent as 5",
         ours: "sent as 0",
-        why: "0 says that nobody shall keep the answer",
+        why: "0 means that the answer must not be cached",
         rule: Rule::Cases(&[
             ("a-t-zero", Ttl(0)),
             ("a-t-topzero", Ttl(0)),
@@ -470,7 +470,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "a TTL above 2147483647",
         binder: "sent as it is",
         ours: "sent as 0",
-        why: "whoever receives it has to read it as 0; RFC 2181 section 8",
+        why: "receivers must treat it as 0; RFC 2181 section 8",
         rule: Rule::Cases(&[("a-t-big", Ttl(0))]),
     },
     Difference {
@@ -496,14 +496,14 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "a set that fits into no message at all",
         binder: "the process ends",
         ours: "TC, over TCP as well",
-        why: "nothing else can be said",
+        why: "no complete answer is possible",
         rule: Rule::Cases(&[("fatal/srv-huge-tcp", Like("fatal/srv-huge-udp"))]),
     },
     Difference {
         what: "targets of SRV records",
         binder: "compressed",
         ours: "compressed with `binder_compat`, otherwise written out, so that fewer fit over UDP; never compressed in regions and transfers",
-        why: "RFC 2782 forbids it; RFC 3597 section 4 has receivers take it, so Binder's clients may go on having it",
+        why: "RFC 2782 forbids it; RFC 3597 section 4 requires receivers to accept it, so Binder's clients can keep it",
         rule: Rule::Random,
     },
     Difference {
@@ -517,14 +517,14 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "SRV records that fit without the addresses of their targets",
         binder: "TC and nothing else",
         ours: "the SRV records, and the addresses that there is room for",
-        why: "addresses are a courtesy; RFC 2181 section 9",
+        why: "the addresses are optional; RFC 2181 section 9",
         rule: Rule::Random,
     },
     Difference {
-        what: "names of other datacenters, asked for with RD",
+        what: "names of other datacenters, queried with RD",
         binder: "asks that datacenter's Binder, and gives its records without the addresses beside SRV; REFUSED for a datacenter that it does not know",
         ours: "as that datacenter's zone has it, with RD or without, if the zone is served here; otherwise like any unknown name",
-        why: "an authoritative server asks nobody for its answers; the trees of the other datacenters are zones of their own, see above",
+        why: "an authoritative server does not recurse; the trees of the other datacenters are zones of their own, see above",
         rule: Rule::Shown("names_of_other_datacenters_are_answered_from_their_zones"),
     },
     Difference {
@@ -556,7 +556,7 @@ pub const DIFFERENCES: &[Difference] = &[
         rule: Rule::Cases(&[("class-*", Rcode("REFUSED"))]),
     },
     Difference {
-        what: "messages that are no sound question",
+        what: "malformed queries",
         binder: "no answer, or the answer to what can be read",
         ours: "FORMERR; no answer to an answer; unknown additional records are no fault",
         why: "RFC 8906, RFC 9619",
@@ -572,7 +572,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "flags of the question",
         binder: "all are echoed",
         ours: "only RD is",
-        why: "the others say something about the answer; RFC 1035 section 4.1.1",
+        why: "the others describe the answer; RFC 1035 section 4.1.1",
         rule: Rule::All(|_, case, reply| {
             ["ad", "cd", "z", "ra"].into_iter().for_each(|flag| _ = reply.flags.remove(flag));
             if case.id == "flags-TC" {
@@ -652,7 +652,7 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "the SOA of negative answers",
         binder: "none, or one that the name asked for owns",
         ours: "the zone's",
-        why: "RFC 2308 section 3: without it nobody may keep the answer",
+        why: "RFC 2308 section 3: without it the answer cannot be cached",
         rule: Rule::All(|world, case, reply| {
             reply.authority.clear();
             let empty = reply.rcode == "NXDOMAIN" || reply.rcode == "NOERROR" && reply.answer.is_empty();

@@ -3,8 +3,8 @@
 //! Linux takes and gives a batch with `recvmmsg` and `sendmmsg`; others, illumos among them, a message at a time, in
 //! the same buffers and with the same loop around them.
 //!
-//! Invariants: what the kernel is given is null, or points into the same batch's boxes, which do not move; only what a call
-//! has changed is set up again for the next. Cost: O(messages), no allocation after [`Batch::new`].
+//! Invariants: what the kernel is given is null, or points into the same batch's boxes, which do not move; only what a
+//! call has changed is set up again for the next. Cost: O(messages), no allocation after [`Batch::new`].
 
 use crate::serve::answer::Response;
 use crate::serve::prefetch;
@@ -137,8 +137,8 @@ impl Batch {
 fn receive_batch(batch: &mut Batch, socket: &UdpSocket, wait: bool) -> io::Result<usize> {
     let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
     let (file, messages) = (socket.as_raw_fd(), batch.messages.as_mut_ptr().cast());
-    // SAFETY: by the batch's invariant every header is null or points into its boxes, which nobody else uses while it is
-    // borrowed, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
+    // SAFETY: by the batch's invariant every header is null or points into its boxes, which nobody else uses while it
+    // is borrowed, and `Message` is `mmsghdr`. C libraries differ in the type of flags.
     let received = unsafe { libc::recvmmsg(file, messages, BATCH as libc::c_uint, flags as _, std::ptr::null_mut()) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
