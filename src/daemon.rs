@@ -421,27 +421,24 @@ impl Daemon {
 
     /// Collects the status of all zones, or of one; none while the server is stopping.
     fn report(&self, only: Option<Name>) -> impl Future<Output = Option<Report>> + Send + use<> {
-        let commands = self.keeper.commands.clone();
+        let snapshot = self.keeper.snapshots.load_full();
         let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let published = self.publisher.load();
-        let outward = outward::gather(&published, &self.notifier, &self.metrics, only.as_ref());
+        let published = &snapshot.published;
+        let outward = outward::gather(published, &self.notifier, &self.metrics, only.as_ref());
         let store = self.store.as_ref().map(|store| store.status());
         let catalog = self.config.catalog.as_ref();
         let about = About {
+            generation: published.generation,
+            memory: self.keeper.budget.usage(),
             uptime: self.started.elapsed(),
             config: self.config.path.display().to_string(),
             next_audit: self.schedule.next(),
             state: StateReport::new(self.config.state.as_deref(), store),
-            catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
+            catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, published)),
             queries: self.rates.read().rates,
             name_servers: self.probe.report(only.as_ref()),
         };
-        async move {
-            let (sender, snapshot) = oneshot::channel();
-            // If the keeper is gone, the other end of the channel is, too.
-            let _ = commands.send(keeper::Command::Status(sender)).await;
-            Some(Report::new(snapshot.await.ok()?, sources, outward, about, only.as_ref()))
-        }
+        async move { Some(Report::new(snapshot.status(Instant::now()), sources, outward, about, only.as_ref())) }
     }
 
     /// Wakes sources and waits for their results: one zone's, a region's members', or all.

@@ -24,12 +24,12 @@ pub use text::printable;
 use super::Daemon;
 use super::sources::{Source, Sources};
 use crate::control::Reply;
-use crate::keeper::{self, PinStatus, View};
+use crate::keeper::{PinStatus, View};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, Found, MAX_ALIASES};
 use crate::zone::{Node, Zone};
 use report::{TreeReport, ZoneReport};
-use tokio::sync::oneshot;
+use std::time::Instant;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, RdataText, TypeName, rtype};
 
@@ -51,13 +51,10 @@ impl Daemon {
         name: String,
         rtype: Option<String>,
     ) -> impl Future<Output = Result<Lookup, String>> + Send + use<> {
-        let (commands, sources) = (self.keeper.commands.clone(), self.sources.clone());
+        let (snapshots, sources) = (self.keeper.snapshots.clone(), self.sources.clone());
         async move {
             let (name, rtype) = read_question(&name, rtype.as_deref())?;
-            let (sender, view) = oneshot::channel();
-            // If the keeper is gone, the other end of the channel is, too.
-            let _ = commands.send(keeper::Command::View(sender)).await;
-            let Ok(view) = view.await else { return Err("the server is stopping".to_owned()) };
+            let view = snapshots.load().view(Instant::now());
             // A tree that is just being read keeps whoever looks into it waiting.
             let explained = tokio::task::spawn_blocking(move || {
                 let mut lookup = explain(&view, &name, rtype);

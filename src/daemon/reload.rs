@@ -256,7 +256,7 @@ impl Reload {
         let mut remains = remains.map_err(|error| error.to_string())?;
         remains.heard = heard::ask(&config, self.store.as_deref(), &self.publisher.load()).await;
         let turn = self.orders.clone().lock_owned().await;
-        check_drains(&self.keeper.commands, &config).await?;
+        check_drains(&self.keeper.snapshots, &config).await?;
         Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
     }
 

@@ -8,7 +8,7 @@
 
 use super::Daemon;
 use super::diff::{self, Changes};
-use super::drain::{view, warn_of_loss};
+use super::drain::warn_of_loss;
 use super::status::describe_pin;
 use crate::control::Reply;
 use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
@@ -19,7 +19,8 @@ use crate::state::Store;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use tokio::sync::{MutexGuard, mpsc, oneshot};
+use std::time::Instant;
+use tokio::sync::{MutexGuard, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -37,7 +38,7 @@ pub struct RollbackOrder {
 
 /// Handles that orders need.
 struct Ways {
-    commands: mpsc::Sender<keeper::Command>,
+    keeper: keeper::Handle,
     store: Option<Arc<Store>>,
 }
 
@@ -58,14 +59,14 @@ impl Daemon {
 
     /// Returns the handles that orders need.
     fn ways(&self) -> Ways {
-        Ways { commands: self.keeper.commands.clone(), store: self.store.clone() }
+        Ways { keeper: self.keeper.clone(), store: self.store.clone() }
     }
 }
 
 impl Ways {
     /// Carries out an order.
     async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = view(&self.commands).await?;
+        let view = self.keeper.snapshots.load().view(Instant::now());
         let RollbackOrder { zone, to, reason, preview } = order;
         let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
@@ -80,7 +81,7 @@ impl Ways {
         if !preview {
             let (sender, done) = oneshot::channel();
             let order = PinOrder { region: name.clone(), to, reason };
-            let _ = self.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
+            let _ = self.keeper.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
             let pin = done.await.map_err(|_| "the server is stopping".to_owned())?;
             let pin = pin.map_err(|error| error.to_string())?;
             drop(turn);
@@ -96,7 +97,7 @@ impl Ways {
 
     /// Carries out the order that ends another.
     async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = view(&self.commands).await?;
+        let view = self.keeper.snapshots.load().view(Instant::now());
         let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
         let pin = region.pin.clone().ok_or_else(|| format!("region {name} is not pinned"))?;
@@ -127,7 +128,7 @@ impl Ways {
             return Ok(Reply { ok: true, text, data: json!({ "changes": changes, "done": false }) });
         }
         let (sender, done) = oneshot::channel();
-        let _ = self.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
+        let _ = self.keeper.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
         let released = done.await.map_err(|_| "the server is stopping".to_owned())?;
         released.map_err(|error| error.to_string())?;
         drop(turn);

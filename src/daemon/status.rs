@@ -9,7 +9,7 @@ use crate::daemon::probe::ProbeReport;
 use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
 use crate::daemon::text::{format_seconds, moment, write_table};
-use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
+use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Status, ZoneStatus};
 use crate::publish::Published;
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
@@ -169,6 +169,8 @@ impl CatalogReport {
 
 /// Facts about the daemon itself, apart from its zones.
 pub struct About {
+    pub generation: u64,
+    pub memory: Usage,
     pub uptime: Duration,
     pub config: String,
     pub next_audit: Option<SystemTime>,
@@ -181,20 +183,20 @@ pub struct About {
 impl Report {
     /// Puts all views together; `only` leaves one zone or region.
     pub fn new(
-        snapshot: Snapshot,
+        kept: Status,
         mut sources: HashMap<Name, SourceStatus>,
         mut outward: HashMap<Name, Outward>,
         about: About,
         only: Option<&Name>,
     ) -> Report {
-        let memory = MemoryReport::new(snapshot.memory, &sources);
+        let memory = MemoryReport::new(about.memory, &sources);
         let wanted = |name: &Name| only.is_none_or(|only| only == name);
         let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
-        let regions = snapshot.regions.into_iter().filter(|region| wanted(&region.region));
+        let regions = kept.regions.into_iter().filter(|region| wanted(&region.region));
         let regions = regions.map(|kept| RegionReport { outward: outward(&kept.region), kept }).collect();
-        let mut drains = snapshot.drains;
+        let mut drains = kept.drains;
         drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
-        let zones = snapshot.zones.into_iter().filter(|zone| wanted(&zone.zone));
+        let zones = kept.zones.into_iter().filter(|zone| wanted(&zone.zone));
         let zones =
             zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), outward: outward(&kept.zone), kept });
         let zones = zones.collect();
@@ -205,7 +207,7 @@ impl Report {
             uptime_seconds: about.uptime.as_secs(),
             config: about.config,
             next_audit: about.next_audit.map(crate::metrics::unix_seconds),
-            generation: snapshot.generation,
+            generation: about.generation,
             state: about.state,
             memory,
             regions,

@@ -2,6 +2,7 @@
 //! for two contents.
 
 use super::*;
+use super::regions::contributing;
 use crate::merge::DampingPlan;
 use crate::merge::serial::LONGEST_STEP;
 use proptest::prelude::*;
@@ -152,7 +153,7 @@ impl World {
         }
         let kept = &self.bench.keeper.regions[&name("w.x")];
         let sum = kept.region.plan.serial_offset.wrapping_add(kept.region.drift);
-        let contributing = kept.region.plan.members.iter().zip(self.bench.keeper.contributing(&kept.region.plan));
+        let contributing = kept.region.plan.members.iter().zip(contributing(&self.bench.keeper.sources, &kept.region.plan));
         let members = contributing.filter(|(_, does)| *does).map(|(member, _)| {
             self.bench.keeper.sources[member].zone.as_ref().expect("a contributing member has a zone").soa.serial
         });
