@@ -2,7 +2,7 @@
 //!
 //! The name is looked up as the answers are, in the same published root, alias by alias; each step tells the zone, what
 //! it has there and since when, and for a region which member gave which record and what became of the rest
-//! ([`crate::merge::trace`]).
+//! ([`crate::merge::Trace`]).
 //! The daemon adds how each zone came here, which only the sources know.
 //!
 //! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a

@@ -5,9 +5,7 @@ use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceRepor
 use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::daemon::status::describe_pin;
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
-use crate::merge::{
-    self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember, TracedRecord,
-};
+use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::publish::{Served, State};
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
@@ -15,16 +13,26 @@ use std::time::Instant;
 use wire::name::Name;
 use wire::rr::{self, TypeName, rtype};
 
+/// A name of a region, and what becomes of its members' records there.
+struct Traced<'a> {
+    view: &'a View,
+    region: &'a RegionView,
+    name: Name,
+    trace: Trace,
+}
+
 /// Tells which member gave which record of a step in a region, and how the members are.
 pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {
     let asked = step.asked().clone();
-    let trace = trace_in(region, &asked);
-    let of_data: HashMap<(u16, &[u8]), &TracedRecord> =
-        trace.records.iter().map(|traced| ((traced.rtype, &traced.rdata[..]), traced)).collect();
+    let traced = Traced::new(view, region, asked.clone());
+    let key_of = |rtype: u16, rdata: &[u8]| (rtype, rr::fold(rtype, rdata));
+    let mut givers: HashMap<(u16, Vec<u8>), Vec<&Contribution>> = HashMap::new();
+    for given in traced.trace.contributions.iter().filter(|given| given.left_out.is_none()) {
+        givers.entry(key_of(given.rtype, given.there())).or_default().push(given);
+    }
     for record in &mut step.records {
-        let traced = of_data.get(&(record.code, &record.rdata[..]));
-        let from = traced.into_iter().flat_map(|traced| &traced.from);
-        record.from = from.map(|index| given(region, &trace.contributions[*index])).collect();
+        let from = givers.get(&key_of(record.code, &record.rdata)).into_iter().flatten();
+        record.from = from.map(|given| traced.given(given)).collect();
         if record.from.is_empty() {
             record.made = Some(describe_own(region, record.code));
         }
@@ -33,19 +41,19 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
     let shown = |given: &&Contribution| {
         wanted.is_none_or(|wanted| wanted == given.rtype || matches!(given.rtype, rtype::CNAME | rtype::DNAME))
     };
-    let contributions = trace.contributions.iter().filter(shown);
-    step.left_out = contributions.filter_map(|given| left_out(view, region, &trace, given)).collect();
+    let contributions = traced.trace.contributions.iter().filter(shown);
+    step.left_out = contributions.filter_map(|given| traced.left_out(given)).collect();
     if region.plan.is_united {
         // Its members have no names of their own under which somebody could ask.
         let zones =
             region.members.iter().filter_map(|member| Some((&member.status.zone, member.traced.zone.as_ref()?)));
         step.left_out.extend(zones.flat_map(|(kept_under, zone)| not_held(zone, kept_under, &asked, wanted)));
     }
-    let conflicts = trace.conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::SameTarget);
-    let report = |conflict: &merge::Conflict| ConflictReport {
+    let conflicts = traced.trace.conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::SameTarget);
+    let report = |conflict: &Conflict| ConflictReport {
         kind: conflict.kind.label(),
         zone: region.plan.members[conflict.member].clone(),
-        explanation: explain_conflict(conflict.kind),
+        explanation: conflict.kind.rule(),
     };
     step.conflicts = conflicts.map(report).collect();
     let members = region.members.iter().enumerate();
@@ -60,10 +68,12 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
     for region in regions {
         let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };
         let moved = asked.replace_suffix(region.plan.origin_of(member), &region.plan.origin).and_then(Result::ok);
-        let trace = moved.as_ref().map(|name| trace_in(region, name)).unwrap_or_default();
-        let mine: Vec<&Contribution> = trace.contributions.iter().filter(|given| given.member == member).collect();
-        let left_out: Vec<LeftOutReport> =
-            mine.iter().filter_map(|given| left_out(view, region, &trace, given)).collect();
+        let traced = moved.clone().map(|name| Traced::new(view, region, name));
+        let contributions =
+            traced.iter().flat_map(|traced| traced.trace.contributions.iter().map(move |given| (traced, given)));
+        let mine: Vec<(&Traced<'_>, &Contribution)> =
+            contributions.filter(|(_, given)| given.member == member).collect();
+        let left_out: Vec<LeftOutReport> = mine.iter().filter_map(|(traced, given)| traced.left_out(given)).collect();
         let here = region.members[member].traced.zone.as_ref().and_then(|zone| zone.get(asked.as_wire()));
         let records = here.map_or(0, |node| node.records() as usize);
         step.regions.push(RegionUse {
@@ -104,84 +114,91 @@ fn not_held<'a>(
         };
         let explanation = match kind {
             ConflictKind::DifferentAliases => "a name has one record of the type, and the first in order stays",
-            kind => explain_conflict(kind),
+            kind => kind.rule(),
         };
         LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
     };
     zone.left.get(asked).iter().filter(shown).map(tell)
 }
 
-/// Follows the records of a name.
-fn trace_in(region: &RegionView, name: &Name) -> Trace {
-    let members: Vec<TracedMember> = region.members.iter().map(|member| member.traced.clone()).collect();
-    merge::trace(&region.plan, &members, name)
-}
-
-/// A member's record.
-fn given(region: &RegionView, given: &Contribution) -> Given {
-    let member = &region.members[given.member];
-    Given {
-        zone: region.plan.members[given.member].clone(),
-        serial: member.traced.zone.as_ref().map(|zone| zone.soa.serial),
-        owner: given.owner.to_string(),
-        ttl: given.ttl,
-        rtype: TypeName(given.rtype).to_string(),
-        data: data_text(given.rtype, &given.rdata),
-        held_seconds: if given.held { held_seconds(region, given) } else { None },
+impl<'a> Traced<'a> {
+    /// Follows the records of a name.
+    fn new(view: &'a View, region: &'a RegionView, name: Name) -> Traced<'a> {
+        let members: Vec<TracedMember> = region.members.iter().map(|member| member.traced.clone()).collect();
+        let trace = Trace::new(&region.plan, &members, &name);
+        Traced { view, region, name, trace }
     }
-}
 
-/// Returns the seconds for which a withdrawn record is still kept.
-fn held_seconds(region: &RegionView, given: &Contribution) -> Option<u64> {
-    let member = region.plan.origin_of(given.member);
-    let name = given.owner.to_name().replace_suffix(member, &region.plan.origin)?.ok()?;
-    let address = Address { rtype: given.rtype, rdata: given.rdata.clone().into() };
-    let until = region.damper.as_ref()?.until(&name, &address)?;
-    Some(until.saturating_duration_since(Instant::now()).as_secs())
-}
+    /// A member's record.
+    fn given(&self, given: &Contribution) -> Given {
+        let member = &self.region.members[given.member];
+        Given {
+            zone: self.region.plan.members[given.member].clone(),
+            serial: member.traced.zone.as_ref().map(|zone| zone.soa.serial),
+            owner: given.owner.to_string(),
+            ttl: given.ttl,
+            rtype: TypeName(given.rtype).to_string(),
+            data: data_text(given.rtype, &given.rdata),
+            held_seconds: if given.held { self.held_seconds(given) } else { None },
+        }
+    }
 
-/// A member's record that is not in the region, with the reason.
-fn left_out(view: &View, region: &RegionView, trace: &Trace, given: &Contribution) -> Option<LeftOutReport> {
-    let Some(reason) = given.left_out else { return hidden_by_pin(view, region, given) };
-    let explanation = match reason {
-        LeftOut::Withdrawn => match region.members[given.member].status.state {
-            "drained" => {
-                let drains = describe_drains(view, region, given);
-                format!("{drains}; the members that are not drained have no valid data")
+    /// Returns the seconds for which a withdrawn record is still kept.
+    fn held_seconds(&self, given: &Contribution) -> Option<u64> {
+        let address = Address { rtype: given.rtype, rdata: given.rdata.clone().into() };
+        let until = self.region.damper.as_ref()?.until(&self.name, &address)?;
+        Some(until.saturating_duration_since(Instant::now()).as_secs())
+    }
+
+    /// A member's record that is not in the region, with the reason.
+    fn left_out(&self, given: &Contribution) -> Option<LeftOutReport> {
+        let Some(reason) = given.left_out else { return self.hidden_by_pin(given) };
+        let plan = &self.region.plan;
+        let explanation = match reason {
+            LeftOut::Withdrawn => match self.region.members[given.member].status.state {
+                "drained" => {
+                    let drains = self.describe_drains(given);
+                    format!("{drains}; the members that are not drained have no valid data")
+                }
+                "ok" | "stale" => "the region waits for members that have never been transferred".to_owned(),
+                _ => describe_withdrawal(self.view, self.region, given.member),
+            },
+            LeftOut::Excluded => {
+                let pattern = plan.excluding(&self.name).map(describe_pattern).unwrap_or_default();
+                format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")
             }
-            "ok" | "stale" => "the region waits for members that have never been transferred".to_owned(),
-            _ => describe_withdrawal(view, region, given.member),
-        },
-        LeftOut::Excluded => {
-            let pattern = trace.excluded_by.as_ref().map(describe_pattern).unwrap_or_default();
-            format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")
-        }
-        LeftOut::Drained => describe_drains(view, region, given),
-        LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
-        LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
-        LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
-        LeftOut::Conflict(kind) => {
-            let is_it = |conflict: &&merge::Conflict| (conflict.kind, conflict.member) == (kind, given.member);
-            let by = trace.conflicts.iter().find(is_it).and_then(|conflict| conflict.by);
-            let by = by.map(|by| format!(" ({})", region.plan.members[by])).unwrap_or_default();
-            explain_conflict(kind).to_owned() + &by
-        }
-    };
-    Some(LeftOutReport { given: self::given(region, given), reason: reason.label(), explanation })
-}
-
-/// A member's record that would be in the region if that was not pinned.
-fn hidden_by_pin(view: &View, region: &RegionView, given: &Contribution) -> Option<LeftOutReport> {
-    let pin = region.pin.as_ref()?;
-    let name = given.owner.to_name().replace_suffix(region.plan.origin_of(given.member), &region.plan.origin)?.ok()?;
-    let zone = view.published.get(&region.plan.origin)?.zone.as_ref()?;
-    let set = zone.get(name.as_wire()).and_then(|node| node.get(given.rtype));
-    let is_same = |rdata: &[u8]| rr::compare(given.rtype, rdata, given.there()).is_eq();
-    if set.is_some_and(|set| set.rdatas().any(is_same)) {
-        return None;
+            LeftOut::Drained => self.describe_drains(given),
+            LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
+            LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
+            LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
+            LeftOut::Conflict { kind, by } => {
+                kind.rule().to_owned() + &by.map(|by| format!(" ({})", plan.members[by])).unwrap_or_default()
+            }
+        };
+        Some(LeftOutReport { given: self.given(given), reason: reason.label(), explanation })
     }
-    let explanation = format!("the region is {}", describe_pin(&PinStatus::new(pin)));
-    Some(LeftOutReport { given: self::given(region, given), reason: "pinned", explanation })
+
+    /// A member's record that would be in the region if that was not pinned.
+    fn hidden_by_pin(&self, given: &Contribution) -> Option<LeftOutReport> {
+        let pin = self.region.pin.as_ref()?;
+        let zone = self.view.published.get(&self.region.plan.origin)?.zone.as_ref()?;
+        let set = zone.get(self.name.as_wire()).and_then(|node| node.get(given.rtype));
+        let is_same = |rdata: &[u8]| rr::compare(given.rtype, rdata, given.there()).is_eq();
+        if set.is_some_and(|set| set.rdatas().any(is_same)) {
+            return None;
+        }
+        let explanation = format!("the region is {}", describe_pin(&PinStatus::new(pin)));
+        Some(LeftOutReport { given: self.given(given), reason: "pinned", explanation })
+    }
+
+    /// Describes the drains that remove a record, with their ends and reasons.
+    fn describe_drains(&self, given: &Contribution) -> String {
+        let plan = &self.region.plan;
+        let covers = |drain: &&Drain| {
+            drain.concerns(&plan.members[given.member], &plan.origin) && drain.covers(self.name.owner_in(&plan.origin))
+        };
+        self.view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
+    }
 }
 
 /// Describes the reason for which a region takes nothing from a member.
@@ -195,37 +212,6 @@ fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> Strin
             )
         }
         _ => "the member has expired".to_owned(),
-    }
-}
-
-/// Describes the drains that remove a record, with their ends and reasons.
-fn describe_drains(view: &View, region: &RegionView, given: &Contribution) -> String {
-    let member = &region.plan.members[given.member];
-    let origin = region.plan.origin_of(given.member);
-    let covers = |drain: &&Drain| {
-        let wire = given.owner.to_lowercase();
-        let owner = wire.as_wire().strip_suffix(origin.as_wire());
-        drain.concerns(member, &region.plan.origin) && owner.is_some_and(|owner| drain.covers(owner))
-    };
-    view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
-}
-
-/// Explains the rule that has left a record out.
-fn explain_conflict(kind: ConflictKind) -> &'static str {
-    match kind {
-        ConflictKind::AliasBesideData => "other data at the name wins over a CNAME (RFC 2181 section 10.1)",
-        ConflictKind::DifferentAliases => "the alias of the member that is listed first stays",
-        ConflictKind::AliasAtApex => "a zone cannot have a CNAME at its apex",
-        ConflictKind::DnameAboveData => "a DNAME cannot stand above the names below it (RFC 6672 section 2.4)",
-        ConflictKind::DelegationAboveData => {
-            "a delegation and what is below it give way to authoritative data that another member has there"
-        }
-        ConflictKind::DifferentDelegations => "members delegate the name differently, and the one listed first counts",
-        ConflictKind::HiddenByDelegation => "another member delegates a name above, and only that counts below it",
-        ConflictKind::ServiceText => "the description of the member that is listed first stays",
-        ConflictKind::SameTarget => "targets of several members became the same record when they moved",
-        ConflictKind::NameTooLong => "the name would be longer than 255 octets in the region",
-        ConflictKind::RecordTooLong => "the record would fit no message under its name in the region",
     }
 }
 
