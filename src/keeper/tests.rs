@@ -6,6 +6,7 @@ mod others;
 mod pins;
 mod restarts;
 mod serials;
+mod transitions;
 
 use super::*;
 use crate::merge::serial;
