@@ -21,7 +21,7 @@ use wire::name::Name;
 /// What a source found out about its zone.
 pub struct Update {
     pub zone: Name,
-    pub change: Change,
+    pub news: News,
     /// When the primary's word was heard; expiry counts from here.
     pub refreshed: Instant,
     /// Answered when what the update brings is published.
@@ -29,7 +29,7 @@ pub struct Update {
 }
 
 /// The kinds of news.
-pub enum Change {
+pub enum News {
     /// The primary has what we have.
     Current,
     /// A complete new version, compared with `base`, the version that was published when the source looked.

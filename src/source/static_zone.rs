@@ -7,7 +7,7 @@
 
 use crate::metrics::unix_seconds;
 use crate::source::shell::{Facilities, Handle, Kind, Shared};
-use crate::source::{Change, Update};
+use crate::source::{News, Update};
 use crate::static_zone::{StaticZonePlan, build};
 use crate::zone::{Zone, ZoneError};
 use serde::Serialize;
@@ -74,10 +74,10 @@ pub fn news(plan: &StaticZonePlan, base: Option<Arc<Zone>>) -> Result<Update, Zo
     // Serials have 32 bits, which is what is left of the time in any case (RFC 1982).
     let now = unix_seconds(SystemTime::now()) as u32;
     let loaded = build(plan, base.as_ref(), now)?;
-    let change = if base.is_some() && loaded.touched.is_empty() {
-        Change::Current
+    let news = if base.is_some() && loaded.touched.is_empty() {
+        News::Current
     } else {
-        Change::Load { loaded: Box::new(loaded), base }
+        News::Load { loaded: Box::new(loaded), base }
     };
-    Ok(Update { zone: plan.zone.clone(), change, refreshed: Instant::now(), published: None })
+    Ok(Update { zone: plan.zone.clone(), news, refreshed: Instant::now(), published: None })
 }

@@ -146,18 +146,18 @@ impl Doubts {
     }
 
     /// What stays: by an answer, and for want of one.
-    pub fn finish(self) -> Outcome {
+    pub fn finish(self) -> Remaining {
         let Doubts { questions, mut vetoes, vetoed, .. } = self;
         let unsettled = questions.into_iter().filter(|question| question.state != State::Settled);
         let unanswered: Vec<Removal> = unsettled.flat_map(|question| question.records).collect();
         unanswered.iter().for_each(|removal| vetoes.insert(removal));
-        Outcome { vetoes, vetoed, unanswered }
+        Remaining { vetoes, vetoed, unanswered }
     }
 }
 
 /// What came of the questions.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Remaining {
     pub vetoes: Vetoes,
     /// Records that the primary said to have.
     pub vetoed: u64,
@@ -266,7 +266,7 @@ mod tests {
         if doubts.needs_serial() {
             doubts.confirm(Serial(polled), Serial(5));
         }
-        let Outcome { vetoed, unanswered, .. } = doubts.finish();
+        let Remaining { vetoed, unanswered, .. } = doubts.finish();
         (vetoed, unanswered.len())
     }
 

@@ -6,7 +6,7 @@
 //!
 //! Cost: O(records at the names that changed), twice where something is in doubt, and a question for each set.
 
-use crate::transfer::doubt::{Answer, Doubts, Outcome, Question};
+use crate::transfer::doubt::{Answer, Doubts, Question, Remaining};
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::{PrimaryPlan, ZonePlan};
 use crate::transfer::queue::Turns;
@@ -54,7 +54,7 @@ pub async fn settle(
         return Ok((version, Settled::default()));
     }
     let doubts = Doubts::new(removals, changed.base(), &version.loaded.zone);
-    let (Outcome { vetoes, vetoed, unanswered }, questions) =
+    let (Remaining { vetoes, vetoed, unanswered }, questions) =
         ask_all(doubts, &changed.base().origin, changed.soa.serial, (primary, turns)).await;
     if !vetoes.is_empty() {
         version = Version::patch(changed, vetoes, max_records).await?;
@@ -69,7 +69,7 @@ async fn ask_all(
     zone: &Name,
     to: Serial,
     (primary, turns): (&PrimaryPlan, &Arc<Turns>),
-) -> (Outcome, u64) {
+) -> (Remaining, u64) {
     let (mut left, mut asked) = (PATIENCE, 0);
     let mut open = doubts.open();
     while !open.is_empty() {

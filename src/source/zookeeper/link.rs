@@ -226,7 +226,7 @@ pub fn newest_zxid(stat: &Stat) -> i64 {
 
 /// What was found at a path.
 #[derive(Debug)]
-pub enum Found {
+pub enum NodeState {
     /// The payload, the newest change, that which made the node, and the names of the children where they were asked for.
     Node { data: Vec<u8>, zxid: i64, born: i64, children: Vec<String> },
     /// The names of the children, and the newest change.
@@ -271,7 +271,7 @@ impl Courier {
     }
 
     /// Reads a node, and with `below` the names of its children; watched where each node has its own watches.
-    pub async fn read(self: Arc<Self>, path: &str, below: bool) -> Result<Found, SessionError> {
+    pub async fn read(self: Arc<Self>, path: &str, below: bool) -> Result<NodeState, SessionError> {
         loop {
             let result = self.read_node(&self.path(path), below).await;
             if self.each && path.is_empty() && matches!(result, Err(Error::NoNode)) {
@@ -288,7 +288,7 @@ impl Courier {
     }
 
     /// The two requests that read a node.
-    async fn read_node(self: &Arc<Self>, path: &str, below: bool) -> Result<Found, Error> {
+    async fn read_node(self: &Arc<Self>, path: &str, below: bool) -> Result<NodeState, Error> {
         let (data, stat) = if self.each {
             let (data, stat, watcher) = self.client.get_and_watch_data(path).await?;
             self.follow(watcher);
@@ -298,16 +298,16 @@ impl Courier {
         };
         // Whether a leaf stays one is known only where a watch on its children says so.
         if !below || (stat.num_children == 0 && !self.each) {
-            return Ok(Found::Node { data, zxid: newest_zxid(&stat), born: stat.czxid, children: Vec::new() });
+            return Ok(NodeState::Node { data, zxid: newest_zxid(&stat), born: stat.czxid, children: Vec::new() });
         }
         let (children, zxid) = self.list_node(path).await?;
-        Ok(Found::Node { data, zxid: zxid.max(newest_zxid(&stat)), born: stat.czxid, children })
+        Ok(NodeState::Node { data, zxid: zxid.max(newest_zxid(&stat)), born: stat.czxid, children })
     }
 
     /// Reads the names of a node's children.
-    pub async fn list(self: Arc<Self>, path: &str) -> Result<Found, SessionError> {
+    pub async fn list(self: Arc<Self>, path: &str) -> Result<NodeState, SessionError> {
         let listed = self.list_node(&self.path(path)).await;
-        settle(listed.map(|(children, zxid)| Found::Children(children, zxid)))
+        settle(listed.map(|(children, zxid)| NodeState::Children(children, zxid)))
     }
 
     /// The request for a node's children.
@@ -323,14 +323,14 @@ impl Courier {
     }
 
     /// Finds the newest change of a node, or of the next one above it that is there.
-    pub async fn look(self: Arc<Self>, path: &str) -> Result<Found, SessionError> {
+    pub async fn look(self: Arc<Self>, path: &str) -> Result<NodeState, SessionError> {
         let mut path = self.path(path);
         loop {
             match self.client.check_stat(&path).await {
-                Ok(Some(stat)) => return Ok(Found::Stat(newest_zxid(&stat))),
+                Ok(Some(stat)) => return Ok(NodeState::Stat(newest_zxid(&stat))),
                 Ok(None) => match path.rsplit_once('/') {
                     Some((above, _)) if !above.is_empty() => path.truncate(above.len()),
-                    _ => return Ok(Found::Gone),
+                    _ => return Ok(NodeState::Gone),
                 },
                 Err(error) => return settle(Err(error)),
             }
@@ -339,10 +339,10 @@ impl Courier {
 }
 
 /// Tells what is wrong with one node from what is wrong with the session.
-fn settle(result: Result<Found, Error>) -> Result<Found, SessionError> {
+fn settle(result: Result<NodeState, Error>) -> Result<NodeState, SessionError> {
     match result {
-        Err(Error::NoNode) => Ok(Found::Gone),
-        Err(Error::NoAuth | Error::BadArguments(_)) => Ok(Found::Closed),
+        Err(Error::NoNode) => Ok(NodeState::Gone),
+        Err(Error::NoAuth | Error::BadArguments(_)) => Ok(NodeState::Closed),
         result => result.map_err(SessionError::from),
     }
 }

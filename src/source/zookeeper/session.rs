@@ -23,7 +23,7 @@ use crate::budget::{Budget, Manner};
 use crate::publish::Publisher;
 use crate::source::requests::Call;
 use crate::source::shell::Facilities;
-use crate::source::{Change, Update, WakeKind};
+use crate::source::{News, Update, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
 use memory::granted;
@@ -556,7 +556,7 @@ impl Task {
         self.doubtful = differs;
         self.note_room(self.refused);
         for zone in self.plan.all_zones() {
-            self.send(zone, Change::Current, heard, None).await?;
+            self.send(zone, News::Current, heard, None).await?;
         }
         Ok(())
     }
@@ -585,15 +585,15 @@ impl Task {
                 summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
             }
             summary.names += touched;
-            let change = Change::Load { loaded: Box::new(zone.loaded), base: zone.base };
+            let news = News::Load { loaded: Box::new(zone.loaded), base: zone.base };
             let (published, done) = oneshot::channel();
-            self.send(&zone.zone, change, heard, Some(published)).await?;
+            self.send(&zone.zone, news, heard, Some(published)).await?;
             waiting.push(done);
         }
         let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
         for zone in unchanged {
             // One that has expired meanwhile is alive again.
-            self.send(zone, Change::Current, heard, None).await?;
+            self.send(zone, News::Current, heard, None).await?;
         }
         for done in waiting {
             // A zone that has left the configuration is not published; another task follows with the rest.
@@ -613,11 +613,11 @@ impl Task {
     async fn send(
         &self,
         zone: &Name,
-        change: Change,
+        news: News,
         heard: Instant,
         published: Option<oneshot::Sender<()>>,
     ) -> Result<(), Leave> {
-        let update = Update { zone: zone.clone(), change, refreshed: heard.into_std(), published };
+        let update = Update { zone: zone.clone(), news, refreshed: heard.into_std(), published };
         self.updates.send(update).await.map_err(|_| Leave::Ended)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Cost: O(1), and a transfer of the whole zone.
 
-use super::{Aim, Outcome, Task};
+use super::{Aim, Refreshed, Task};
 use crate::source::WakeKind;
 use crate::timestamp::format_timestamp;
 use crate::transfer::error::TransferError;
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 impl Task {
     /// Transfers the newest of the older versions, if it is time for that or somebody says so.
-    pub(super) async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Outcome, TransferError>> {
+    pub(super) async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Refreshed, TransferError>> {
         let (zone, primary, serial) = (self.accounts.zone(), self.accounts.primary(older.primary), older.serial);
         if kind == (WakeKind::Retransfer { accept: true }) {
             warn!(%zone, %primary, %serial, "every primary that answers has an older serial; the zone goes back as ordered");
@@ -36,7 +36,7 @@ impl Task {
             self.good = older.primary;
         }
         // What is held back is older still, and is to be confirmed.
-        if matches!(result, Ok(Outcome::Adopted(_))) {
+        if matches!(result, Ok(Refreshed::Adopted(_))) {
             self.regression.clear();
         }
         Some(result)

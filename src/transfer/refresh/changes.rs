@@ -9,7 +9,7 @@
 //!
 //! Cost: one round trip, and another one where memory is full; O(records at the names that changed).
 
-use super::{Aim, Candidate, Outcome, Task};
+use super::{Aim, Candidate, Refreshed, Task};
 use crate::budget::{Claim, Manner as Purpose};
 use crate::source::WakeKind;
 use crate::transfer::account::Kind;
@@ -60,7 +60,7 @@ impl Task {
         index: usize,
         before: Arc<Zone>,
         polled: Serial,
-    ) -> Result<Option<Outcome>, TransferError> {
+    ) -> Result<Option<Refreshed>, TransferError> {
         let turn = self.transfer_turn(index, Kind::Ixfr).await?;
         let (mut heard, ours) = (Instant::now(), before.soa.serial);
         self.accounts.note_begin(index, Kind::Ixfr, None);
