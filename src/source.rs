@@ -18,11 +18,11 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use wire::name::Name;
 
-/// What a source found out about its zone.
+/// News of a source about its zone.
 pub struct Update {
     pub zone: Name,
     pub news: News,
-    /// When the primary's word was heard; expiry counts from here.
+    /// Time at which the primary's word was heard; expiry counts from here.
     pub refreshed: Instant,
     /// Answered when what the update brings is published.
     pub published: Option<oneshot::Sender<()>>,
@@ -36,7 +36,7 @@ pub enum News {
     Load { loaded: Box<Loaded>, base: Option<Arc<Zone>> },
 }
 
-/// What a source is asked to do before its timer says so.
+/// Request to a source to act before its timer says so.
 pub struct Wake {
     pub kind: WakeKind,
     /// Answered with what came of it, in words for an operator.

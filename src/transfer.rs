@@ -59,12 +59,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What all zones that come from primaries share.
+/// Parts that all zones from primaries share.
 #[derive(Clone)]
 pub struct Common {
-    /// Whose turn it is at each primary.
+    /// Queues in front of the primaries.
     pub turns: Arc<Turns>,
-    /// What is assumed of primaries that announce nothing.
+    /// Assumptions about primaries that announce nothing.
     pub silences: Silences,
 }
 
@@ -78,13 +78,13 @@ impl Common {
 /// The kind of source that transfers a zone from its primaries.
 pub struct Primaries {
     common: Common,
-    /// What is assumed of the primaries, by their addresses.
+    /// Assumptions about the primaries, by their addresses.
     silent: Vec<(SocketAddr, Arc<Silence>)>,
-    /// What the running transfer has received.
+    /// Records and octets of the running transfer.
     tally: Tally,
 }
 
-/// What the handle and the task both see.
+/// State that the handle and the task share.
 type Shared = shell::Shared<Primaries>;
 
 /// Begins to keep a zone up to date. Must be called within a tokio runtime.
@@ -92,7 +92,7 @@ pub fn start(plan: ZonePlan, facilities: Facilities, common: Common) -> Handle<P
     Handle::start(share(plan, facilities, common))
 }
 
-/// What a task and its handle see at the beginning.
+/// Makes the state of a task that has not begun, shared with its handle.
 fn share(plan: ZonePlan, facilities: Facilities, common: Common) -> Arc<Shared> {
     let silent = plan.primaries.iter().map(|primary| (primary.address, common.silences.of(primary))).collect();
     let status = Status::new(&plan);

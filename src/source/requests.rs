@@ -40,7 +40,7 @@ pub struct Inbox {
     bell: Notify,
 }
 
-/// What waits for the task, as long as there is one.
+/// Requests that wait for the task, as long as there is one.
 #[derive(Default)]
 struct Waiting {
     call: Call,

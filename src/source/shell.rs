@@ -30,9 +30,9 @@ pub struct Facilities {
 
 /// A kind of source. Its values hold what task and handle share beside plan, wakes and status.
 pub trait Kind: Send + Sync + Sized + 'static {
-    /// What the configuration makes and the task follows.
+    /// Plan that the configuration makes and the task follows.
     type Plan: Send + Sync;
-    /// What operators see.
+    /// Status that operators see.
     type Status: Clone + Send;
 
     /// Runs the task until the keeper goes.
@@ -50,12 +50,12 @@ pub trait Kind: Send + Sync + Sized + 'static {
     fn release(_shared: &Shared<Self>) {}
 }
 
-/// What the handle and the task both see. The status is locked for moments only.
+/// State that the handle and the task share. The status is locked for moments only.
 pub struct Shared<K: Kind> {
     pub plan: Arc<K::Plan>,
     pub inbox: Inbox,
     pub facilities: Facilities,
-    /// What only this kind of source has.
+    /// State that only this kind of source has.
     pub own: K,
     status: Mutex<K::Status>,
 }

@@ -17,10 +17,10 @@ use std::time::{Instant, SystemTime};
 /// The kind of source that has its records from the configuration.
 pub struct Configured;
 
-/// What is known of a zone of our own.
+/// Status of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StaticZoneStatus {
-    /// When the configuration was read that has it.
+    /// Time at which the configuration was read that has it.
     pub configured: i64,
     /// Records in the configuration and those that follow from it.
     pub configured_records: usize,
@@ -69,7 +69,7 @@ impl Kind for Configured {
     }
 }
 
-/// What a plan means for a zone of which `base` is known.
+/// Makes the update that a plan means for a zone of which `base` is known.
 pub fn news(plan: &StaticZonePlan, base: Option<Arc<Zone>>) -> Result<Update, ZoneError> {
     // Serials have 32 bits, which is what is left of the time in any case (RFC 1982).
     let now = unix_seconds(SystemTime::now()) as u32;

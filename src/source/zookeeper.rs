@@ -48,7 +48,7 @@ pub struct MirroredTree {
     mirror: Mutex<Mirror>,
 }
 
-/// What the handle and the task both see.
+/// State that the handle and the task share.
 type Shared = shell::Shared<MirroredTree>;
 
 /// Begins to mirror a tree. Must be called within a tokio runtime of several threads.

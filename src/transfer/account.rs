@@ -17,14 +17,14 @@ use std::time::{Duration, SystemTime};
 use tracing::{debug, info, warn};
 use wire::serial::Serial;
 
-/// What was asked of a primary.
+/// Question to a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The zone's serial.
     Soa,
     /// The whole zone.
     Axfr,
-    /// What has changed.
+    /// Differences.
     Ixfr,
 }
 

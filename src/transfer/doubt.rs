@@ -30,24 +30,24 @@ const NAMES_FOR_WITNESSES: usize = 256;
 /// Owner by a pointer, type, class, TTL, length.
 const RECORD_BYTES: usize = 12;
 
-/// What an answer says, as far as it is about what was asked.
+/// Contents of an answer, as far as they are about what was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether the server speaks for the zone.
+    /// True if the server speaks for the zone.
     pub authoritative: bool,
     /// RDATA of the records of the owner and type that were asked for.
     pub records: Vec<Vec<u8>>,
-    /// Whether the answer section has other records: there is a CNAME.
+    /// True if the answer section has other records: there is a CNAME.
     pub has_others: bool,
     /// The serial of the zone's SOA in the authority section.
     pub serial: Option<Serial>,
 }
 
-/// What is known of a set.
+/// State of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Unasked,
-    /// What came is no answer, and asking again is of no use.
+    /// Not to be asked for again: what came is no answer.
     Unanswered,
     /// The set is not there, if a poll confirms the serial.
     Absent(Serial),
@@ -59,7 +59,7 @@ enum State {
 pub struct Question {
     pub owner: Name,
     pub rtype: u16,
-    /// Whether the answer is surely short enough that CNS survives to send it over TCP.
+    /// True if the answer is surely short enough that CNS survives to send it over TCP.
     pub may_use_tcp: bool,
     /// Those in doubt that are still so.
     records: Vec<Removal>,
@@ -123,7 +123,7 @@ impl Doubts {
         };
     }
 
-    /// Whether a poll is to tell if sets are absent.
+    /// Returns true if a poll is to tell whether sets are absent.
     pub fn needs_serial(&self) -> bool {
         self.questions.iter().any(|question| matches!(question.state, State::Absent(_)))
     }
@@ -145,7 +145,7 @@ impl Doubts {
         }
     }
 
-    /// What stays: by an answer, and for want of one.
+    /// Returns what stays: by an answer, and for want of one.
     pub fn finish(self) -> Remaining {
         let Doubts { questions, mut vetoes, vetoed, .. } = self;
         let unsettled = questions.into_iter().filter(|question| question.state != State::Settled);
@@ -155,7 +155,7 @@ impl Doubts {
     }
 }
 
-/// What came of the questions.
+/// Result of the questions.
 #[derive(Debug, Default)]
 pub struct Remaining {
     pub vetoes: Vetoes,
@@ -176,7 +176,8 @@ fn find_witnesses(zone: &Zone) -> Vec<Question> {
     zone.iter().take(NAMES_FOR_WITNESSES).filter_map(witness).take(WITNESSES).collect()
 }
 
-/// Whether a name is at or below a zone cut or a DNAME, so that a server answers with those (RFC 1034 section 4.3.2).
+/// Returns true if a name is at or below a zone cut or a DNAME, and a server answers with those (RFC 1034 section
+/// 4.3.2).
 fn is_delegated(zone: &Zone, owner: &Name) -> bool {
     let above = std::iter::successors(Some(owner.clone()), Name::parent).take_while(|name| *name != zone.origin);
     zone.cuts > 0
@@ -186,7 +187,8 @@ fn is_delegated(zone: &Zone, owner: &Name) -> bool {
         })
 }
 
-/// Whether CNS can be asked for a name: it reads names as text, so that a dot or an octet that is not ASCII makes another of it.
+/// Returns true if CNS can be asked for a name: it reads names as text, so a dot or an octet beyond ASCII makes another
+/// name of it.
 fn is_askable(owner: &Name) -> bool {
     name::labels(owner.as_wire()).flatten().all(|octet| octet.is_ascii() && *octet != b'.')
 }
@@ -208,7 +210,7 @@ fn estimate(zone: &Zone, owner: &Name, rtype: u16) -> usize {
     set.rdatas().map(octets).fold(FRAME_BYTES, usize::saturating_add)
 }
 
-/// Whether an answer for a name comes from a wildcard of the zone, so that it says nothing of the name itself (RFC 4592
+/// Returns true if an answer for a name comes from a wildcard of the zone and says nothing of the name itself (RFC 4592
 /// section 3.3.1). CNS has none.
 fn is_covered(zone: &Zone, owner: &Name, rtype: u16) -> bool {
     if zone.wildcards == 0 || zone.get(owner.as_wire()).is_some() {
@@ -258,7 +260,7 @@ mod tests {
         Some(Answer { authoritative: true, records, has_others: false, serial: serial.map(Serial) })
     }
 
-    /// What stays for an answer and for want of one, after a poll.
+    /// Removals that stay for an answer and for want of one, after a poll.
     fn outcome(answer: Option<Answer>, polled: u32) -> (u64, usize) {
         let mut doubts = doubts(vec![removal(1), removal(2)]);
         assert_eq!(doubts.open().len(), 1, "one set");

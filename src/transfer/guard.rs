@@ -44,7 +44,7 @@ pub struct Held {
     since: Instant,
 }
 
-/// What to do with a transferred version.
+/// Decision about a transferred version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Adopt,
@@ -79,7 +79,8 @@ impl Peak {
     }
 }
 
-/// Whether the change from one number of names to another needs a second opinion. `peak` is the most that were served of late.
+/// Returns true if the step from one number of names to another needs a second opinion. `peak` is the most that were
+/// served of late.
 fn is_suspicious(peak: u64, served: u64, new: u64, share: f64) -> bool {
     let sharp = new < served && (new as f64) < peak as f64 * share && peak.saturating_sub(new) >= LEAST_LOSS;
     // The apex always holds the SOA, so one name is none.
@@ -93,7 +94,7 @@ impl Guard {
         self.held.as_ref()
     }
 
-    /// When the held version is to be confirmed.
+    /// Returns when the held version is to be confirmed.
     pub fn due(&self, limits: &Limits) -> Option<Instant> {
         self.held.as_ref().map(|held| held.since + limits.confirm_after)
     }

@@ -87,16 +87,16 @@ pub(super) struct Task {
     recourse: Recourse,
     detours: changes::Detours,
     twin: Twin,
-    /// Whether somebody asked for the refresh.
+    /// True if somebody asked for the refresh.
     asked: bool,
     /// Octets of differences since the last whole zone.
     differences: u64,
-    /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its
+    /// Time for which the present attempt has waited for the primary: for its serial, and until the last octet of its
     /// transfer.
     waited: Duration,
 }
 
-/// What came of a refresh that did not fail.
+/// Result of a refresh that did not fail.
 enum Refreshed {
     Current(Serial),
     /// The primary announced a newer serial, and sent the whole zone at ours.
@@ -107,18 +107,18 @@ enum Refreshed {
     Ended,
 }
 
-/// What a transfer is for.
+/// Purpose of a transfer.
 #[derive(Clone, Copy)]
 struct Aim {
     kind: WakeKind,
-    /// Whether a serial that is older than ours will do.
+    /// True if a serial that is older than ours will do.
     any_serial: bool,
-    /// What the primary announced just before.
+    /// Serial that the primary announced just before.
     polled: Option<Serial>,
 }
 
 impl Aim {
-    /// What a request asks for.
+    /// Returns the purpose of a request.
     fn of(kind: WakeKind) -> Aim {
         Aim { kind, any_serial: false, polled: None }
     }
@@ -126,7 +126,7 @@ impl Aim {
 
 /// The served version, when it is valid, and what is needed to replace it.
 struct Ours {
-    /// What a new version is compared with, even when it has expired.
+    /// The version that a new one is compared with, even when it has expired.
     base: Option<Arc<Zone>>,
     /// The serial that counts; none when any will do.
     serial: Option<Serial>,
@@ -502,7 +502,7 @@ impl Task {
         self.updates.send(update).await.is_ok() && done.await.is_ok()
     }
 
-    /// Whether a version, or none, is still what is served.
+    /// Returns true if a version, or none, is still what is served.
     fn serves(&self, version: Option<&Arc<Zone>>) -> bool {
         let ours = self.ours().base;
         ours.as_ref().map(Arc::as_ptr) == version.map(Arc::as_ptr)
@@ -534,16 +534,16 @@ impl Task {
     }
 }
 
-/// What a transfer brought, before it is judged.
+/// A version as a transfer brought it, before it is judged.
 struct Candidate {
-    /// What the primary sent, which need not be what it was asked for.
+    /// Kind of what the primary sent, which need not be what it was asked for.
     kind: Kind,
     serial: Serial,
     traffic: Traffic,
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
-    /// What was done about removals in doubt.
+    /// Account of removals in doubt.
     settled: Settled,
     /// The primary had another serial at the end of a copy than at its beginning, or none.
     has_moved: bool,
@@ -568,7 +568,7 @@ impl Candidate {
     }
 }
 
-/// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).
+/// Returns true if a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).
 fn is_older(theirs: Serial, ours: Serial) -> bool {
     ours.newer_than(theirs)
 }

@@ -50,16 +50,16 @@ pub struct Older {
     pub primary: usize,
     /// Refreshes that count.
     pub rounds: u32,
-    /// When the first of them was.
+    /// Time of the first of them.
     pub since: Instant,
-    /// When the last of them was.
+    /// Time of the last of them.
     counted: Instant,
-    /// Whether a primary gave no serial in the last refresh.
+    /// True if a primary gave no serial in the last refresh.
     pub is_partial: bool,
 }
 
 impl Older {
-    /// Whether this has lasted.
+    /// Returns true if this has lasted.
     pub fn has_lasted(&self, wait: Duration, now: Instant) -> bool {
         self.rounds >= LEAST_ROUNDS && now.duration_since(self.since) >= wait
     }
@@ -70,7 +70,7 @@ impl Older {
 pub struct Regression(Option<Older>);
 
 impl Regression {
-    /// What was seen, while every answer is older.
+    /// Returns what was seen, while every answer is older.
     pub fn older(&self) -> Option<&Older> {
         self.0.as_ref()
     }

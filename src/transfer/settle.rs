@@ -22,14 +22,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long a version waits for answers.
+/// Time for which a version waits for answers.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long each step waits for its turn: a primary that gives no answers has all zones wait for one another.
+/// Time for which each step waits for its turn: a primary that gives no answers has all zones wait for one another.
 const IN_LINE: Duration = Duration::from_secs(10);
 /// Pause before sets are asked for again whose absence was not confirmed: the primary has just had a commit.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What was done about removals in doubt.
+/// Account of removals in doubt.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// Questions that were asked.

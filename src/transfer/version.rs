@@ -18,7 +18,7 @@ const MANY_CHANGES: u64 = 2000;
 /// A new version.
 pub struct Version {
     pub loaded: Loaded,
-    /// Whether it can have more than the version before: differences may only remove.
+    /// True if it can have more than the version before: differences may only remove.
     pub adds: bool,
     /// Steps of differences that changed nothing.
     pub noop_changes: u64,

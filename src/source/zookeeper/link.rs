@@ -29,7 +29,7 @@ use zookeeper_client::{
     AddWatchMode, Client, Error, EventType, OneshotWatcher, PersistentWatcher, SessionState, Stat, WatchedEvent,
 };
 
-/// What a link tells by itself.
+/// Message that a link sends by itself.
 #[derive(Debug)]
 pub enum Signal {
     /// Something happened at a path, relative to the domain's node.
@@ -37,7 +37,7 @@ pub enum Signal {
     Lost(SessionError),
 }
 
-/// What happened at a path.
+/// Kind of event at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Touch {
     Created,
@@ -70,7 +70,7 @@ impl Drop for Quarantine {
     }
 }
 
-/// Where the way to a member leads.
+/// Returns where the way to a member leads.
 fn target(plan: &TreePlan, member: &Member) -> Result<Target, String> {
     let tls = match &plan.tls {
         Some(tls) => {
@@ -101,7 +101,7 @@ pub struct Courier {
     sender: mpsc::UnboundedSender<Signal>,
     /// Path of the domain's node.
     root: String,
-    /// Whether each node has its own watches.
+    /// True if each node has its own watches.
     pub each: bool,
 }
 
@@ -203,7 +203,7 @@ impl Link {
         self.courier.client.check_stat(&self.courier.root).await.map_err(SessionError::from)
     }
 
-    /// Whether each node has its own watches.
+    /// True if each node has its own watches.
     pub fn is_each(&self) -> bool {
         self.courier.each
     }
@@ -224,7 +224,7 @@ pub fn newest_zxid(stat: &Stat) -> i64 {
     stat.czxid.max(stat.mzxid).max(stat.pzxid)
 }
 
-/// What was found at a path.
+/// State of the node at a path.
 #[derive(Debug)]
 pub enum NodeState {
     /// The payload, the newest change, that which made the node, and the names of the children where they were asked for.
@@ -245,7 +245,7 @@ impl Courier {
         if path.is_empty() { self.root.clone() } else { format!("{}/{path}", self.root) }
     }
 
-    /// What an event says to us; none for those that change nothing.
+    /// Translates an event; none for those that change nothing.
     fn translate(&self, event: WatchedEvent) -> Option<Signal> {
         let touch = match event.event_type {
             EventType::Session if event.session_state == SessionState::SyncConnected => return None,

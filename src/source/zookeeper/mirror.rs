@@ -26,7 +26,7 @@ const LOGGED_PAYLOADS: usize = 20;
 pub struct Mirror {
     tree: Tree,
     zone: String,
-    /// Whether the domain's node is there.
+    /// True if the domain's node is there.
     rooted: bool,
     /// The change that made it.
     born: i64,
@@ -55,7 +55,7 @@ impl Mirror {
         }
     }
 
-    /// How much there is.
+    /// Returns how much there is.
     pub fn extent(&self) -> Extent {
         let nodes = if self.rooted { self.tree.counts().nodes } else { 0 };
         Extent { nodes, zxid: self.zxid, born: if self.rooted { self.born } else { 0 } }
@@ -66,12 +66,12 @@ impl Mirror {
         self.tree.octets()
     }
 
-    /// What the nodes of a reading would take of them at most, nearly.
+    /// Returns about how much of them the nodes of a reading would take at most.
     pub fn octets_of(&self, reading: &Reading) -> u64 {
         reading.nodes.iter().map(|node| self.tree.octets_of(&node.path, &node.data)).sum()
     }
 
-    /// What it takes when it has taken what was read after events, nearly. O(nodes read, and nodes gone)
+    /// Returns about how much it takes once it has taken what was read after events. O(nodes read, and nodes gone)
     pub fn octets_with(&self, reading: &Reading) -> u64 {
         let gone: HashSet<&str> = reading.gone.iter().map(String::as_str).collect();
         let is_below = |path: &str| {
@@ -190,7 +190,7 @@ impl Mirror {
     }
 }
 
-/// Whether a path is another or below it.
+/// Returns true if a path is another or below it.
 fn is_within(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

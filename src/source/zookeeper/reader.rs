@@ -20,7 +20,7 @@ const MOST_REQUESTS: usize = 256;
 /// Octets of memory for a node or a request, besides those of its texts.
 const NODE_BYTES: usize = 128;
 
-/// How long to wait, and how much to take.
+/// Limits of a reading: how long to wait, and how much to take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// For any answer.
@@ -39,7 +39,7 @@ pub struct Node {
     pub born: i64,
 }
 
-/// What was read.
+/// Nodes as they were read.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Nodes that are there; a node comes before those below it.
@@ -160,7 +160,7 @@ async fn run(
     }
 }
 
-/// What an answer takes in memory, with the requests that follow from it.
+/// Returns what an answer takes in memory, with the requests that follow from it.
 fn weight(job: &Job, found: &NodeState) -> u64 {
     let (Job::Node(path) | Job::Tree(path) | Job::Children(path) | Job::Look(path)) = job;
     let each = |children: &[String]| {

@@ -42,7 +42,7 @@ impl Task {
         Some(result)
     }
 
-    /// How long older answers must last before the zone goes back.
+    /// Returns how long older answers must last before the zone goes back.
     fn wait_before(&self, older: &Older) -> Duration {
         let soa = self.ours().base.map(|zone| zone.soa);
         timers::before_regression(soa.as_ref(), older.is_partial, &self.plan.timers)
@@ -54,12 +54,12 @@ impl Task {
         format!("until {} or an accepted retransfer", format_timestamp(SystemTime::now() + left))
     }
 
-    /// When the zone goes back, if nothing else is heard.
+    /// Returns when the zone goes back, if nothing else is heard.
     pub(super) fn back_at(&self) -> Option<Instant> {
         self.regression.older().map(|older| older.since + self.wait_before(older))
     }
 
-    /// What operators see of that.
+    /// Describes for operators when the zone goes back.
     pub(super) fn regression_status(&self) -> Option<RegressionStatus> {
         self.regression.older().map(|older| {
             let (age, wait) = (older.since.elapsed(), self.wait_before(older));

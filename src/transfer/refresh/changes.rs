@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(Default)]
 pub(super) struct Detours {
     pause: Option<Duration>,
-    /// When there may be another one.
+    /// Time from which there may be another one.
     again: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! What a tree's task claims of the budget of memory: a reading while it comes, and its zones before they are published.
+//! Claims of a tree's task on the budget of memory: a reading while it comes, and its zones before they are published.
 //!
 //! The nodes that are mirrored count beside the versions of the forward zone. A whole reading takes the place of another, and
 //! waits for its turn like the transfer of a whole zone; one of events adds to what is there. Where there is no room for that it
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
 
-/// How long after events were refused a tree without events counts as one that fits; longer than the alert waits.
+/// Time without events after which a tree counts as one that fits, once events were refused; longer than the alert waits.
 const QUIET: Duration = Duration::from_secs(600);
 
 /// A claim on what a zone takes, and the version that it replaces.
