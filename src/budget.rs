@@ -35,8 +35,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use wire::name::Name;
 
-/// Interval at which the budget looks at what nobody tells of: versions that their last reader lets go, and what reaches
-/// the disk.
+/// Interval at which the budget looks at what nobody tells of: versions that their last reader lets go, and what
+/// reaches the disk.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Time for which a transfer waits for others to give way: they are gone within moments, and histories within seconds.
 const PATIENCE: Duration = Duration::from_secs(10);

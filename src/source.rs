@@ -3,9 +3,9 @@
 //! A source is a task that owns one zone's way in: it sends [`Update`] and is told to act by [`Wake`]. Sources know
 //! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources.
 //!
-//! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the source
-//! that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third source is
-//! `transfer`.
+//! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the
+//! source that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third
+//! source is `transfer`.
 
 pub mod requests;
 pub mod shell;
@@ -52,7 +52,7 @@ pub enum WakeKind {
     Refresh,
     /// Transfer the zone whatever the serials say; for the cron schedule.
     Audit,
-    /// Transfer the zone even if the serials are the same; with `accept` adopt it also when the zone has shrunk suspiciously, or
-    /// when every primary that answers has an older serial than ours.
+    /// Transfer the zone even if the serials are the same; with `accept` adopt it also when the zone has shrunk
+    /// suspiciously, or when every primary that answers has an older serial than ours.
     Retransfer { accept: bool },
 }

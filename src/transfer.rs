@@ -6,15 +6,15 @@
 //!
 //! Invariants: tasks share nothing but the road to the keeper, the queues in front of primaries, and what is assumed of
 //! a primary's silence, so a bad primary costs only its own zones; the zone is replaced only by a complete, validated
-//! transfer (`docs/regions.md` 21); requests that come during a refresh become one refresh after it (RFC 1996 section 4.4); the
-//! task ends with its handle, or with the keeper.
+//! transfer (`docs/regions.md` 21); requests that come during a refresh become one refresh after it (RFC 1996 section
+//! 4.4); the task ends with its handle, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,
 //! `wire` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
 //! `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial,
-//! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer
-//! comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and `status` what
-//! operators see, `error` what goes wrong.
+//! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what
+//! a transfer comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and
+//! `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on
 //! a blocking thread.

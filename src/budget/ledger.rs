@@ -295,9 +295,10 @@ impl Ledger {
         self.next
     }
 
-    /// Decides if a replacement may begin. It is granted as much as the version that it replaces, out of its floor where
-    /// that has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything beyond
-    /// its floor. `None` while others are in front of it. One that has waited long for replaced versions is late.
+    /// Decides if a replacement may begin. It is granted as much as the version that it replaces, out of its floor
+    /// where that has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything
+    /// beyond its floor. `None` while others are in front of it. One that has waited long for replaced versions is
+    /// late.
     pub fn turn(&mut self, id: u64, is_late: bool) -> Option<Verdict> {
         let Some(place) = self.line.iter().position(|waiting| *waiting == id) else { return Some(Verdict::Granted) };
         let Transfer { zone, manner, .. } = &self.transfers[&id];

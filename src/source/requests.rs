@@ -1,7 +1,7 @@
 //! The wakes that wait for a source's task.
 //!
-//! Invariant: wakes that wait together become one, the strongest, and are answered together; whoever waits is answered, or
-//! learns that the task has ended.
+//! Invariant: wakes that wait together become one, the strongest, and are answered together; whoever waits is answered,
+//! or learns that the task has ended.
 //!
 //! Cost: O(1).
 

@@ -1,10 +1,11 @@
 //! The shell of a source: the handle of its task, and what both see.
 //!
-//! A kind of source implements [`Kind`]: it has a plan, a task that follows the plan, and a status that operators see. How the
-//! task is started, woken and ended is the same for every kind, and stands here.
+//! A kind of source implements [`Kind`]: it has a plan, a task that follows the plan, and a status that operators see.
+//! How the task is started, woken and ended is the same for every kind, and stands here.
 //!
-//! Invariants: a task that panics runs again, and finds what it shares with the handle as it was, so whoever waits for an
-//! answer waits for the next one; the task ends when its handle is dropped, or with the keeper, and nobody waits for it then.
+//! Invariants: a task that panics runs again, and finds what it shares with the handle as it was, so whoever waits for
+//! an answer waits for the next one; the task ends when its handle is dropped, or with the keeper, and nobody waits for
+//! it then.
 //!
 //! Cost: O(1), beside the copy of a status.
 

@@ -1,7 +1,7 @@
 //! Zones of our own: the source that has nobody to ask.
 //!
-//! What the configuration says is news once, when it is read; [`news`] makes the update, which is published together with the
-//! plan of all zones. The task answers whoever wants the zone to be looked at.
+//! What the configuration says is news once, when it is read; [`news`] makes the update, which is published together
+//! with the plan of all zones. The task answers whoever wants the zone to be looked at.
 //!
 //! Cost: O(records) for each reading of the configuration.
 

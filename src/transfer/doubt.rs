@@ -1,11 +1,11 @@
 //! Removals that are in doubt, and what the primary's answers say of them (`docs/cns.md` 27).
 //!
-//! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and nothing
-//! else comes of it. That a record is absent is believed of an authoritative answer with other records of the set, because then
-//! CNS' database did answer. A database that fails or is lost looks like a name that is not there, at a serial that the clock
-//! gives and that stays for ten seconds. So of an answer without any it is believed only if it carries the zone's SOA, if a
-//! set that must be there is found after it, and if a poll made after both says the same serial. What no answer settles
-//! stays.
+//! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and
+//! nothing else comes of it. That a record is absent is believed of an authoritative answer with other records of the
+//! set, because then CNS' database did answer. A database that fails or is lost looks like a name that is not there, at
+//! a serial that the clock gives and that stays for ten seconds. So of an answer without any it is believed only if it
+//! carries the zone's SOA, if a set that must be there is found after it, and if a poll made after both says the same
+//! serial. What no answer settles stays.
 //!
 //! Pure: no sockets, no clock. Cost: O(records in doubt and in answers).
 
@@ -134,8 +134,8 @@ impl Doubts {
         &self.witnesses
     }
 
-    /// Takes the serial of a poll that was made after the answers, that for the witness included. Sets that were absent at
-    /// another one, or at one older than the serial that the removals lead to, are to be asked for again.
+    /// Takes the serial of a poll that was made after the answers, that for the witness included. Sets that were absent
+    /// at another one, or at one older than the serial that the removals lead to, are to be asked for again.
     pub fn confirm(&mut self, polled: Serial, to: Serial) {
         for question in &mut self.questions {
             if let State::Absent(serial) = question.state {
@@ -193,8 +193,8 @@ fn is_askable(owner: &Name) -> bool {
     name::labels(owner.as_wire()).flatten().all(|octet| octet.is_ascii() && *octet != b'.')
 }
 
-/// About how many octets the answer for a set takes. CNS sends an SRV record once for each address of its target, and with each
-/// of them all addresses.
+/// About how many octets the answer for a set takes. CNS sends an SRV record once for each address of its target, and
+/// with each of them all addresses.
 fn estimate(zone: &Zone, owner: &Name, rtype: u16) -> usize {
     let Some(set) = zone.get(owner.as_wire()).and_then(|node| node.get(rtype)) else { return FRAME_BYTES };
     let octets = |rdata: &[u8]| match rdata.get(6..) {
@@ -365,8 +365,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is answered, every record in doubt is vetoed, unanswered or believed gone, and no record that an answer
-        /// holds goes.
+        /// Whatever is answered, every record in doubt is vetoed, unanswered or believed gone, and no record that an
+        /// answer holds goes.
         #[test]
         fn answers_only_veto(
             removed in prop::collection::btree_set(0..6u8, 1..6),

@@ -7,13 +7,14 @@
 //! `confirm_after` at least, so that no zone is lost in several steps of which each is small enough, while one that
 //! shrinks over hours is let pass.
 //!
-//! A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the first: the serial is
-//! not older, and the number of names is the same within a tenth. The number is enough: a database that fails does not fail
-//! twice at the same place, and a zone whose instances come and go must not be held for ever because one of them did. A
-//! transfer that is suspicious and does not agree takes the held one's place.
+//! A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the first: the serial
+//! is not older, and the number of names is the same within a tenth. The number is enough: a database that fails does
+//! not fail twice at the same place, and a zone whose instances come and go must not be held for ever because one of
+//! them did. A transfer that is suspicious and does not agree takes the held one's place.
 //!
-//! Versions with nothing beside the apex agree only at the same serial. While its database is rebuilt, which takes minutes,
-//! CNS serves an empty zone whose serial is the clock; a zone that was emptied keeps the serial at which that happened.
+//! Versions with nothing beside the apex agree only at the same serial. While its database is rebuilt, which takes
+//! minutes, CNS serves an empty zone whose serial is the clock; a zone that was emptied keeps the serial at which that
+//! happened.
 //!
 //! Cost: O(1); versions know how many names they have.
 

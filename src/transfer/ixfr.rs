@@ -2,9 +2,9 @@
 //!
 //! Asking one that has none costs a round trip before the transfer that is needed anyway, so a primary that turns the
 //! question away (NOTIMP, FORMERR, REFUSED, a closed connection, silence) is spared it: for a minute first, because a
-//! restart looks the same, then for twice as long each time, up to [`LONGEST_PAUSE`]. So is one whose answer ends below the
-//! serial that it announces: it keeps no differences, or asks another that lags behind. Differences that are wrong are
-//! another matter: the next ones may be right, as with CNS, whose answer depends on its history at that moment.
+//! restart looks the same, then for twice as long each time, up to [`LONGEST_PAUSE`]. So is one whose answer ends below
+//! the serial that it announces: it keeps no differences, or asks another that lags behind. Differences that are wrong
+//! are another matter: the next ones may be right, as with CNS, whose answer depends on its history at that moment.
 //!
 //! Cost: O(1).
 

@@ -1,13 +1,13 @@
 //! The pace of a zone's refreshes: when the next one begins.
 //!
-//! The timer says when by itself, an operator's request says now, and an announcement (NOTIFY) lies between: it acts at once
-//! while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held back, and
-//! when the primary announced a serial that it does not have, an announcement waits for the timer; else each would cost a
-//! poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary that is back says so
-//! by it, and must not wait until a back-off of a minute is over.
+//! The timer says when by itself, an operator's request says now, and an announcement (NOTIFY) lies between: it acts at
+//! once while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held
+//! back, and when the primary announced a serial that it does not have, an announcement waits for the timer; else each
+//! would cost a poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary
+//! that is back says so by it, and must not wait until a back-off of a minute is over.
 //!
-//! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer called
-//! for the one before: a request that comes then is alone so far.
+//! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer
+//! called for the one before: a request that comes then is alone so far.
 //!
 //! Cost: O(1).
 

@@ -83,7 +83,8 @@ impl Default for Limits {
             max_messages: 1_000_000,
             shrink_share: 0.5,
             confirm_after: Duration::from_secs(10),
-            // A quarter of what NSD takes from everybody together, and enough for 20,000 zones within three minutes where a transfer takes 200 ms.
+            // A quarter of what NSD takes from everybody together, and enough for 20,000 zones within three minutes
+            // where a transfer takes 200 ms.
             per_primary: 25,
         }
     }

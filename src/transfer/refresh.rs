@@ -336,8 +336,8 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers the whole zone; again, [`MOST_COPIES`] times in all, while a change in its midst may have cost the copy
-    /// names.
+    /// Transfers the whole zone; again, [`MOST_COPIES`] times in all, while a change in its midst may have cost the
+    /// copy names.
     async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Refreshed, TransferError> {
         let mut copy = self.copy_zone(index, aim).await;
         for _ in 1..MOST_COPIES {
@@ -550,8 +550,9 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Returns true for a copy that a change of the zone fell into and that lacks names of ours: part of it may have been
-    /// read from a database that was emptied meanwhile, which its size need not reveal. An empty one reveals itself.
+    /// Returns true for a copy that a change of the zone fell into and that lacks names of ours: part of it may have
+    /// been read from a database that was emptied meanwhile, which its size need not reveal. An empty one reveals
+    /// itself.
     fn may_lack_names(&self) -> bool {
         let (Some(version), Some(base)) = (&self.version, &self.ours.base) else { return false };
         let zone = &version.loaded.zone;

@@ -1,10 +1,11 @@
 //! Primaries whose serial is older than ours (`docs/regions.md` 24).
 //!
-//! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS starts. So our
-//! copy is kept, with an alarm, and the zone goes back only when every primary that answered was older on
-//! [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_regression`); longer while some primary is
-//! silent, which may be the one that is right. An answer that is not older starts over, silence does not. Refreshes that follow
-//! each other faster than the first retry would, by request, count as one: what is to be seen is that it lasts.
+//! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS
+//! starts. So our copy is kept, with an alarm, and the zone goes back only when every primary that answered was older
+//! on [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_regression`); longer while
+//! some primary is silent, which may be the one that is right. An answer that is not older starts over, silence does
+//! not. Refreshes that follow each other faster than the first retry would, by request, count as one: what is to be
+//! seen is that it lasts.
 //!
 //! Invariant: what is taken is the newest of the older.
 //!
@@ -80,8 +81,8 @@ impl Regression {
         self.0 = None;
     }
 
-    /// Counts a refresh of so many primaries at which none was good, if the last one that counts is as long ago as `pause`.
-    /// Gives what was seen so far, when this refresh has shown it once more.
+    /// Counts a refresh of so many primaries at which none was good, if the last one that counts is as long ago as
+    /// `pause`. Gives what was seen so far, when this refresh has shown it once more.
     pub fn count(&mut self, answers: &Answers, primaries: usize, pause: Duration, now: Instant) -> Option<Older> {
         if answers.others > 0 {
             self.clear();

@@ -112,8 +112,8 @@ async fn ask_all(
     (doubts.finish(), asked)
 }
 
-/// The serial of a primary that has just shown to have one of some sets. Takes the time beside that in line from what is
-/// left, and counts questions.
+/// The serial of a primary that has just shown to have one of some sets. Takes the time beside that in line from what
+/// is left, and counts questions.
 async fn ask_behind(
     witnesses: &[Question],
     zone: &Name,

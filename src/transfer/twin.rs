@@ -1,8 +1,8 @@
 //! The question what else happened under the serial that is served (`docs/cns.md` 28).
 //!
-//! Two commits of CNS within ten seconds have one serial, and a copy taken between them lacks the second until the next change.
-//! So a while after each change the primary is asked for differences at our own serial: CNS answers such a question with a step
-//! from that serial to the same one, or else with the whole zone, of which nothing is read.
+//! Two commits of CNS within ten seconds have one serial, and a copy taken between them lacks the second until the next
+//! change. So a while after each change the primary is asked for differences at our own serial: CNS answers such a
+//! question with a step from that serial to the same one, or else with the whole zone, of which nothing is read.
 //!
 //! Cost: O(1), and one question for each change.
 

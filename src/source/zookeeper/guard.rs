@@ -1,8 +1,8 @@
 //! The guard against trees that are read correctly and wrong all the same.
 //!
-//! While a session lasts, each removal is ZooKeeper's own word and counts at once. A tree that is read anew, after a session
-//! was lost, has no such word, and an ensemble that was wiped, made anew or restored from an old copy looks like one whose
-//! nodes were all deleted. So a tree is held back:
+//! While a session lasts, each removal is ZooKeeper's own word and counts at once. A tree that is read anew, after a
+//! session was lost, has no such word, and an ensemble that was wiped, made anew or restored from an old copy looks
+//! like one whose nodes were all deleted. So a tree is held back:
 //!
 //! - where it was **reset**: something was served, and the domain's node is gone or is another one than it was, or the newest
 //!   change is older than one that was served. It is believed when it has had `shrink_share` of the served nodes again for
@@ -10,7 +10,8 @@
 //! - where it has **shrunk** below `shrink_share` of its nodes, by at least [`LEAST_LOSS`], or is not there and nothing was
 //!   served that could be lost: until a second reading, at least `confirm_after` later, agrees with it.
 //!
-//! Invariant: how long a reset tree was held counts over restarts ([`Guard::resume`]); whether it has enough nodes does not.
+//! Invariant: how long a reset tree was held counts over restarts ([`Guard::resume`]); whether it has enough nodes does
+//! not.
 //!
 //! Cost: O(1).
 

@@ -1,14 +1,15 @@
 //! One session with one member of the ensemble.
 //!
 //! The client library runs on a thread of its own, which ends with the [`Link`]: whatever the library does when it has
-//! lost its server, it does not do it for long. The library would go on with the same session at the next connection, but
-//! it does not bring recursive watches along, sends the watches of large trees in messages that servers refuse, and the
-//! events between two connections are lost anyway (ZOOKEEPER-4698). So a lost connection is a lost session here: the next
-//! link begins a new one and reads the tree again. We own no ephemeral nodes, so nobody notices.
+//! lost its server, it does not do it for long. The library would go on with the same session at the next connection,
+//! but it does not bring recursive watches along, sends the watches of large trees in messages that servers refuse, and
+//! the events between two connections are lost anyway (ZOOKEEPER-4698). So a lost connection is a lost session here:
+//! the next link begins a new one and reads the tree again. We own no ephemeral nodes, so nobody notices.
 //!
-//! Invariants: a link says that it is lost, or its user finds out by a request that takes too long; what is read after an
-//! event is as new as the event. With one watch for the whole tree, whoever has an answer finds every event that is not newer than
-//! the answer ([`Link::try_signal`]): the server sends them in this order, and the library hands them on in this order.
+//! Invariants: a link says that it is lost, or its user finds out by a request that takes too long; what is read after
+//! an event is as new as the event. With one watch for the whole tree, whoever has an answer finds every event that is
+//! not newer than the answer ([`Link::try_signal`]): the server sends them in this order, and the library hands them on
+//! in this order.
 //!
 //! Cost: a thread, and what its `relay` costs; where each node has its own watches, a task for each.
 
@@ -227,7 +228,8 @@ pub fn newest_zxid(stat: &Stat) -> i64 {
 /// State of the node at a path.
 #[derive(Debug)]
 pub enum NodeState {
-    /// The payload, the newest change, that which made the node, and the names of the children where they were asked for.
+    /// The payload, the newest change, that which made the node, and the names of the children where they were asked
+    /// for.
     Node { data: Vec<u8>, zxid: i64, born: i64, children: Vec<String> },
     /// The names of the children, and the newest change.
     Children(Vec<String>, i64),

@@ -1,11 +1,11 @@
 //! The tree as it was read last, and what is to be told about it.
 //!
-//! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So the tree
-//! learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is published in the
-//! midst of a storm has serials in between, of which there are enough, because each change is one.
+//! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So
+//! the tree learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is
+//! published in the midst of a storm has serials in between, of which there are enough, because each change is one.
 //!
-//! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below it,
-//! stays as it was; what is wrong with a payload is logged once.
+//! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below
+//! it, stays as it was; what is wrong with a payload is logged once.
 //!
 //! Cost: O(nodes) for a whole reading, O(nodes read) for others.
 
@@ -140,8 +140,8 @@ impl Mirror {
             if node.path.is_empty() {
                 (self.rooted, self.born) = (true, node.born);
             }
-            // The node above was gone when it was read. It is back, and the event that says so brings this one along; if it
-            // came into being here, it would be taken for known and never be read.
+            // The node above was gone when it was read. It is back, and the event that says so brings this one along;
+            // if it came into being here, it would be taken for known and never be read.
             let above = parent(&node.path);
             if !self.rooted || !self.tree.contains(above) {
                 continue;
@@ -171,8 +171,8 @@ impl Mirror {
         self.zxid = self.zxid.max(reading.zxid);
     }
 
-    /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there is
-    /// no room for one in between, and nothing should be published yet.
+    /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there
+    /// is no room for one in between, and nothing should be published yet.
     pub fn settle(&mut self, is_quiet: bool) -> bool {
         let next = if is_quiet { self.zxid } else { self.settled + 1 };
         // At first there is nothing to be in between of.

@@ -1,8 +1,8 @@
 //! Reading many nodes with many requests on the way at once.
 //!
-//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much a server
-//! sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
-//! there; a session without any answer for its whole timeout is given up.
+//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much
+//! a server sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read
+//! is not there; a session without any answer for its whole timeout is given up.
 //!
 //! Cost: one request for each leaf, two for each node with children; for each node where each is watched.
 
@@ -204,8 +204,8 @@ fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: NodeState) 
     None
 }
 
-/// Compares the children that nodes have with those that are known. To be read are also those that a request of the same
-/// reading did not find: they came after it, and where each node has its own watches, nothing else tells of them.
+/// Compares the children that nodes have with those that are known. To be read are also those that a request of the
+/// same reading did not find: they came after it, and where each node has its own watches, nothing else tells of them.
 fn compare(
     reading: &mut Reading,
     jobs: &mut Vec<Job>,

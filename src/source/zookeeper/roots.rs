@@ -1,7 +1,7 @@
 //! The trees that zones were made of, as far as is needed to see that another one has come in its place.
 //!
-//! A task ends with a reload, and the process at a restart; what was served is served on, and must be compared with what it
-//! was made of. So this is kept here, and on disk as far as there is a state folder.
+//! A task ends with a reload, and the process at a restart; what was served is served on, and must be compared with
+//! what it was made of. So this is kept here, and on disk as far as there is a state folder.
 //!
 //! Cost: O(trees) for each version of a tree's zone.
 

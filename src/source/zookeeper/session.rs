@@ -1,8 +1,8 @@
 //! The task of one tree: begins sessions, reads the tree, follows its events, and tells the keeper.
 //!
-//! A session that breaks is followed by another one at once. Members are asked in turn; when none of them gives a session
-//! whose tree can be read, the pause before the next round doubles. A heartbeat finds sessions that are dead without
-//! saying so, and is the keeper's proof that what is served is current.
+//! A session that breaks is followed by another one at once. Members are asked in turn; when none of them gives a
+//! session whose tree can be read, the pause before the next round doubles. A heartbeat finds sessions that are dead
+//! without saying so, and is the keeper's proof that what is served is current.
 //!
 //! Invariants: at most one update of a zone is on the way to the keeper; events that come meanwhile wait, and are one
 //! update after it; a whole reading that was interrupted changes nothing.
@@ -48,7 +48,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_GATHERING: Duration = Duration::from_secs(1);
 /// Pause before a tree that is held back is read again when there was an event.
 const PAUSE_WHILE_HELD: Duration = Duration::from_secs(1);
-/// The same as a multiple of the time that the reading takes: it may be held for days, while all of its nodes come back.
+/// The same as a multiple of the time that the reading takes: it may be held for days, while all of its nodes come
+/// back.
 const READINGS_TO_PAUSE: u32 = 20;
 /// The longest of these pauses.
 const LONGEST_PAUSE_WHILE_HELD: Duration = Duration::from_secs(60);

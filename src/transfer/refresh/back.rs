@@ -1,4 +1,5 @@
-//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `serial_regression` keeps count).
+//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `serial_regression`
+//! keeps count).
 //!
 //! Cost: O(1), and a transfer of the whole zone.
 
