@@ -35,12 +35,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use wire::name::Name;
 
-/// How often what nobody tells of is looked at: versions that their last reader lets go, and what reaches the disk.
+/// Interval at which the budget looks at what nobody tells of: versions that their last reader lets go, and what
+/// reaches the disk.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// How long a transfer waits for others to give way: they are gone within moments, and histories within seconds.
+/// Time for which a transfer waits for others to give way: they are gone within moments, and histories within seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a transfer gets no more.
+/// Reason to give a transfer no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the zone would take {} of memory with what regions hold of it; its share of the budget of {} is {}, and no more is free: \
@@ -48,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
     BinaryBytes(*octets), BinaryBytes(*budget), BinaryBytes(*share)
 )]
 pub struct Excess {
-    /// What the zone would have taken at that moment.
+    /// Octets that the zone would have taken at that moment.
     pub octets: u64,
     pub share: u64,
     pub budget: u64,
@@ -103,17 +104,17 @@ impl Budget {
         self.bell.notify_waiters();
     }
 
-    /// What histories may take together.
+    /// Returns what histories may take together.
     pub fn room_for_histories(&self) -> u64 {
         self.ledger().room_for_histories()
     }
 
-    /// Whether histories are in the way of zones.
+    /// Returns true if histories are in the way of zones.
     pub fn has_too_much_history(&self) -> bool {
         self.ledger().has_too_much_history()
     }
 
-    /// What is used for what. O(zones)
+    /// Returns what is used for what. O(zones)
     pub fn usage(&self) -> Usage {
         self.ledger().usage()
     }
@@ -141,7 +142,7 @@ impl Budget {
     }
 }
 
-/// What one transfer has of the budget, until this is dropped.
+/// Share of one transfer in the budget, until this is dropped.
 pub struct Claim {
     budget: Arc<Budget>,
     id: u64,
@@ -204,7 +205,7 @@ impl Claim {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// What the transfer does, which may have become a replacement.
+    /// Returns what the transfer does, which may have become a replacement.
     pub fn manner(&self) -> Option<Manner> {
         self.budget.ledger().manner(self.id)
     }

@@ -45,7 +45,7 @@ use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Touched};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
-use crate::source::{Change, Update};
+use crate::source::{News, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
 use drains::Drains;
@@ -56,7 +56,7 @@ use snapshot::Contact;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use steps::Step;
+use steps::SourceStep;
 use tokio::sync::{mpsc, oneshot, watch};
 use wire::name::Name;
 use wire::serial::Serial;
@@ -293,7 +293,7 @@ impl Keeper {
     fn held_for(&self, waiting: &[Update]) -> Duration {
         let is_first = |update: &Update| {
             let source = self.sources.get(&update.zone);
-            source.is_some_and(|source| source.zone.is_none()) && matches!(update.change, Change::Load { .. })
+            source.is_some_and(|source| source.zone.is_none()) && matches!(update.news, News::Load { .. })
         };
         let hold = if waiting.iter().any(is_first) { self.hold_down.min(FIRST_HOLD_DOWN) } else { self.hold_down };
         self.published.map_or(Duration::ZERO, |at| (at + hold).saturating_duration_since(Instant::now()))
@@ -394,7 +394,7 @@ impl Keeper {
     /// publication that is held it would miss changes for that long. Other news come back.
     fn confirm(&mut self, update: Update) -> Option<Update> {
         let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
-        if !serves || !matches!(update.change, Change::Current) {
+        if !serves || !matches!(update.news, News::Current) {
             return Some(update);
         }
         if let Some(done) = self.take_update(update, &mut HashMap::new(), &mut Vec::new()) {
@@ -409,13 +409,13 @@ impl Keeper {
         &mut self,
         update: Update,
         touched: &mut HashMap<Name, Touched>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<SourceStep>,
     ) -> Option<oneshot::Sender<()>> {
         // The zone may have left the configuration while its update was on the way.
         let source = self.sources.get_mut(&update.zone)?;
         source.contact.set(Some(update.refreshed));
-        match update.change {
-            Change::Current => {
+        match update.news {
+            News::Current => {
                 if let Some(store) = &self.store {
                     store.refreshed(&update.zone, wall_time(update.refreshed));
                 }
@@ -424,7 +424,7 @@ impl Keeper {
                     touched.insert(update.zone, Touched::Everything);
                 }
             }
-            Change::Load { loaded, base } => {
+            News::Load { loaded, base } => {
                 let Loaded { zone: new, touched: changed, .. } = *loaded;
                 let new = Arc::new(new);
                 self.budget.publish(&update.zone, new.octets());
@@ -439,7 +439,14 @@ impl Keeper {
                 // Regions hold nothing of an expired zone.
                 let known = comparable && old.is_some() && source.state != State::Expired;
                 source.state = State::Ok;
-                steps.push(Step::new(update.zone.clone(), old, new, changed.clone(), comparable, update.refreshed));
+                steps.push(SourceStep::new(
+                    update.zone.clone(),
+                    old,
+                    new,
+                    changed.clone(),
+                    comparable,
+                    update.refreshed,
+                ));
                 let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
                 match names {
                     Touched::Names(names) if known => names.extend(changed),
@@ -455,7 +462,7 @@ impl Keeper {
         &mut self,
         mut plan: Plan,
         touched: &mut HashMap<Name, Touched>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<SourceStep>,
     ) -> PlanChanges {
         let now = Instant::now();
         let mut changes = PlanChanges::default();

@@ -38,13 +38,13 @@ const QUIET: [(&str, &str); 4] = [
     ("zookeeper_client", "error"),
 ];
 
-/// How long the end of a process waits for whoever reads its log.
+/// Time for which the end of a process waits for whoever reads its log.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What goes to standard error once there is a log.
+/// Messages that go to standard error once there is a log.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Why logging cannot be set up or changed.
+/// Error in setting up or changing the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     #[error("{0:?} is no log filter: {1}")]
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// What makes lines of events that passed the filter.
+/// Layer that makes lines of events that passed the filter.
 type Lines = Box<dyn Layer<Filtered> + Send + Sync>;
 /// The registry behind a filter that can change.
 type Filtered = Layered<reload::Layer<EnvFilter, Registry>, Registry>;

@@ -9,8 +9,8 @@ use tokio::time::sleep;
 /// Pause before a task that panicked runs again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 
-/// Runs a task, and another one each time that it panics, until one returns. `log_panic` writes the log line, since its target
-/// is a constant.
+/// Runs a task, and another one each time that it panics, until one returns. `log_panic` writes the log line, since its
+/// target is a constant.
 pub async fn keep_running<F>(task: impl Fn() -> F, log_panic: impl Fn())
 where
     F: Future<Output = ()> + Send + 'static,

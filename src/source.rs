@@ -3,9 +3,9 @@
 //! A source is a task that owns one zone's way in: it sends [`Update`] and is told to act by [`Wake`]. Sources know
 //! nothing of publishing beyond reading the current version, and the keeper knows nothing of sources.
 //!
-//! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the source
-//! that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third source is
-//! `transfer`.
+//! Parts: `shell` the handle that all kinds of sources have; `requests` the wakes that wait for a task; `zookeeper` the
+//! source that mirrors a tree of ZooKeeper's; `static_zone` that of zones which the configuration has itself. The third
+//! source is `transfer`.
 
 pub mod requests;
 pub mod shell;
@@ -18,25 +18,25 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use wire::name::Name;
 
-/// What a source found out about its zone.
+/// News of a source about its zone.
 pub struct Update {
     pub zone: Name,
-    pub change: Change,
-    /// When the primary's word was heard; expiry counts from here.
+    pub news: News,
+    /// Time at which the primary's word was heard; expiry counts from here.
     pub refreshed: Instant,
     /// Answered when what the update brings is published.
     pub published: Option<oneshot::Sender<()>>,
 }
 
 /// The kinds of news.
-pub enum Change {
+pub enum News {
     /// The primary has what we have.
     Current,
     /// A complete new version, compared with `base`, the version that was published when the source looked.
     Load { loaded: Box<Loaded>, base: Option<Arc<Zone>> },
 }
 
-/// What a source is asked to do before its timer says so.
+/// Request to a source to act before its timer says so.
 pub struct Wake {
     pub kind: WakeKind,
     /// Answered with what came of it, in words for an operator.
@@ -52,7 +52,7 @@ pub enum WakeKind {
     Refresh,
     /// Transfer the zone whatever the serials say; for the cron schedule.
     Audit,
-    /// Transfer the zone even if the serials are the same; with `accept` adopt it also when the zone has shrunk suspiciously, or
-    /// when every primary that answers has an older serial than ours.
+    /// Transfer the zone even if the serials are the same; with `accept` adopt it also when the zone has shrunk
+    /// suspiciously, or when every primary that answers has an older serial than ours.
     Retransfer { accept: bool },
 }

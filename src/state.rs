@@ -45,7 +45,7 @@ use crate::metrics::Metrics;
 use crate::zone::{Delta, History, HistoryStep, Zone};
 use builder::temporary_path;
 use disk::Disk;
-use inbox::{Found, Inbox};
+use inbox::{FilesAtStart, Inbox};
 use ledger::journal_path;
 use regions::{RegionFile, Regions};
 use replay::{Fault, Replayed};
@@ -310,7 +310,7 @@ impl Store {
             replayed.fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Torn(_)) && !fault.may_pass());
         self.times().insert(zone.clone(), refreshed);
         if is_first {
-            let found = Found { ledger: replayed.ledger, version: Arc::downgrade(&version), refreshed };
+            let found = FilesAtStart { ledger: replayed.ledger, version: Arc::downgrade(&version), refreshed };
             self.shared.inbox.found(zone, found);
             if is_rewritten {
                 self.shared.inbox.replace(zone, version.clone(), refreshed);

@@ -6,15 +6,15 @@
 //!
 //! Invariants: tasks share nothing but the road to the keeper, the queues in front of primaries, and what is assumed of
 //! a primary's silence, so a bad primary costs only its own zones; the zone is replaced only by a complete, validated
-//! transfer (`docs/regions.md` 21); requests that come during a refresh become one refresh after it (RFC 1996 section 4.4); the
-//! task ends with its handle, or with the keeper.
+//! transfer (`docs/regions.md` 21); requests that come during a refresh become one refresh after it (RFC 1996 section
+//! 4.4); the task ends with its handle, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,
 //! `wire` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
 //! `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial,
-//! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what a transfer
-//! comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and `status` what
-//! operators see, `error` what goes wrong.
+//! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what
+//! a transfer comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and
+//! `status` what operators see, `error` what goes wrong.
 //!
 //! Cost: a poll is one round trip; differences O(change); a whole zone O(records), compared with the served version on
 //! a blocking thread.
@@ -59,12 +59,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What all zones that come from primaries share.
+/// Parts that all zones from primaries share.
 #[derive(Clone)]
 pub struct Common {
-    /// Whose turn it is at each primary.
+    /// Queues in front of the primaries.
     pub turns: Arc<Turns>,
-    /// What is assumed of primaries that announce nothing.
+    /// Assumptions about primaries that announce nothing.
     pub silences: Silences,
 }
 
@@ -78,13 +78,13 @@ impl Common {
 /// The kind of source that transfers a zone from its primaries.
 pub struct Primaries {
     common: Common,
-    /// What is assumed of the primaries, by their addresses.
+    /// Assumptions about the primaries, by their addresses.
     silent: Vec<(SocketAddr, Arc<Silence>)>,
-    /// What the running transfer has received.
+    /// Records and octets of the running transfer.
     tally: Tally,
 }
 
-/// What the handle and the task both see.
+/// State that the handle and the task share.
 type Shared = shell::Shared<Primaries>;
 
 /// Begins to keep a zone up to date. Must be called within a tokio runtime.
@@ -92,7 +92,7 @@ pub fn start(plan: ZonePlan, facilities: Facilities, common: Common) -> Handle<P
     Handle::start(share(plan, facilities, common))
 }
 
-/// What a task and its handle see at the beginning.
+/// Makes the state of a task that has not begun, shared with its handle.
 fn share(plan: ZonePlan, facilities: Facilities, common: Common) -> Arc<Shared> {
     let silent = plan.primaries.iter().map(|primary| (primary.address, common.silences.of(primary))).collect();
     let status = Status::new(&plan);

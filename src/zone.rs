@@ -124,7 +124,7 @@ pub struct Zone {
     /// Records of which the primary may hold more than one copy.
     pub repeated: Repeated,
     /// Records of the primary that the zone cannot hold.
-    pub left: Aside,
+    pub left_out: Aside,
     /// Records that stay although they are removed, for want of an answer; without TTL.
     pub unanswered: Aside,
     /// Serials up to which removals are in doubt whatever they remove.
@@ -198,7 +198,7 @@ impl Zone {
 
     /// All that is told beside the version.
     fn aside(&self) -> [&Aside; 2] {
-        [&self.left, &self.unanswered]
+        [&self.left_out, &self.unanswered]
     }
 
     /// Number of names, empty non-terminals included.
@@ -208,7 +208,7 @@ impl Zone {
 
     /// Octets that the version takes in memory, were nothing of it in another version or zone.
     pub fn octets(&self) -> u64 {
-        self.table.octets() + self.repeated.octets() + self.left.octets() + self.unanswered.octets()
+        self.table.octets() + self.repeated.octets() + self.left_out.octets() + self.unanswered.octets()
     }
 
     /// Iterates over all nodes in no order.

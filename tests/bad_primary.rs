@@ -15,7 +15,7 @@ mod silence;
 use aggregator::metrics::Metrics;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::source::shell::{Facilities, Handle};
-use aggregator::source::{Change, Update, Wake, WakeKind};
+use aggregator::source::{News, Update, Wake, WakeKind};
 use aggregator::transfer::silence::Times;
 use aggregator::transfer::{self, Common, Limits, Primaries, PrimaryPlan, Status, TimerBounds, ZonePlan};
 use aggregator::zone::Zone;
@@ -69,16 +69,16 @@ fn publish(publisher: &Publisher, state: State, zone: Option<Arc<Zone>>) {
 
 async fn keep(mut updates: mpsc::Receiver<Update>, publisher: Arc<Publisher>, changes: Arc<Mutex<Vec<&'static str>>>) {
     while let Some(update) = updates.recv().await {
-        let change = match update.change {
-            Change::Current => "current",
-            Change::Load { loaded, base } => {
+        let news = match update.news {
+            News::Current => "current",
+            News::Load { loaded, base } => {
                 let before = publisher.load().get(&update.zone).and_then(|served| served.zone.clone());
                 assert_eq!(base.map(|zone| zone.soa.serial), before.map(|zone| zone.soa.serial));
                 publish(&publisher, State::Ok, Some(Arc::new(loaded.zone)));
                 "load"
             }
         };
-        changes.lock().unwrap().push(change);
+        changes.lock().unwrap().push(news);
         let _ = update.published.unwrap().send(());
     }
 }

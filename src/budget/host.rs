@@ -1,4 +1,4 @@
-//! How much memory this process may have: what its control groups allow, or what the machine has.
+//! Memory that this process may have: what its control groups allow, or what the machine has.
 //!
 //! Cost: a few small files, read once for each reading of the configuration.
 //!
@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is taken for the memory of a machine that says nothing.
+/// Assumed memory of a machine that says nothing.
 const UNKNOWN: u64 = 1 << 30;
 
 /// The budget where nobody says how large it is to be: half of what there is. The other half is for what is not

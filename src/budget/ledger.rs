@@ -33,7 +33,7 @@ use wire::name::Name;
 /// Histories take this part of the budget at most.
 const HISTORY_PART: u64 = 4;
 
-/// What a transfer does to the version that is there.
+/// Effect of a transfer on the version that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Adds to it.
@@ -44,7 +44,7 @@ pub enum Manner {
     Replace,
 }
 
-/// What became of a wish.
+/// Answer to a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Granted,
@@ -64,7 +64,7 @@ impl Verdict {
     }
 }
 
-/// Whether what waits for the disk is in the way.
+/// Treatment of octets that wait for the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Disk {
     Counted,
@@ -83,7 +83,7 @@ pub struct Usage {
     /// Contents to which regions are pinned.
     pub pinned: u64,
     pub catalog: u64,
-    /// What waits for the disk.
+    /// Octets that wait for the disk.
     pub disk: u64,
 }
 
@@ -125,7 +125,7 @@ impl Kept {
 /// One zone.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// How often it is there: by itself, and in regions.
+    /// Number of times that it is there: by itself, and in regions.
     weight: u64,
     /// Octets of the published version, once.
     version: u64,
@@ -142,12 +142,12 @@ impl Account {
         self.version.saturating_mul(self.weight).saturating_add(self.beside)
     }
 
-    /// What it takes when its transfers are published.
+    /// Returns the octets that it takes when its transfers are published.
     fn steady(&self) -> u64 {
         self.published().max(self.replacements).saturating_add(self.changes)
     }
 
-    /// What it takes now.
+    /// Returns the octets that it takes now.
     fn used(&self) -> u64 {
         self.published().saturating_add(self.replacements).saturating_add(self.changes)
     }
@@ -189,7 +189,7 @@ pub struct Ledger {
     steady: u64,
     used: u64,
     filled: u64,
-    /// How many zones claim as much.
+    /// Number of zones that claim as much.
     claims: BTreeMap<u64, usize>,
     transfers: HashMap<u64, Transfer>,
     /// Replacements that wait for their turn.
@@ -271,14 +271,14 @@ impl Ledger {
         (self.histories, self.wanted) = (octets, 0);
     }
 
-    /// What histories may take, so that they are in nobody's way.
+    /// Returns what histories may take, so that they are in nobody's way.
     pub fn room_for_histories(&mut self) -> u64 {
         self.forget_leaving();
         let taken = self.all().saturating_sub(self.histories).saturating_add(self.wanted);
         (self.budget / HISTORY_PART).min(self.budget.saturating_sub(taken))
     }
 
-    /// Whether histories take more than that.
+    /// Returns true if histories take more than that.
     pub fn has_too_much_history(&mut self) -> bool {
         self.histories > self.room_for_histories()
     }
@@ -295,9 +295,10 @@ impl Ledger {
         self.next
     }
 
-    /// Whether a replacement may begin. It is granted as much as the version that it replaces, out of its floor where
-    /// that has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything beyond
-    /// its floor. `None` while others are in front of it. One that has waited long for replaced versions is late.
+    /// Decides if a replacement may begin. It is granted as much as the version that it replaces, out of its floor
+    /// where that has room, else in its turn out of what is free: the reserve is, when nobody else replaces anything
+    /// beyond its floor. `None` while others are in front of it. One that has waited long for replaced versions is
+    /// late.
     pub fn turn(&mut self, id: u64, is_late: bool) -> Option<Verdict> {
         let Some(place) = self.line.iter().position(|waiting| *waiting == id) else { return Some(Verdict::Granted) };
         let Transfer { zone, manner, .. } = &self.transfers[&id];
@@ -384,12 +385,12 @@ impl Ledger {
         excess
     }
 
-    /// Why a transfer has to give way, if it has.
+    /// Returns why a transfer has to give way, if it has.
     pub fn refusal(&self, id: u64) -> Option<Excess> {
         self.transfers.get(&id)?.refused
     }
 
-    /// What a transfer does; none where it is unknown.
+    /// Returns what a transfer does; none where it is unknown.
     pub fn manner(&self, id: u64) -> Option<Manner> {
         Some(self.transfers.get(&id)?.manner)
     }
@@ -418,7 +419,7 @@ impl Ledger {
         }
     }
 
-    /// What is used for what. O(zones)
+    /// Returns what is used for what. O(zones)
     pub fn usage(&mut self) -> Usage {
         self.forget_leaving();
         let zones = self.zones.values().map(Account::published).sum();
@@ -430,15 +431,15 @@ impl Ledger {
 
     //--- Sums ---
 
-    /// Whether what is granted is within the budget, as far as zones and transfers go.
+    /// Returns true if what is granted is within the budget, as far as zones and transfers go.
     fn fits(&self) -> bool {
         let largest = self.claims.last_key_value().map_or(0, |(claim, _)| *claim);
         let most = self.steady.saturating_add(largest.max(self.floor)).max(self.used);
         most.saturating_add(self.kept.octets()) <= self.budget
     }
 
-    /// Whether what goes by itself, or gives way, is still where something was granted, the last of it so many octets.
-    /// Histories give way with as much again, so that the next octets need not wait.
+    /// Returns true if what goes by itself, or gives way, is still where something was granted, the last of it so many
+    /// octets. Histories give way with as much again, so that the next octets need not wait.
     fn is_obstructed(&mut self, octets: u64, disk: Disk) -> bool {
         let buffers = if disk == Disk::Counted { 0 } else { self.buffers.octets() };
         if self.all().saturating_sub(buffers) <= self.budget {
@@ -510,7 +511,7 @@ impl Ledger {
 }
 
 impl Account {
-    /// What transfers of a manner have.
+    /// Returns what transfers of a manner have.
     fn granted(&mut self, manner: Manner) -> &mut u64 {
         match manner {
             Manner::Change => &mut self.changes,

@@ -111,8 +111,8 @@ impl<'p> SourcePlan<'p> {
         std::iter::once(main).chain(others)
     }
 
-    /// Returns how long zones live without news of the source. Those of a tree live as long as they are told to, whatever
-    /// bounds there are for those of others.
+    /// Returns how long zones live without news of the source. Those of a tree live as long as they are told to,
+    /// whatever bounds there are for those of others.
     pub fn lifetime(self) -> Lifetime {
         match self {
             SourcePlan::Primaries(plan) => {

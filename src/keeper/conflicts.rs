@@ -54,7 +54,7 @@ pub struct ZoneConflict {
 /// The conflicts at one name.
 fn conflicts_at(zone: &Zone, name: &Name) -> Vec<ZoneConflict> {
     let mut counts = BTreeMap::new();
-    for record in zone.left.get(name) {
+    for record in zone.left_out.get(name) {
         *counts.entry(ConflictKind::within(zone, name, record.rtype)).or_default() += 1;
     }
     counts.into_iter().map(|(kind, dropped)| ZoneConflict { kind, dropped }).collect()
@@ -62,7 +62,7 @@ fn conflicts_at(zone: &Zone, name: &Name) -> Vec<ZoneConflict> {
 
 /// Lists the first conflicts in the order of their names.
 pub(super) fn list(zone: &Zone) -> BTreeMap<String, Vec<ZoneConflict>> {
-    let mut names: Vec<&Name> = zone.left.iter().map(|(name, _)| name).collect();
+    let mut names: Vec<&Name> = zone.left_out.iter().map(|(name, _)| name).collect();
     names.sort_unstable_by(|a, b| a.canonical_cmp(b));
     names.into_iter().take(LISTED_CONFLICTS).map(|name| (name.to_string(), conflicts_at(zone, name))).collect()
 }
@@ -70,7 +70,7 @@ pub(super) fn list(zone: &Zone) -> BTreeMap<String, Vec<ZoneConflict>> {
 /// The number of names for each kind of conflict.
 pub(super) fn count(zone: &Zone) -> BTreeMap<ConflictKind, i64> {
     let mut counts = BTreeMap::new();
-    for conflict in zone.left.iter().flat_map(|(name, _)| conflicts_at(zone, name)) {
+    for conflict in zone.left_out.iter().flat_map(|(name, _)| conflicts_at(zone, name)) {
         *counts.entry(conflict.kind).or_default() += 1;
     }
     counts
@@ -78,8 +78,8 @@ pub(super) fn count(zone: &Zone) -> BTreeMap<ConflictKind, i64> {
 
 /// Logs conflicts that the version before did not have, each once, up to a number that does not flood the log.
 pub(super) fn log(before: Option<&Zone>, zone: &Zone) {
-    let is_new = |name: &Name| before.is_none_or(|before| before.left.get(name) != zone.left.get(name));
-    let mut names: Vec<&Name> = zone.left.iter().map(|(name, _)| name).filter(|name| is_new(name)).collect();
+    let is_new = |name: &Name| before.is_none_or(|before| before.left_out.get(name) != zone.left_out.get(name));
+    let mut names: Vec<&Name> = zone.left_out.iter().map(|(name, _)| name).filter(|name| is_new(name)).collect();
     names.sort_unstable_by(|a, b| a.canonical_cmp(b));
     for name in names.iter().take(LOGGED_CONFLICTS) {
         for ZoneConflict { kind, dropped } in conflicts_at(zone, name) {

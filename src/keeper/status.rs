@@ -126,7 +126,7 @@ impl SourceZone {
             names: self.zone.as_ref().map_or(0, |zone| zone.names()),
             refreshed_seconds_ago: self.contact.get().map(|at| now.saturating_duration_since(at).as_secs()),
             expires_in_seconds: self.expires().map(|at| at.saturating_duration_since(now).as_secs()),
-            conflict_names: self.zone.as_ref().map_or(0, |zone| zone.left.names()),
+            conflict_names: self.zone.as_ref().map_or(0, |zone| zone.left_out.names()),
             conflicts: self.zone.as_ref().map(|zone| conflicts::list(zone)).unwrap_or_default(),
         }
     }

@@ -17,7 +17,7 @@ use wire::serial::Serial;
 const MANY_NAMES: usize = 500;
 
 /// Change of a source zone by an update.
-pub(super) struct Step {
+pub(super) struct SourceStep {
     zone: Name,
     /// The version before, if it is known what differs from it.
     base: Option<Arc<Zone>>,
@@ -27,7 +27,7 @@ pub(super) struct Step {
     refreshed: SystemTime,
 }
 
-impl Step {
+impl SourceStep {
     /// A step from one version to another; `is_comparable` if they are known to differ at the names given only.
     pub fn new(
         zone: Name,
@@ -36,10 +36,10 @@ impl Step {
         touched: Vec<Name>,
         is_comparable: bool,
         refreshed: Instant,
-    ) -> Step {
+    ) -> SourceStep {
         let before = old.as_ref().map(|old| old.soa.serial);
         let base = old.filter(|_| is_comparable && has_room(touched.len(), &new));
-        Step { zone, base, before, new, touched, refreshed: wall_time(refreshed) }
+        SourceStep { zone, base, before, new, touched, refreshed: wall_time(refreshed) }
     }
 
     /// Composes the difference, if there is to be one, and hands the version to the disk.
@@ -57,7 +57,7 @@ impl Step {
 
 impl Keeper {
     /// Takes steps into the histories of their zones, and does other work meanwhile.
-    pub(super) fn take_steps<T>(&mut self, steps: &[Step], work: impl FnOnce(&mut Keeper) -> T) -> T {
+    pub(super) fn take_steps<T>(&mut self, steps: &[SourceStep], work: impl FnOnce(&mut Keeper) -> T) -> T {
         let store = self.store.clone();
         let compose = || steps.iter().map(|step| step.compose(store.as_deref())).collect::<Vec<_>>();
         let is_large = steps.iter().map(|step| step.touched.len()).sum::<usize>() > MANY_NAMES;

@@ -49,13 +49,13 @@ impl Bench {
     fn load(&mut self, zone: &str, lines: &str, age: Duration) {
         let base = self.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
         let loaded = Box::new(load(zone, lines, base.as_deref()));
-        self.update(zone, Change::Load { loaded, base }, age);
+        self.update(zone, News::Load { loaded, base }, age);
     }
 
-    fn update(&mut self, zone: &str, change: Change, age: Duration) {
+    fn update(&mut self, zone: &str, news: News, age: Duration) {
         let (published, mut done) = oneshot::channel();
         let refreshed = Instant::now().checked_sub(age).unwrap();
-        let update = Update { zone: name(zone), change, refreshed, published: Some(published) };
+        let update = Update { zone: name(zone), news, refreshed, published: Some(published) };
         self.keeper.handle(vec![update], Vec::new());
         done.try_recv().unwrap();
     }
@@ -147,15 +147,15 @@ fn an_expired_member_leaves_and_comes_back() {
     bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
     let serial = |bench: &Bench| bench.keeper.regions[&name("w.x")].region.zone.as_ref().unwrap().soa.serial;
     let before = serial(&bench);
-    bench.update("w2.x", Change::Current, expire);
+    bench.update("w2.x", News::Current, expire);
     assert_eq!((bench.state("w2.x"), bench.ask("web.w2.x"), bench.ask("web.w.x")), (State::Expired, (2, 0), (0, 1)));
     assert!(serial(&bench).newer_than(before));
     let snapshot = bench.status();
     let states: Vec<_> = snapshot.regions[0].members.iter().map(|member| member.state).collect();
     assert_eq!(states, ["ok", "expired"]);
-    bench.update("w1.x", Change::Current, expire);
+    bench.update("w1.x", News::Current, expire);
     assert_eq!((bench.state("w.x"), bench.ask("web.w.x")), (State::Expired, (2, 0)));
-    bench.update("w2.x", Change::Current, ZERO);
+    bench.update("w2.x", News::Current, ZERO);
     assert_eq!((bench.ask("web.w2.x"), bench.ask("web.w.x")), ((0, 1), (0, 1)));
     bench.load("w1.x.", "@ 30 SOA 2\nweb 30 A 192.0.2.3\nnew 30 A 192.0.2.3", ZERO);
     assert_eq!((bench.ask("web.w.x"), bench.ask("new.w.x")), ((0, 2), (0, 1)));
@@ -183,9 +183,9 @@ fn the_order_of_arrival_leaves_no_trace_in_the_serial() {
 fn a_region_that_was_never_served_waits_on_whatever_expires() {
     let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
     bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
-    bench.update("w1.x", Change::Current, Duration::from_secs(2_592_001));
+    bench.update("w1.x", News::Current, Duration::from_secs(2_592_001));
     assert_eq!((bench.state("w1.x"), bench.state("w.x")), (State::Expired, State::NotReady));
-    bench.update("w1.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, ZERO);
     assert_eq!((bench.state("w1.x"), bench.state("w.x")), (State::Ok, State::NotReady));
     bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
     assert_eq!(bench.ask("web.w.x"), (0, 2));
@@ -212,7 +212,7 @@ fn a_region_can_let_go_of_a_silent_member_before_its_zone_expires() {
     bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
     bench.load("w2.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.2", ZERO);
     assert_eq!(bench.ask("web.w.x"), (0, 2));
-    bench.update("w2.x", Change::Current, Duration::from_secs(3601));
+    bench.update("w2.x", News::Current, Duration::from_secs(3601));
     assert_eq!((bench.ask("web.w2.x"), bench.ask("web.w.x")), ((0, 1), (0, 1)));
     bench.load("w2.x.", "@ 30 SOA 2\nweb 30 A 192.0.2.2\nnew 30 A 192.0.2.2", ZERO);
     assert_eq!((bench.ask("web.w.x"), bench.ask("new.w.x")), ((0, 2), (0, 1)));
@@ -224,7 +224,7 @@ fn members_can_stay_beyond_expiry() {
     plan.on_expire = OnExpire::Keep;
     let mut bench = Bench::new(&["w1.x"], vec![plan.clone()]);
     bench.load("w1.x.", "@ 30 SOA 1\nweb 30 A 192.0.2.1", ZERO);
-    bench.update("w1.x", Change::Current, Duration::from_secs(2_592_001));
+    bench.update("w1.x", News::Current, Duration::from_secs(2_592_001));
     assert_eq!((bench.ask("web.w1.x"), bench.ask("web.w.x")), ((2, 0), (0, 1)));
     // It is in the region, and so nobody is told that it is not.
     assert_eq!(bench.status().regions[0].members[0].state, "stale");
@@ -257,8 +257,8 @@ fn what_is_known_can_be_read_while_a_region_is_merged() {
 fn one_batch_is_one_publication() {
     let mut bench = Bench::new(&["w1.x", "w2.x"], vec![region("w.x", &["w1.x", "w2.x"])]);
     let update = |zone: &str| {
-        let change = Change::Load { loaded: Box::new(load(zone, "@ 30 SOA 7\na 30 A 192.0.2.1", None)), base: None };
-        Update { zone: name(zone), change, refreshed: Instant::now(), published: None }
+        let news = News::Load { loaded: Box::new(load(zone, "@ 30 SOA 7\na 30 A 192.0.2.1", None)), base: None };
+        Update { zone: name(zone), news, refreshed: Instant::now(), published: None }
     };
     let before = bench.publisher.load().generation;
     bench.keeper.handle(vec![update("w1.x."), update("w2.x.")], Vec::new());
@@ -272,7 +272,7 @@ fn one_batch_is_one_publication() {
 #[test]
 fn news_of_a_zone_that_is_gone_is_dropped() {
     let mut bench = Bench::new(&["w1.x"], Vec::new());
-    let update = Update { zone: name("w9.x"), change: Change::Current, refreshed: Instant::now(), published: None };
+    let update = Update { zone: name("w9.x"), news: News::Current, refreshed: Instant::now(), published: None };
     bench.keeper.handle(vec![update], Vec::new());
     assert!(bench.publisher.load().get(&name("w9.x")).is_none());
 }
@@ -308,7 +308,7 @@ fn serials_that_move_too_far_are_followed_in_two_steps() {
     let update = |bench: &Bench, zone: &str, serial: u32| {
         let base = bench.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
         let loaded = Box::new(load(zone, &format!("@ 30 SOA {serial}\na 30 A 192.0.2.1"), base.as_deref()));
-        Update { zone: name(zone), change: Change::Load { loaded, base }, refreshed: Instant::now(), published: None }
+        Update { zone: name(zone), news: News::Load { loaded, base }, refreshed: Instant::now(), published: None }
     };
     let serial = |bench: &Bench| bench.publisher.load().get(&name("w.x")).unwrap().zone.as_ref().unwrap().soa.serial;
     let both = |bench: &mut Bench, number: u32| {
@@ -408,8 +408,8 @@ async fn a_lone_change_is_published_at_once_and_the_next_after_a_while() {
     let send = |zone: &str, serial: u32| {
         let loaded = Box::new(load(&format!("{zone}."), &format!("@ 30 SOA {serial}\na 30 A 192.0.2.1"), None));
         let (published, done) = oneshot::channel();
-        let change = Change::Load { loaded, base: None };
-        let update = Update { zone: name(zone), change, refreshed: Instant::now(), published: Some(published) };
+        let news = News::Load { loaded, base: None };
+        let update = Update { zone: name(zone), news, refreshed: Instant::now(), published: Some(published) };
         handle.updates.try_send(update).unwrap();
         done
     };
@@ -427,7 +427,7 @@ async fn a_lone_change_is_published_at_once_and_the_next_after_a_while() {
     let (second, third) = (send(zones[1], 8), send(zones[2], 8));
     let (heard, confirmed) = oneshot::channel();
     let current =
-        Update { zone: name(zones[0]), change: Change::Current, refreshed: Instant::now(), published: Some(heard) };
+        Update { zone: name(zones[0]), news: News::Current, refreshed: Instant::now(), published: Some(heard) };
     handle.updates.try_send(current).unwrap();
     confirmed.await.unwrap();
     assert!(begun.elapsed() < hold_down, "that nothing has changed waits for nothing");

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 const TARGET: &str = "aggregator::log";
 const TEXT: &str = "log lines lost: nobody read the log";
 
-/// How the lines of a log look.
+/// Layout of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Plain,

@@ -24,11 +24,11 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How many octets wait at most while others are written.
+/// Octets that wait at most while others are written.
 const ROOM: usize = 1 << 20;
-/// How long a line is waited for.
+/// Time for which a line is waited for.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// How long to wait before a stream that takes nothing without blocking is tried again.
+/// Pause before a stream that takes nothing without blocking is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Lines on their way.
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Whether there is room for a line. After a loss there is none until that can be told in its place.
+    /// Returns true if there is room for a line. After a loss there is none until that can be told in its place.
     fn takes(&self, line: &[u8]) -> bool {
         self.waiting.is_empty() || (self.lost == 0 && self.waiting.len() + line.len() <= ROOM)
     }

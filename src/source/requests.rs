@@ -1,7 +1,7 @@
 //! The wakes that wait for a source's task.
 //!
-//! Invariant: wakes that wait together become one, the strongest, and are answered together; whoever waits is answered, or
-//! learns that the task has ended.
+//! Invariant: wakes that wait together become one, the strongest, and are answered together; whoever waits is answered,
+//! or learns that the task has ended.
 //!
 //! Cost: O(1).
 
@@ -40,7 +40,7 @@ pub struct Inbox {
     bell: Notify,
 }
 
-/// What waits for the task, as long as there is one.
+/// Requests that wait for the task, as long as there is one.
 #[derive(Default)]
 struct Waiting {
     call: Call,

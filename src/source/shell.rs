@@ -1,10 +1,11 @@
 //! The shell of a source: the handle of its task, and what both see.
 //!
-//! A kind of source implements [`Kind`]: it has a plan, a task that follows the plan, and a status that operators see. How the
-//! task is started, woken and ended is the same for every kind, and stands here.
+//! A kind of source implements [`Kind`]: it has a plan, a task that follows the plan, and a status that operators see.
+//! How the task is started, woken and ended is the same for every kind, and stands here.
 //!
-//! Invariants: a task that panics runs again, and finds what it shares with the handle as it was, so whoever waits for an
-//! answer waits for the next one; the task ends when its handle is dropped, or with the keeper, and nobody waits for it then.
+//! Invariants: a task that panics runs again, and finds what it shares with the handle as it was, so whoever waits for
+//! an answer waits for the next one; the task ends when its handle is dropped, or with the keeper, and nobody waits for
+//! it then.
 //!
 //! Cost: O(1), beside the copy of a status.
 
@@ -30,9 +31,9 @@ pub struct Facilities {
 
 /// A kind of source. Its values hold what task and handle share beside plan, wakes and status.
 pub trait Kind: Send + Sync + Sized + 'static {
-    /// What the configuration makes and the task follows.
+    /// Plan that the configuration makes and the task follows.
     type Plan: Send + Sync;
-    /// What operators see.
+    /// Status that operators see.
     type Status: Clone + Send;
 
     /// Runs the task until the keeper goes.
@@ -50,12 +51,12 @@ pub trait Kind: Send + Sync + Sized + 'static {
     fn release(_shared: &Shared<Self>) {}
 }
 
-/// What the handle and the task both see. The status is locked for moments only.
+/// State that the handle and the task share. The status is locked for moments only.
 pub struct Shared<K: Kind> {
     pub plan: Arc<K::Plan>,
     pub inbox: Inbox,
     pub facilities: Facilities,
-    /// What only this kind of source has.
+    /// State that only this kind of source has.
     pub own: K,
     status: Mutex<K::Status>,
 }

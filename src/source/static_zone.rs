@@ -1,13 +1,13 @@
 //! Zones of our own: the source that has nobody to ask.
 //!
-//! What the configuration says is news once, when it is read; [`news`] makes the update, which is published together with the
-//! plan of all zones. The task answers whoever wants the zone to be looked at.
+//! What the configuration says is news once, when it is read; [`news`] makes the update, which is published together
+//! with the plan of all zones. The task answers whoever wants the zone to be looked at.
 //!
 //! Cost: O(records) for each reading of the configuration.
 
 use crate::metrics::unix_seconds;
 use crate::source::shell::{Facilities, Handle, Kind, Shared};
-use crate::source::{Change, Update};
+use crate::source::{News, Update};
 use crate::static_zone::{StaticZonePlan, build};
 use crate::zone::{Zone, ZoneError};
 use serde::Serialize;
@@ -17,10 +17,10 @@ use std::time::{Instant, SystemTime};
 /// The kind of source that has its records from the configuration.
 pub struct Configured;
 
-/// What is known of a zone of our own.
+/// Status of a zone of our own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StaticZoneStatus {
-    /// When the configuration was read that has it.
+    /// Time at which the configuration was read that has it.
     pub configured: i64,
     /// Records in the configuration and those that follow from it.
     pub configured_records: usize,
@@ -69,15 +69,15 @@ impl Kind for Configured {
     }
 }
 
-/// What a plan means for a zone of which `base` is known.
+/// Makes the update that a plan means for a zone of which `base` is known.
 pub fn news(plan: &StaticZonePlan, base: Option<Arc<Zone>>) -> Result<Update, ZoneError> {
     // Serials have 32 bits, which is what is left of the time in any case (RFC 1982).
     let now = unix_seconds(SystemTime::now()) as u32;
     let loaded = build(plan, base.as_ref(), now)?;
-    let change = if base.is_some() && loaded.touched.is_empty() {
-        Change::Current
+    let news = if base.is_some() && loaded.touched.is_empty() {
+        News::Current
     } else {
-        Change::Load { loaded: Box::new(loaded), base }
+        News::Load { loaded: Box::new(loaded), base }
     };
-    Ok(Update { zone: plan.zone.clone(), change, refreshed: Instant::now(), published: None })
+    Ok(Update { zone: plan.zone.clone(), news, refreshed: Instant::now(), published: None })
 }

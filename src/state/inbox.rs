@@ -26,7 +26,7 @@ const MAX_WAITING_DELTAS: usize = 4096;
 //--- Work ---
 
 /// State of a zone's files at start.
-pub struct Found {
+pub struct FilesAtStart {
     pub ledger: Ledger,
     pub version: Weak<Zone>,
     pub refreshed: SystemTime,
@@ -38,7 +38,7 @@ pub struct Backlog {
     /// The number under which the oldest of it was handed over; none for times alone.
     pub number: Option<u64>,
     /// State of the files that was found at start.
-    pub found: Option<Found>,
+    pub found: Option<FilesAtStart>,
     pub deltas: Vec<(Arc<Delta>, SystemTime)>,
     bytes: usize,
     /// Account of the steps' octets, which counts them until they are written.
@@ -190,7 +190,7 @@ impl Inbox {
     }
 
     /// Hands over what was found on disk.
-    pub fn found(&self, zone: &Name, found: Found) {
+    pub fn found(&self, zone: &Name, found: FilesAtStart) {
         self.hand_over(|waiting| waiting.backlog(zone).found = Some(found));
     }
 

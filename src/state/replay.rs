@@ -64,7 +64,7 @@ pub struct Replayed {
 }
 
 /// A frame that follows a snapshot.
-struct Step {
+struct JournalEntry {
     at: u64,
     kind: Kind,
     time: SystemTime,
@@ -72,17 +72,17 @@ struct Step {
     delta: Option<Arc<Delta>>,
 }
 
-impl Step {
+impl JournalEntry {
     /// Reads a frame.
-    fn read(origin: &Name, frame: &Frame<'_>) -> Result<Step, Fault> {
+    fn read(origin: &Name, frame: &Frame<'_>) -> Result<JournalEntry, Fault> {
         let (at, time) = (frame.start as u64, frame.time);
         let fault = |error| Fault::Delta { at, error };
         match frame.kind {
             Some(kind @ Kind::Delta) => {
                 let delta = Delta::read(origin, frame.payload).map_err(fault)?;
-                Ok(Step { at, kind, time, delta: Some(Arc::new(delta)) })
+                Ok(JournalEntry { at, kind, time, delta: Some(Arc::new(delta)) })
             }
-            Some(kind @ Kind::Refreshed) => Ok(Step { at, kind, time, delta: None }),
+            Some(kind @ Kind::Refreshed) => Ok(JournalEntry { at, kind, time, delta: None }),
             Some(Kind::Regions | Kind::Drains | Kind::Pins | Kind::Version | Kind::Trees) | None => {
                 Err(Fault::Unknown(at))
             }
@@ -130,7 +130,7 @@ impl Replayed {
         let mut frames = Frames::new(journal, base);
         let (mut steps, mut fault) = (Vec::new(), None);
         for frame in frames.by_ref() {
-            match Step::read(origin, &frame) {
+            match JournalEntry::read(origin, &frame) {
                 Ok(step) => steps.push(step),
                 Err(unreadable) => {
                     fault = Some(unreadable);
@@ -147,7 +147,7 @@ impl Replayed {
     }
 
     /// Takes steps, all of them at once if they fit, else one by one up to the first that does not.
-    fn take(&mut self, steps: Vec<Step>) -> Result<(), Fault> {
+    fn take(&mut self, steps: Vec<JournalEntry>) -> Result<(), Fault> {
         let deltas: Vec<&Delta> = steps.iter().filter_map(|step| step.delta.as_deref()).collect();
         let last = Delta::apply_all(&deltas, &self.zone).ok();
         for step in steps {

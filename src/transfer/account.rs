@@ -17,14 +17,14 @@ use std::time::{Duration, SystemTime};
 use tracing::{debug, info, warn};
 use wire::serial::Serial;
 
-/// What was asked of a primary.
+/// Question to a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The zone's serial.
     Soa,
     /// The whole zone.
     Axfr,
-    /// What has changed.
+    /// Differences.
     Ixfr,
 }
 
@@ -147,8 +147,8 @@ impl Accounts {
         status.reason = Some(reason);
     }
 
-    /// Notes that differences did not come or are of no use. The primary may be quite well: the whole zone is asked for next,
-    /// and what comes of that is what its status tells.
+    /// Notes that differences did not come or are of no use. The primary may be quite well: the whole zone is asked for
+    /// next, and what comes of that is what its status tells.
     pub fn note_no_differences(&mut self, index: usize, error: &TransferError, pause: Option<Duration>) {
         let (zone, primary, kind, reason) =
             (self.zone.as_str(), self.primaries[index].as_str(), Kind::Ixfr.label(), error.reason());

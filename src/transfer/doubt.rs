@@ -1,11 +1,11 @@
 //! Removals that are in doubt, and what the primary's answers say of them (`docs/cns.md` 27).
 //!
-//! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and nothing
-//! else comes of it. That a record is absent is believed of an authoritative answer with other records of the set, because then
-//! CNS' database did answer. A database that fails or is lost looks like a name that is not there, at a serial that the clock
-//! gives and that stays for ten seconds. So of an answer without any it is believed only if it carries the zone's SOA, if a
-//! set that must be there is found after it, and if a poll made after both says the same serial. What no answer settles
-//! stays.
+//! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and
+//! nothing else comes of it. That a record is absent is believed of an authoritative answer with other records of the
+//! set, because then CNS' database did answer. A database that fails or is lost looks like a name that is not there, at
+//! a serial that the clock gives and that stays for ten seconds. So of an answer without any it is believed only if it
+//! carries the zone's SOA, if a set that must be there is found after it, and if a poll made after both says the same
+//! serial. What no answer settles stays.
 //!
 //! Pure: no sockets, no clock. Cost: O(records in doubt and in answers).
 
@@ -30,24 +30,24 @@ const NAMES_FOR_WITNESSES: usize = 256;
 /// Owner by a pointer, type, class, TTL, length.
 const RECORD_BYTES: usize = 12;
 
-/// What an answer says, as far as it is about what was asked.
+/// Contents of an answer, as far as they are about what was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether the server speaks for the zone.
+    /// True if the server speaks for the zone.
     pub authoritative: bool,
     /// RDATA of the records of the owner and type that were asked for.
     pub records: Vec<Vec<u8>>,
-    /// Whether the answer section has other records: there is a CNAME.
+    /// True if the answer section has other records: there is a CNAME.
     pub has_others: bool,
     /// The serial of the zone's SOA in the authority section.
     pub serial: Option<Serial>,
 }
 
-/// What is known of a set.
+/// State of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Unasked,
-    /// What came is no answer, and asking again is of no use.
+    /// Not to be asked for again: what came is no answer.
     Unanswered,
     /// The set is not there, if a poll confirms the serial.
     Absent(Serial),
@@ -59,7 +59,7 @@ enum State {
 pub struct Question {
     pub owner: Name,
     pub rtype: u16,
-    /// Whether the answer is surely short enough that CNS survives to send it over TCP.
+    /// True if the answer is surely short enough that CNS survives to send it over TCP.
     pub may_use_tcp: bool,
     /// Those in doubt that are still so.
     records: Vec<Removal>,
@@ -123,7 +123,7 @@ impl Doubts {
         };
     }
 
-    /// Whether a poll is to tell if sets are absent.
+    /// Returns true if a poll is to tell whether sets are absent.
     pub fn needs_serial(&self) -> bool {
         self.questions.iter().any(|question| matches!(question.state, State::Absent(_)))
     }
@@ -134,8 +134,8 @@ impl Doubts {
         &self.witnesses
     }
 
-    /// Takes the serial of a poll that was made after the answers, that for the witness included. Sets that were absent at
-    /// another one, or at one older than the serial that the removals lead to, are to be asked for again.
+    /// Takes the serial of a poll that was made after the answers, that for the witness included. Sets that were absent
+    /// at another one, or at one older than the serial that the removals lead to, are to be asked for again.
     pub fn confirm(&mut self, polled: Serial, to: Serial) {
         for question in &mut self.questions {
             if let State::Absent(serial) = question.state {
@@ -145,19 +145,19 @@ impl Doubts {
         }
     }
 
-    /// What stays: by an answer, and for want of one.
-    pub fn finish(self) -> Outcome {
+    /// Returns what stays: by an answer, and for want of one.
+    pub fn finish(self) -> Remaining {
         let Doubts { questions, mut vetoes, vetoed, .. } = self;
         let unsettled = questions.into_iter().filter(|question| question.state != State::Settled);
         let unanswered: Vec<Removal> = unsettled.flat_map(|question| question.records).collect();
         unanswered.iter().for_each(|removal| vetoes.insert(removal));
-        Outcome { vetoes, vetoed, unanswered }
+        Remaining { vetoes, vetoed, unanswered }
     }
 }
 
-/// What came of the questions.
+/// Result of the questions.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Remaining {
     pub vetoes: Vetoes,
     /// Records that the primary said to have.
     pub vetoed: u64,
@@ -176,7 +176,8 @@ fn find_witnesses(zone: &Zone) -> Vec<Question> {
     zone.iter().take(NAMES_FOR_WITNESSES).filter_map(witness).take(WITNESSES).collect()
 }
 
-/// Whether a name is at or below a zone cut or a DNAME, so that a server answers with those (RFC 1034 section 4.3.2).
+/// Returns true if a name is at or below a zone cut or a DNAME, and a server answers with those (RFC 1034 section
+/// 4.3.2).
 fn is_delegated(zone: &Zone, owner: &Name) -> bool {
     let above = std::iter::successors(Some(owner.clone()), Name::parent).take_while(|name| *name != zone.origin);
     zone.cuts > 0
@@ -186,13 +187,14 @@ fn is_delegated(zone: &Zone, owner: &Name) -> bool {
         })
 }
 
-/// Whether CNS can be asked for a name: it reads names as text, so that a dot or an octet that is not ASCII makes another of it.
+/// Returns true if CNS can be asked for a name: it reads names as text, so a dot or an octet beyond ASCII makes another
+/// name of it.
 fn is_askable(owner: &Name) -> bool {
     name::labels(owner.as_wire()).flatten().all(|octet| octet.is_ascii() && *octet != b'.')
 }
 
-/// About how many octets the answer for a set takes. CNS sends an SRV record once for each address of its target, and with each
-/// of them all addresses.
+/// About how many octets the answer for a set takes. CNS sends an SRV record once for each address of its target, and
+/// with each of them all addresses.
 fn estimate(zone: &Zone, owner: &Name, rtype: u16) -> usize {
     let Some(set) = zone.get(owner.as_wire()).and_then(|node| node.get(rtype)) else { return FRAME_BYTES };
     let octets = |rdata: &[u8]| match rdata.get(6..) {
@@ -208,7 +210,7 @@ fn estimate(zone: &Zone, owner: &Name, rtype: u16) -> usize {
     set.rdatas().map(octets).fold(FRAME_BYTES, usize::saturating_add)
 }
 
-/// Whether an answer for a name comes from a wildcard of the zone, so that it says nothing of the name itself (RFC 4592
+/// Returns true if an answer for a name comes from a wildcard of the zone and says nothing of the name itself (RFC 4592
 /// section 3.3.1). CNS has none.
 fn is_covered(zone: &Zone, owner: &Name, rtype: u16) -> bool {
     if zone.wildcards == 0 || zone.get(owner.as_wire()).is_some() {
@@ -258,7 +260,7 @@ mod tests {
         Some(Answer { authoritative: true, records, has_others: false, serial: serial.map(Serial) })
     }
 
-    /// What stays for an answer and for want of one, after a poll.
+    /// Removals that stay for an answer and for want of one, after a poll.
     fn outcome(answer: Option<Answer>, polled: u32) -> (u64, usize) {
         let mut doubts = doubts(vec![removal(1), removal(2)]);
         assert_eq!(doubts.open().len(), 1, "one set");
@@ -266,7 +268,7 @@ mod tests {
         if doubts.needs_serial() {
             doubts.confirm(Serial(polled), Serial(5));
         }
-        let Outcome { vetoed, unanswered, .. } = doubts.finish();
+        let Remaining { vetoed, unanswered, .. } = doubts.finish();
         (vetoed, unanswered.len())
     }
 
@@ -363,8 +365,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is answered, every record in doubt is vetoed, unanswered or believed gone, and no record that an answer
-        /// holds goes.
+        /// Whatever is answered, every record in doubt is vetoed, unanswered or believed gone, and no record that an
+        /// answer holds goes.
         #[test]
         fn answers_only_veto(
             removed in prop::collection::btree_set(0..6u8, 1..6),

@@ -1,4 +1,4 @@
-//! What can go wrong on the way in, in words for an operator and as the `reason` label of the failure counter.
+//! Errors on the way in, in words for an operator and as the `reason` label of the failure counter.
 //!
 //! Invariant: every way to fail has exactly one label, and labels never change between versions.
 
@@ -19,7 +19,7 @@ pub enum Phase {
     Total,
 }
 
-/// Why a poll or a zone transfer came to nothing.
+/// Error of a poll or a zone transfer.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     #[error("cannot connect: {0}")]
@@ -150,7 +150,7 @@ impl TransferError {
     }
 }
 
-/// What did not happen in time.
+/// Describes what did not happen in time.
 fn timeout_text(phase: Phase) -> &'static str {
     match phase {
         Phase::Connect => "no connection within connect_timeout",
@@ -159,7 +159,7 @@ fn timeout_text(phase: Phase) -> &'static str {
     }
 }
 
-/// What to do about a primary that does not sign.
+/// Advice about a primary that does not sign.
 fn tsig_advice(error: &TsigError) -> &'static str {
     match error {
         // CNS answers a signed question as if it were unsigned (`docs/cns.md` 16).
@@ -176,7 +176,7 @@ const RCODE_LABELS: [&str; 16] = [
     "notzone", "rcode_11", "rcode_12", "rcode_13", "rcode_14", "rcode_15",
 ];
 
-/// What a response code means to whoever runs a secondary.
+/// Explains a response code to whoever runs a secondary.
 fn rcode_text(rcode: u16) -> String {
     match rcode {
         1 => "the primary answered FORMERR".to_owned(),

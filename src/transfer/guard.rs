@@ -7,13 +7,14 @@
 //! `confirm_after` at least, so that no zone is lost in several steps of which each is small enough, while one that
 //! shrinks over hours is let pass.
 //!
-//! A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the first: the serial is
-//! not older, and the number of names is the same within a tenth. The number is enough: a database that fails does not fail
-//! twice at the same place, and a zone whose instances come and go must not be held for ever because one of them did. A
-//! transfer that is suspicious and does not agree takes the held one's place.
+//! A held version is adopted when a second transfer, at least `confirm_after` later, agrees with the first: the serial
+//! is not older, and the number of names is the same within a tenth. The number is enough: a database that fails does
+//! not fail twice at the same place, and a zone whose instances come and go must not be held for ever because one of
+//! them did. A transfer that is suspicious and does not agree takes the held one's place.
 //!
-//! Versions with nothing beside the apex agree only at the same serial. While its database is rebuilt, which takes minutes,
-//! CNS serves an empty zone whose serial is the clock; a zone that was emptied keeps the serial at which that happened.
+//! Versions with nothing beside the apex agree only at the same serial. While its database is rebuilt, which takes
+//! minutes, CNS serves an empty zone whose serial is the clock; a zone that was emptied keeps the serial at which that
+//! happened.
 //!
 //! Cost: O(1); versions know how many names they have.
 
@@ -44,7 +45,7 @@ pub struct Held {
     since: Instant,
 }
 
-/// What to do with a transferred version.
+/// Decision about a transferred version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Adopt,
@@ -79,7 +80,8 @@ impl Peak {
     }
 }
 
-/// Whether the change from one number of names to another needs a second opinion. `peak` is the most that were served of late.
+/// Returns true if the step from one number of names to another needs a second opinion. `peak` is the most that were
+/// served of late.
 fn is_suspicious(peak: u64, served: u64, new: u64, share: f64) -> bool {
     let sharp = new < served && (new as f64) < peak as f64 * share && peak.saturating_sub(new) >= LEAST_LOSS;
     // The apex always holds the SOA, so one name is none.
@@ -93,7 +95,7 @@ impl Guard {
         self.held.as_ref()
     }
 
-    /// When the held version is to be confirmed.
+    /// Returns when the held version is to be confirmed.
     pub fn due(&self, limits: &Limits) -> Option<Instant> {
         self.held.as_ref().map(|held| held.since + limits.confirm_after)
     }

@@ -1,10 +1,10 @@
-//! Whether a primary is asked for differences.
+//! The choice of primaries that are asked for differences.
 //!
 //! Asking one that has none costs a round trip before the transfer that is needed anyway, so a primary that turns the
 //! question away (NOTIMP, FORMERR, REFUSED, a closed connection, silence) is spared it: for a minute first, because a
-//! restart looks the same, then for twice as long each time, up to [`LONGEST_PAUSE`]. So is one whose answer ends below the
-//! serial that it announces: it keeps no differences, or asks another that lags behind. Differences that are wrong are
-//! another matter: the next ones may be right, as with CNS, whose answer depends on its history at that moment.
+//! restart looks the same, then for twice as long each time, up to [`LONGEST_PAUSE`]. So is one whose answer ends below
+//! the serial that it announces: it keeps no differences, or asks another that lags behind. Differences that are wrong
+//! are another matter: the next ones may be right, as with CNS, whose answer depends on its history at that moment.
 //!
 //! Cost: O(1).
 
@@ -17,17 +17,17 @@ const FIRST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause: an upgraded primary is found out within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What is known of a primary's manner of answering the question.
+/// A primary's manner of answering the question.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// How often in a row it turned the question away.
+    /// Number of times in a row that it turned the question away.
     refusals: u32,
-    /// When it may be asked again.
+    /// Time at which it may be asked again.
     again: Option<Instant>,
 }
 
 impl Manner {
-    /// Whether it is worth asking.
+    /// Returns true if it is worth asking.
     pub fn may_ask(&self, now: Instant) -> bool {
         self.again.is_none_or(|again| now >= again)
     }
@@ -49,7 +49,7 @@ impl Manner {
     }
 }
 
-/// Whether an error says that the primary does not answer the question or knows no answer, rather than that it answered
+/// Returns true if an error says that the primary does not answer the question or knows no answer, not that it answered
 /// wrongly.
 fn turns_away(error: &TransferError) -> bool {
     // FORMERR, NOTIMP, REFUSED (RFC 1035 section 4.1.1).
@@ -64,7 +64,7 @@ fn turns_away(error: &TransferError) -> bool {
     )
 }
 
-/// Whether an error would meet any other question, too: there is no way to the primary.
+/// Returns true if an error would meet any other question, too: there is no way to the primary.
 pub fn is_unreachable(error: &TransferError) -> bool {
     matches!(error, TransferError::Connect(_) | TransferError::Source(..) | TransferError::Timeout(Phase::Connect))
 }

@@ -1,13 +1,13 @@
-//! When the next refresh of a zone begins.
+//! The pace of a zone's refreshes: when the next one begins.
 //!
-//! The timer says when by itself, an operator's request says now, and an announcement (NOTIFY) lies between: it acts at once
-//! while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held back, and
-//! when the primary announced a serial that it does not have, an announcement waits for the timer; else each would cost a
-//! poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary that is back says so
-//! by it, and must not wait until a back-off of a minute is over.
+//! The timer says when by itself, an operator's request says now, and an announcement (NOTIFY) lies between: it acts at
+//! once while all is well, but anyone can forge one, and CNS repeats it every five seconds. So while a version is held
+//! back, and when the primary announced a serial that it does not have, an announcement waits for the timer; else each
+//! would cost a poll and a transfer of the whole zone. After a failure it waits for [`FAILED_PAUSE`] at most: a primary
+//! that is back says so by it, and must not wait until a back-off of a minute is over.
 //!
-//! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer called
-//! for the one before: a request that comes then is alone so far.
+//! Invariant: from the end of one refresh to the next pass [`timers::LEAST_PAUSE`] at least, unless only the timer
+//! called for the one before: a request that comes then is alone so far.
 //!
 //! Cost: O(1).
 
@@ -16,7 +16,7 @@ use crate::transfer::timers;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long announcements wait after a failure.
+/// Time for which announcements wait after a failure.
 const FAILED_PAUSE: Duration = Duration::from_secs(2);
 
 /// The times from which the zone may be refreshed, by who asks for it.
@@ -30,7 +30,7 @@ pub struct Pace {
     timer: Instant,
 }
 
-/// How a refresh ended, as far as that decides on the next.
+/// End of a refresh, as far as that decides on the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The primary was heard, and nothing is left to do.
@@ -65,7 +65,7 @@ impl Pace {
         }
     }
 
-    /// When the next refresh begins, if this request is the strongest that waits.
+    /// Returns when the next refresh begins, if this request is the strongest that waits.
     pub fn begin(&self, waiting: Option<WakeKind>) -> Instant {
         match waiting {
             Some(WakeKind::Announced) => self.announced.min(self.timer),

@@ -1,4 +1,4 @@
-//! How zones are to be transferred: the plan that the configuration makes and the tasks follow.
+//! The plan of transfers, which the configuration makes and the tasks follow.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Default for TimerBounds {
     }
 }
 
-/// What one transfer may take.
+/// Limits of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// SOA poll over UDP or TCP, and TCP connection.
@@ -83,13 +83,14 @@ impl Default for Limits {
             max_messages: 1_000_000,
             shrink_share: 0.5,
             confirm_after: Duration::from_secs(10),
-            // A quarter of what NSD takes from everybody together, and enough for 20,000 zones within three minutes where a transfer takes 200 ms.
+            // A quarter of what NSD takes from everybody together, and enough for 20,000 zones within three minutes
+            // where a transfer takes 200 ms.
             per_primary: 25,
         }
     }
 }
 
-/// How one zone is transferred.
+/// Plan of one zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZonePlan {
     /// The zone, or for a member of a zone that several primaries have parts of, the member's name (see `origin`).
@@ -100,14 +101,14 @@ pub struct ZonePlan {
     pub primaries: Vec<PrimaryPlan>,
     /// Addresses besides the primaries' that may announce changes.
     pub notify_from: Vec<IpAddr>,
-    /// Whether primaries are asked for differences (RFC 1995) before whole zones.
+    /// True if primaries are asked for differences (RFC 1995) before whole zones.
     pub ixfr: bool,
     pub timers: TimerBounds,
     pub limits: Limits,
 }
 
 impl ZonePlan {
-    /// Whether this is a member of a zone, which is not served under its own name.
+    /// Returns true for a member of a zone, which is not served under its own name.
     pub fn is_member(&self) -> bool {
         self.zone != self.origin
     }

@@ -1,4 +1,4 @@
-//! How far a running transfer has come.
+//! Progress of a running transfer.
 //!
 //! Invariants: [`Tally`] is written by the transfer alone, once for each message, and read by anyone at any time; its
 //! two numbers may be of different messages for a moment, and nothing is decided by them.
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// What a transfer has received so far.
+/// Records and octets that a transfer has received so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     records: AtomicU64,
@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// How much of a transfer has come.
+/// Progress of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Progress {
     /// Time since it began.
@@ -58,7 +58,7 @@ pub struct Running {
     pub primary: SocketAddr,
     /// `axfr` or `ixfr`, as it was asked for.
     pub kind: &'static str,
-    /// When it began, in Unix seconds.
+    /// Time of its beginning, in Unix seconds.
     pub since: i64,
     #[serde(flatten)]
     pub progress: Progress,

@@ -45,7 +45,7 @@ pub fn polls_at_once(primaries: usize) -> usize {
     (MOST_SOCKETS / SOCKETS_PER_POLL / primaries.max(1)).clamp(LEAST_POLLS_EACH, MOST_POLLS_EACH)
 }
 
-/// Whose turn it is, for transfers, polls and questions.
+/// Queues for transfers, polls and questions.
 pub struct Turns {
     transfers: Arc<Queues>,
     polls: Arc<Queues>,
@@ -71,7 +71,7 @@ impl Turns {
         self.polls_at_once.store(polls, Relaxed);
     }
 
-    /// How many polls of one primary run at once.
+    /// Returns the number of polls of one primary that run at once.
     fn polls_at_once(&self) -> usize {
         self.polls_at_once.load(Relaxed)
     }

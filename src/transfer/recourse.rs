@@ -1,12 +1,12 @@
-//! When a whole zone is transferred because removals in doubt got no answer.
+//! Transfers of a whole zone because removals in doubt got no answer.
 //!
-//! At once the first time, then not before ten times as long as that took, a minute at least; twice as long each time that it
-//! finds nothing, up to a day, after which the audit does the same. Until then the records in doubt stay: one too many for a
-//! while is better than one too few. The version has these records beside it ([`Zone::unanswered`]), so a restart begins with a
-//! whole zone, too.
+//! At once the first time, then not before ten times as long as that took, a minute at least; twice as long each time
+//! that it finds nothing, up to a day, after which the audit does the same. Until then the records in doubt stay: one
+//! too many for a while is better than one too few. The version has these records beside it ([`Zone::unanswered`]), so
+//! a restart begins with a whole zone, too.
 //!
-//! Invariant: what counts is what stays in the version that was adopted last. What is gone from it is in doubt no more, and what
-//! a version has that was not adopted never was.
+//! Invariant: what counts is what stays in the version that was adopted last. What is gone from it is in doubt no more,
+//! and what a version has that was not adopted never was.
 //!
 //! Cost: O(records in doubt, and those of their names); for differences O(records of the names that changed).
 
@@ -33,7 +33,7 @@ pub struct Recourse {
     /// Those of a version in whose place the whole zone was wanted.
     wanted: Aside,
     pause: Option<Duration>,
-    /// When the next whole zone may be transferred; at once if none ever was.
+    /// Time from which the next whole zone may be transferred; at once if none ever was.
     again: Option<Instant>,
 }
 
@@ -55,8 +55,8 @@ impl Recourse {
         zone.unanswered = unanswered;
     }
 
-    /// Whether the whole zone is to be transferred now, for records that got no answer, instead of the version in which
-    /// they stay.
+    /// Returns true if the whole zone is to be transferred now, for records that got no answer, instead of the version
+    /// in which they stay.
     pub fn wants_whole(&mut self, records: &[Removal], now: Instant) -> bool {
         let is_time = self.again.is_none_or(|again| now >= again);
         if is_time {
@@ -103,7 +103,7 @@ impl Recourse {
         self.kept.records()
     }
 
-    /// When the whole zone is to be transferred for the records that stay.
+    /// Returns when the whole zone is to be transferred for the records that stay.
     pub fn due(&self) -> Option<Instant> {
         self.again.filter(|_| !self.kept.is_empty())
     }

@@ -34,7 +34,7 @@ use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::publish::{Publisher, State};
 use crate::source::requests::Call;
 use crate::source::shell::Facilities;
-use crate::source::{Change, Update, WakeKind};
+use crate::source::{News, Update, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
 use crate::transfer::error::TransferError;
@@ -87,17 +87,17 @@ pub(super) struct Task {
     recourse: Recourse,
     detours: changes::Detours,
     twin: Twin,
-    /// Whether somebody asked for the refresh.
+    /// True if somebody asked for the refresh.
     asked: bool,
     /// Octets of differences since the last whole zone.
     differences: u64,
-    /// How long the present attempt has waited for the primary: for its serial, and until the last octet of its
+    /// Time for which the present attempt has waited for the primary: for its serial, and until the last octet of its
     /// transfer.
     waited: Duration,
 }
 
-/// What came of a refresh that did not fail.
-enum Outcome {
+/// Result of a refresh that did not fail.
+enum Refreshed {
     Current(Serial),
     /// The primary announced a newer serial, and sent the whole zone at ours.
     Repeated(Serial),
@@ -107,18 +107,18 @@ enum Outcome {
     Ended,
 }
 
-/// What a transfer is for.
+/// Purpose of a transfer.
 #[derive(Clone, Copy)]
 struct Aim {
     kind: WakeKind,
-    /// Whether a serial that is older than ours will do.
+    /// True if a serial that is older than ours will do.
     any_serial: bool,
-    /// What the primary announced just before.
+    /// Serial that the primary announced just before.
     polled: Option<Serial>,
 }
 
 impl Aim {
-    /// What a request asks for.
+    /// Returns the purpose of a request.
     fn of(kind: WakeKind) -> Aim {
         Aim { kind, any_serial: false, polled: None }
     }
@@ -126,7 +126,7 @@ impl Aim {
 
 /// The served version, when it is valid, and what is needed to replace it.
 struct Ours {
-    /// What a new version is compared with, even when it has expired.
+    /// The version that a new one is compared with, even when it has expired.
     base: Option<Arc<Zone>>,
     /// The serial that counts; none when any will do.
     serial: Option<Serial>,
@@ -175,18 +175,18 @@ impl Task {
             let held = self.guard.held().is_some();
             let result = self.refresh(kind).await;
             let soa = self.ours().base.map(|zone| zone.soa);
-            if matches!(result, Ok(Outcome::Adopted(_))) {
+            if matches!(result, Ok(Refreshed::Adopted(_))) {
                 self.ears.note_transfer(self.good, soa.as_ref(), Cause { before, asked, held });
             }
             let (zone, timers) = (&self.plan.zone, &self.plan.timers);
             let delay = match &result {
-                Ok(Outcome::Ended) => break,
-                Ok(Outcome::Current(_) | Outcome::Repeated(_) | Outcome::Adopted(_)) => {
+                Ok(Refreshed::Ended) => break,
+                Ok(Refreshed::Current(_) | Refreshed::Repeated(_) | Refreshed::Adopted(_)) => {
                     self.failures = 0;
                     let none = timers.retry_min.max(timers::LEAST_PAUSE);
                     soa.map_or(none, |soa| timers::after_success(zone, &soa, timers))
                 }
-                Ok(Outcome::Held(_)) => self.plan.limits.confirm_after.max(timers::LEAST_PAUSE),
+                Ok(Refreshed::Held(_)) => self.plan.limits.confirm_after.max(timers::LEAST_PAUSE),
                 Err(_) => {
                     self.failures = self.failures.saturating_add(1);
                     timers::after_failure(zone, soa.as_ref(), self.failures, timers)
@@ -195,7 +195,7 @@ impl Task {
             let now = Instant::now();
             let end = match &result {
                 Err(_) => End::Failed,
-                Ok(Outcome::Repeated(_)) => End::Open,
+                Ok(Refreshed::Repeated(_)) => End::Open,
                 Ok(_) if self.guard.held().is_some() => End::Open,
                 Ok(_) => End::Well,
             };
@@ -208,7 +208,7 @@ impl Task {
             let delay = if end == End::Well { self.ears.hasten(self.good, soa.as_ref(), delay, now) } else { delay };
             pace = Pace::after(asked, end, delay, now);
             self.note_end_of_refresh(delay);
-            let is_current = matches!(result, Ok(Outcome::Current(_)));
+            let is_current = matches!(result, Ok(Refreshed::Current(_)));
             call.answer(&describe(&result));
             if is_current {
                 self.ask_for_nothing().await;
@@ -247,7 +247,7 @@ impl Task {
         index: usize,
         kind: WakeKind,
         answers: &mut Answers,
-    ) -> Result<Outcome, TransferError> {
+    ) -> Result<Refreshed, TransferError> {
         self.waited = Duration::ZERO;
         let result = self.transfer_zone(index, Aim::of(kind)).await;
         // The whole zone tells a serial as a poll does. While an audit waits for confirmation nothing else is asked.
@@ -258,7 +258,12 @@ impl Task {
     }
 
     /// Polls a primary, whose turn has come, and transfers the zone when it should be.
-    async fn try_primary(&mut self, index: usize, turn: Turn, answers: &mut Answers) -> Result<Outcome, TransferError> {
+    async fn try_primary(
+        &mut self,
+        index: usize,
+        turn: Turn,
+        answers: &mut Answers,
+    ) -> Result<Refreshed, TransferError> {
         self.waited = Duration::ZERO;
         let heard = Instant::now();
         self.accounts.note_poll(index);
@@ -290,8 +295,8 @@ impl Task {
         if self.guard.held().is_some_and(|held| held.kind == WakeKind::Refresh) {
             self.guard.clear();
         }
-        let sent = self.send(Change::Current, heard).await;
-        Ok(if sent { Outcome::Current(theirs) } else { Outcome::Ended })
+        let sent = self.send(News::Current, heard).await;
+        Ok(if sent { Refreshed::Current(theirs) } else { Refreshed::Ended })
     }
 
     /// Asks a primary for its serial and compares it with ours.
@@ -331,9 +336,9 @@ impl Task {
         ours.base.filter(|_| wanted)
     }
 
-    /// Transfers the whole zone; again, [`MOST_COPIES`] times in all, while a change in its midst may have cost the copy
-    /// names.
-    async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Outcome, TransferError> {
+    /// Transfers the whole zone; again, [`MOST_COPIES`] times in all, while a change in its midst may have cost the
+    /// copy names.
+    async fn transfer_zone(&mut self, index: usize, aim: Aim) -> Result<Refreshed, TransferError> {
         let mut copy = self.copy_zone(index, aim).await;
         for _ in 1..MOST_COPIES {
             if !copy.as_ref().is_ok_and(|(candidate, ..)| candidate.may_lack_names()) {
@@ -418,12 +423,12 @@ impl Task {
         wake: WakeKind,
         candidate: Candidate,
         heard: Instant,
-    ) -> Result<Outcome, TransferError> {
+    ) -> Result<Refreshed, TransferError> {
         let Candidate { kind, serial: theirs, traffic, ours, version, .. } = candidate;
         let Some(version) = version else {
             self.accounts.note_result(index, format!("announced a newer serial but sent {theirs}, current"));
-            let sent = self.send(Change::Current, heard).await;
-            return Ok(if sent { Outcome::Repeated(theirs) } else { Outcome::Ended });
+            let sent = self.send(News::Current, heard).await;
+            return Ok(if sent { Refreshed::Repeated(theirs) } else { Refreshed::Ended });
         };
         let (names, served) = (version.loaded.zone.owners, ours.base.as_ref().map_or(0, |zone| zone.owners));
         let limits = &self.plan.limits;
@@ -439,7 +444,7 @@ impl Task {
             );
             warn!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), "{text}");
             self.accounts.note_result(index, format!("serial {theirs} received, held back"));
-            return Ok(Outcome::Held(text));
+            return Ok(Refreshed::Held(text));
         }
         let records = version.loaded.zone.records;
         // Without a version to compare it with, everything is new.
@@ -461,13 +466,13 @@ impl Task {
             self.twin.note_change(Instant::now());
         }
         let has_marks = |base: &Arc<Zone>| version.loaded.zone.has_marks_of(base);
-        let change = if touched == 0 && ours.serial == Some(theirs) && ours.base.as_ref().is_some_and(has_marks) {
-            Change::Current
+        let news = if touched == 0 && ours.serial == Some(theirs) && ours.base.as_ref().is_some_and(has_marks) {
+            News::Current
         } else {
-            Change::Load { loaded: Box::new(version.loaded), base: ours.base }
+            News::Load { loaded: Box::new(version.loaded), base: ours.base }
         };
-        if !self.send(change, heard).await {
-            return Ok(Outcome::Ended);
+        if !self.send(news, heard).await {
+            return Ok(Refreshed::Ended);
         }
         self.differences = if kind == Kind::Ixfr { self.differences.saturating_add(traffic.bytes) } else { 0 };
         let from = from.map_or("none".to_owned(), |serial| serial.to_string());
@@ -484,20 +489,20 @@ impl Task {
         }
         self.accounts.note_result(index, format!("transferred serial {theirs}"));
         let took = format_args!("{}.{:03} s", elapsed.as_secs(), elapsed.subsec_millis());
-        Ok(Outcome::Adopted(format!(
+        Ok(Refreshed::Adopted(format!(
             "serial {from} -> {theirs}, {records} records, {touched} names changed, in {took}"
         )))
     }
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
-    async fn send(&self, change: Change, heard: Instant) -> bool {
+    async fn send(&self, news: News, heard: Instant) -> bool {
         let (published, done) = oneshot::channel();
         let zone = self.plan.zone.clone();
-        let update = Update { zone, change, refreshed: heard.into_std(), published: Some(published) };
+        let update = Update { zone, news, refreshed: heard.into_std(), published: Some(published) };
         self.updates.send(update).await.is_ok() && done.await.is_ok()
     }
 
-    /// Whether a version, or none, is still what is served.
+    /// Returns true if a version, or none, is still what is served.
     fn serves(&self, version: Option<&Arc<Zone>>) -> bool {
         let ours = self.ours().base;
         ours.as_ref().map(Arc::as_ptr) == version.map(Arc::as_ptr)
@@ -529,24 +534,25 @@ impl Task {
     }
 }
 
-/// What a transfer brought, before it is judged.
+/// A version as a transfer brought it, before it is judged.
 struct Candidate {
-    /// What the primary sent, which need not be what it was asked for.
+    /// Kind of what the primary sent, which need not be what it was asked for.
     kind: Kind,
     serial: Serial,
     traffic: Traffic,
     ours: Ours,
     /// None when ours is as new.
     version: Option<Version>,
-    /// What was done about removals in doubt.
+    /// Account of removals in doubt.
     settled: Settled,
     /// The primary had another serial at the end of a copy than at its beginning, or none.
     has_moved: bool,
 }
 
 impl Candidate {
-    /// Returns true for a copy that a change of the zone fell into and that lacks names of ours: part of it may have been
-    /// read from a database that was emptied meanwhile, which its size need not reveal. An empty one reveals itself.
+    /// Returns true for a copy that a change of the zone fell into and that lacks names of ours: part of it may have
+    /// been read from a database that was emptied meanwhile, which its size need not reveal. An empty one reveals
+    /// itself.
     fn may_lack_names(&self) -> bool {
         let (Some(version), Some(base)) = (&self.version, &self.ours.base) else { return false };
         let zone = &version.loaded.zone;
@@ -563,18 +569,18 @@ impl Candidate {
     }
 }
 
-/// Whether a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).
+/// Returns true if a primary's serial is behind ours; at the undefined distance it is not (RFC 1982 section 3.2).
 fn is_older(theirs: Serial, ours: Serial) -> bool {
     ours.newer_than(theirs)
 }
 
 /// The answer to whoever asked for a refresh.
-fn describe(result: &Result<Outcome, String>) -> Result<String, String> {
+fn describe(result: &Result<Refreshed, String>) -> Result<String, String> {
     match result {
-        Ok(Outcome::Current(serial) | Outcome::Repeated(serial)) => Ok(format!("serial {serial}, current")),
-        Ok(Outcome::Adopted(text)) => Ok(text.clone()),
-        Ok(Outcome::Held(text)) => Err(text.clone()),
-        Ok(Outcome::Ended) => Err("the zone was taken away or the program is stopping".to_owned()),
+        Ok(Refreshed::Current(serial) | Refreshed::Repeated(serial)) => Ok(format!("serial {serial}, current")),
+        Ok(Refreshed::Adopted(text)) => Ok(text.clone()),
+        Ok(Refreshed::Held(text)) => Err(text.clone()),
+        Ok(Refreshed::Ended) => Err("the zone was taken away or the program is stopping".to_owned()),
         Err(problems) => Err(problems.clone()),
     }
 }

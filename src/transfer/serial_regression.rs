@@ -1,10 +1,11 @@
 //! Primaries whose serial is older than ours (`docs/regions.md` 24).
 //!
-//! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS starts. So our
-//! copy is kept, with an alarm, and the zone goes back only when every primary that answered was older on
-//! [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_regression`); longer while some primary is
-//! silent, which may be the one that is right. An answer that is not older starts over, silence does not. Refreshes that follow
-//! each other faster than the first retry would, by request, count as one: what is to be seen is that it lasts.
+//! That happens when a clock or a database was set back, and also while one server of several lags, or while CNS
+//! starts. So our copy is kept, with an alarm, and the zone goes back only when every primary that answered was older
+//! on [`LEAST_ROUNDS`] refreshes, of which the first is long enough ago (`timers::before_regression`); longer while
+//! some primary is silent, which may be the one that is right. An answer that is not older starts over, silence does
+//! not. Refreshes that follow each other faster than the first retry would, by request, count as one: what is to be
+//! seen is that it lasts.
 //!
 //! Invariant: what is taken is the newest of the older.
 //!
@@ -50,16 +51,16 @@ pub struct Older {
     pub primary: usize,
     /// Refreshes that count.
     pub rounds: u32,
-    /// When the first of them was.
+    /// Time of the first of them.
     pub since: Instant,
-    /// When the last of them was.
+    /// Time of the last of them.
     counted: Instant,
-    /// Whether a primary gave no serial in the last refresh.
+    /// True if a primary gave no serial in the last refresh.
     pub is_partial: bool,
 }
 
 impl Older {
-    /// Whether this has lasted.
+    /// Returns true if this has lasted.
     pub fn has_lasted(&self, wait: Duration, now: Instant) -> bool {
         self.rounds >= LEAST_ROUNDS && now.duration_since(self.since) >= wait
     }
@@ -70,7 +71,7 @@ impl Older {
 pub struct Regression(Option<Older>);
 
 impl Regression {
-    /// What was seen, while every answer is older.
+    /// Returns what was seen, while every answer is older.
     pub fn older(&self) -> Option<&Older> {
         self.0.as_ref()
     }
@@ -80,8 +81,8 @@ impl Regression {
         self.0 = None;
     }
 
-    /// Counts a refresh of so many primaries at which none was good, if the last one that counts is as long ago as `pause`.
-    /// Gives what was seen so far, when this refresh has shown it once more.
+    /// Counts a refresh of so many primaries at which none was good, if the last one that counts is as long ago as
+    /// `pause`. Gives what was seen so far, when this refresh has shown it once more.
     pub fn count(&mut self, answers: &Answers, primaries: usize, pause: Duration, now: Instant) -> Option<Older> {
         if answers.others > 0 {
             self.clear();

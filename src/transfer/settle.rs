@@ -6,7 +6,7 @@
 //!
 //! Cost: O(records at the names that changed), twice where something is in doubt, and a question for each set.
 
-use crate::transfer::doubt::{Answer, Doubts, Outcome, Question};
+use crate::transfer::doubt::{Answer, Doubts, Question, Remaining};
 use crate::transfer::error::TransferError;
 use crate::transfer::plan::{PrimaryPlan, ZonePlan};
 use crate::transfer::queue::Turns;
@@ -22,14 +22,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// How long a version waits for answers.
+/// Time for which a version waits for answers.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long each step waits for its turn: a primary that gives no answers has all zones wait for one another.
+/// Time for which each step waits for its turn: a primary that gives no answers has all zones wait for one another.
 const IN_LINE: Duration = Duration::from_secs(10);
 /// Pause before sets are asked for again whose absence was not confirmed: the primary has just had a commit.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What was done about removals in doubt.
+/// Account of removals in doubt.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// Questions that were asked.
@@ -54,7 +54,7 @@ pub async fn settle(
         return Ok((version, Settled::default()));
     }
     let doubts = Doubts::new(removals, changed.base(), &version.loaded.zone);
-    let (Outcome { vetoes, vetoed, unanswered }, questions) =
+    let (Remaining { vetoes, vetoed, unanswered }, questions) =
         ask_all(doubts, &changed.base().origin, changed.soa.serial, (primary, turns)).await;
     if !vetoes.is_empty() {
         version = Version::patch(changed, vetoes, max_records).await?;
@@ -69,7 +69,7 @@ async fn ask_all(
     zone: &Name,
     to: Serial,
     (primary, turns): (&PrimaryPlan, &Arc<Turns>),
-) -> (Outcome, u64) {
+) -> (Remaining, u64) {
     let (mut left, mut asked) = (PATIENCE, 0);
     let mut open = doubts.open();
     while !open.is_empty() {
@@ -112,8 +112,8 @@ async fn ask_all(
     (doubts.finish(), asked)
 }
 
-/// The serial of a primary that has just shown to have one of some sets. Takes the time beside that in line from what is
-/// left, and counts questions.
+/// The serial of a primary that has just shown to have one of some sets. Takes the time beside that in line from what
+/// is left, and counts questions.
 async fn ask_behind(
     witnesses: &[Question],
     zone: &Name,

@@ -46,11 +46,11 @@ use tokio::time::Instant;
 use tracing::info;
 use wire::serial::Serial;
 
-/// How often the clock is looked at for a time in which we stood still.
+/// Interval at which the clock is looked at for a time in which we stood still.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause before the next question at our own serial after one that failed.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How far a clock may be wrong for its serials to be taken for those of CNS.
+/// Error that a clock may have for its serials to be taken for those of CNS.
 const CLOCK_ERROR: Duration = Duration::from_secs(86_400);
 /// REFRESH, RETRY, EXPIRE and MINIMUM of every zone of CNS.
 const CNS_TIMERS: (u32, u32, u32, u32) = (30, 60, 2_592_000, 30);
@@ -67,24 +67,24 @@ pub fn tick(moment: SystemTime) -> Serial {
     Serial((days * 8_640 + i64::from(moment.num_seconds_from_midnight() / 10)) as u32)
 }
 
-/// Whether a zone can be one that CNS serves.
+/// Returns true if a zone can be one that CNS serves.
 fn is_cns(soa: &Soa, now: SystemTime) -> bool {
     (soa.refresh, soa.retry, soa.expire, soa.minimum) == CNS_TIMERS
         && !FIRST_SERIAL.newer_than(soa.serial)
         && !soa.serial.newer_than(tick(now + CLOCK_ERROR))
 }
 
-/// What is done when.
+/// Times of what is done about silence.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// Longest time without replies after which CNS still announces: less than five NOTIFY, one every five seconds.
     pub outage: Duration,
-    /// How old a serial is that should have been announced: it appears within ten seconds of its tick, NOTIFY five
+    /// Age of a serial that should have been announced: it appears within ten seconds of its tick, NOTIFY five
     /// later.
     pub age: Duration,
     /// Between two polls of a zone while silence is assumed.
     pub interval: Duration,
-    /// How long silence is assumed after the transfer that ends it: CNS takes five minutes.
+    /// Time for which silence is assumed after the transfer that ends it: CNS takes five minutes.
     pub window: Duration,
     /// Between two such polls of one address.
     pub gap: Duration,
@@ -105,7 +105,7 @@ impl Default for Times {
 /// By whom a primary knows us: its address, and ours if that is configured.
 type Pair = (SocketAddr, Option<IpAddr>);
 
-/// What is assumed of all addresses.
+/// Assumptions about all addresses.
 #[derive(Clone)]
 pub struct Silences(Arc<Known>);
 
@@ -124,7 +124,7 @@ impl Silences {
         Silences(known)
     }
 
-    /// What is assumed of a primary; silence, if it was not known before.
+    /// Returns the assumptions about a primary; silence, if it was not known before.
     pub fn of(&self, primary: &PrimaryPlan) -> Arc<Silence> {
         let new = || Arc::new(Silence::assumed(self.0.times, Instant::now()));
         self.0.pairs().entry((primary.address, primary.source)).or_insert_with(new).clone()
@@ -179,7 +179,7 @@ async fn watch_clock(known: Weak<Known>) {
     }
 }
 
-/// What is assumed of one address.
+/// Assumptions about one address.
 pub struct Silence {
     times: Times,
     state: Mutex<State>,
@@ -189,7 +189,7 @@ pub struct Silence {
 
 /// The assumption.
 struct State {
-    /// When a transfer that must still start CNS' time may be asked for.
+    /// Time from which a transfer that must still start CNS' time may be asked for.
     owed: Option<Instant>,
     /// Until when the zones are polled more often.
     until: Option<Instant>,
@@ -197,19 +197,19 @@ struct State {
     free: Instant,
     /// Since when the primary has not answered.
     lost: Option<Instant>,
-    /// Whether a zone of the address is one of CNS', which alone concerns anybody.
+    /// True if a zone of the address is one of CNS', which alone concerns anybody.
     is_cns: bool,
-    /// Whether a NOTIFY may have come before silence was assumed, and lain in a socket while nothing ran. What has
+    /// True if a NOTIFY may have come before silence was assumed, and lain in a socket while nothing ran. What has
     /// started CNS' time was answered later than all of these were read.
     is_late: bool,
     /// Questions at our own serial that were answered.
     questions: u64,
-    /// When the last one was, in Unix seconds.
+    /// Time of the last one, in Unix seconds.
     asked: Option<i64>,
 }
 
 impl State {
-    /// Whether the zones are polled more often.
+    /// Returns true if the zones are polled more often.
     fn is_assumed(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
@@ -286,7 +286,7 @@ impl Silence {
         }
     }
 
-    /// Whether the caller is to start CNS' time; nobody else is asked to for a while.
+    /// Returns true if the caller is to start CNS' time; nobody else is asked to for a while.
     fn claim(&self, now: Instant) -> bool {
         let mut state = self.state();
         let is_due = state.owed.is_some_and(|due| due <= now);
@@ -296,7 +296,7 @@ impl Silence {
         is_due
     }
 
-    /// Whether CNS' time is still to be started.
+    /// Returns true if CNS' time is still to be started.
     pub fn is_owed(&self) -> bool {
         self.state().owed.is_some()
     }
@@ -309,7 +309,7 @@ impl Silence {
         self.note_transfer(false, now);
     }
 
-    /// What operators see; none where no zone is one of CNS'.
+    /// Status for operators; none where no zone is one of CNS'.
     pub fn status(&self, now: Instant) -> Option<SilenceStatus> {
         let state = self.state();
         let until = state.until.and_then(|until| until.checked_duration_since(now)).filter(|left| !left.is_zero());
@@ -317,7 +317,7 @@ impl Silence {
         state.is_cns.then(|| SilenceStatus { until: until.map(unix_after), owed, questions, asked })
     }
 
-    /// When a zone is polled next that must not be before `earliest` and will be at `regular`.
+    /// Returns when a zone is polled next that must not be before `earliest` and will be at `regular`.
     fn hasten(&self, earliest: Instant, regular: Instant, now: Instant) -> Instant {
         let mut state = self.state();
         if state.until.is_none_or(|until| until <= earliest.max(now)) {
@@ -332,23 +332,23 @@ impl Silence {
     }
 }
 
-/// What led to a transfer, and what was there before. Nobody announces what comes under the serial that was there, and
+/// Cause of a transfer, and what was there before. Nobody announces what comes under the serial that was there, and
 /// what was held back may have been announced when it came first.
 #[derive(Clone, Copy)]
 pub(super) struct Cause {
     pub before: Option<Serial>,
-    /// Whether somebody had called for it.
+    /// True if somebody had called for it.
     pub asked: bool,
-    /// Whether a version waited for confirmation.
+    /// True if a version waited for confirmation.
     pub held: bool,
 }
 
-/// What one zone's task knows of the silence of its primaries.
+/// Knowledge of one zone's task about the silence of its primaries.
 pub(super) struct Ears {
     /// In the order of the plan; none for those that never announce.
     primaries: Vec<Option<Ear>>,
     refresh_min: Duration,
-    /// When the zone was polled last.
+    /// Time of the zone's last poll.
     polled: Instant,
 }
 
@@ -371,7 +371,7 @@ impl Ears {
         Ears { primaries: primaries.iter().map(ear).collect(), refresh_min, polled: Instant::now() }
     }
 
-    /// What is assumed of a primary, if the zone is one of CNS'.
+    /// Returns the assumptions about a primary, if the zone is one of CNS'.
     fn silence(&self, primary: usize, soa: Option<&Soa>) -> Option<&Arc<Silence>> {
         let ear = self.primaries[primary].as_ref()?;
         let is_cns = soa.is_some_and(|soa| is_cns(soa, SystemTime::now()));
@@ -407,7 +407,7 @@ impl Ears {
         }
     }
 
-    /// How long to wait for the next poll of a zone that is well, instead of `delay`.
+    /// Returns how long to wait for the next poll of a zone that is well, instead of `delay`.
     pub fn hasten(&self, primary: usize, soa: Option<&Soa>, delay: Duration, now: Instant) -> Duration {
         let Some(silence) = self.silence(primary, soa) else { return delay };
         let earliest = self.polled + silence.times.interval.max(self.refresh_min);

@@ -1,4 +1,4 @@
-//! What operators see of one zone's way in.
+//! Status of one zone's way in, for operators.
 //!
 //! Invariant: written only by the zone's task, read by anyone. Times are Unix seconds, for people and for JSON.
 //!
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// What the zone's task is doing.
+/// Activity of the zone's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
@@ -30,7 +30,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// What a zone waits for, if it waits.
+    /// Describes what a zone waits for, if it waits.
     pub fn describe_wait(self) -> Option<&'static str> {
         match self {
             Activity::Queued => Some("waits for other polls or transfers from the primary"),
@@ -40,19 +40,19 @@ impl Activity {
     }
 }
 
-/// What is known of one primary.
+/// Status of one primary.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PrimaryStatus {
     pub address: SocketAddr,
     /// Serial in its last SOA answer or zone transfer.
     pub announced: Option<Serial>,
-    /// What came of the last attempt, in words.
+    /// Result of the last attempt, in words.
     pub result: String,
-    /// When it last confirmed the zone or sent it.
+    /// Time at which it last confirmed the zone or sent it.
     pub success: Option<i64>,
     /// Failed attempts since.
     pub failures: u32,
-    /// Where CNS may have stopped announcing changes; none for other primaries.
+    /// Set where CNS may have stopped announcing changes; none for other primaries.
     pub silence: Option<SilenceStatus>,
     /// Label of the last failure, so that the log tells each failure once.
     #[serde(skip)]
@@ -78,11 +78,11 @@ impl From<&Held> for HeldStatus {
 pub struct RegressionStatus {
     /// The newest of them.
     pub serial: Serial,
-    /// When every answer was older for the first time.
+    /// Time at which every answer was older for the first time.
     pub since: i64,
-    /// When the newest of them is adopted, if nothing else is heard.
+    /// Time at which the newest of them is adopted, if nothing else is heard.
     pub until: i64,
-    /// Whether a primary is silent, which makes that later.
+    /// True if a primary is silent, which makes that later.
     pub partial: bool,
 }
 
@@ -118,7 +118,7 @@ const REMEMBERED: usize = 32;
 /// A transfer that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct TransferNote {
-    /// When it ended.
+    /// Time of its end.
     pub at: i64,
     /// `axfr` or `ixfr`.
     pub kind: &'static str,
@@ -131,7 +131,7 @@ pub struct TransferNote {
     pub milliseconds: u64,
 }
 
-/// What is known of one zone's way in.
+/// Status of one zone's way in.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Status {
     pub zone: Name,
@@ -206,11 +206,11 @@ pub fn unix_before(age: Duration) -> i64 {
 pub struct SilenceStatus {
     /// Until when it is assumed, in Unix seconds; none while it is not.
     pub until: Option<i64>,
-    /// Whether CNS' time is still to be started by a transfer.
+    /// True if CNS' time is still to be started by a transfer.
     pub owed: bool,
     /// Questions at our own serial that were answered, since the start.
     pub questions: u64,
-    /// When the last of them was, in Unix seconds.
+    /// Time of the last of them, in Unix seconds.
     pub asked: Option<i64>,
 }
 

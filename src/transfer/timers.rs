@@ -1,4 +1,4 @@
-//! When to look again: the zone's SOA, within the operator's bounds (RFC 1035 section 3.3.13, RFC 1034 section 4.3.5).
+//! Times of polls: those of the SOA, within the operator's bounds (RFC 1035 section 3.3.13, RFC 1034 section 4.3.5).
 //!
 //! Failures back off from `retry_min` by doubling, so a primary that was away for a moment is found again soon and one
 //! that is gone costs little. Both come up to a tenth early, by an amount that depends on the zone's name alone:
@@ -31,14 +31,14 @@ pub fn after_failure(zone: &Name, soa: Option<&Soa>, failures: u32, bounds: &Tim
     early(zone, pause).max(LEAST_PAUSE)
 }
 
-/// How long every answer must have been older than ours before the zone goes back (`docs/regions.md` 24); longer while some primary is
-/// silent. Never beyond half the zone's life, at whose end it would take anything.
+/// Returns for how long every answer must have been older than ours before the zone goes back (`docs/regions.md` 24);
+/// longer while some primary is silent. Never beyond half the zone's life, at whose end it would take anything.
 pub fn before_regression(soa: Option<&Soa>, is_partial: bool, bounds: &TimerBounds) -> Duration {
     let wait = if is_partial { bounds.regress_after_silence } else { bounds.regress_after };
     soa.map_or(wait, |soa| wait.min(life(soa, bounds) / 2))
 }
 
-/// How long the zone lives without contact.
+/// Returns how long the zone lives without contact.
 fn life(soa: &Soa, bounds: &TimerBounds) -> Duration {
     seconds(soa.expire).max(bounds.expire_min).min(bounds.expire_max)
 }

@@ -1,21 +1,21 @@
-//! What else happened under the serial that is served (`docs/cns.md` 28).
+//! The question what else happened under the serial that is served (`docs/cns.md` 28).
 //!
-//! Two commits of CNS within ten seconds have one serial, and a copy taken between them lacks the second until the next change.
-//! So a while after each change the primary is asked for differences at our own serial: CNS answers such a question with a step
-//! from that serial to the same one, or else with the whole zone, of which nothing is read.
+//! Two commits of CNS within ten seconds have one serial, and a copy taken between them lacks the second until the next
+//! change. So a while after each change the primary is asked for differences at our own serial: CNS answers such a
+//! question with a step from that serial to the same one, or else with the whole zone, of which nothing is read.
 //!
 //! Cost: O(1), and one question for each change.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after a change both commits are over: two of CNS' ticks.
+/// Time after a change at which both commits are over: two of CNS' ticks.
 const AFTER: Duration = Duration::from_secs(20);
 
-/// Whether the question is due.
+/// The question, and when it is due.
 #[derive(Default)]
 pub struct Twin {
-    /// When the zone last got another serial, until it was asked what else happened under that.
+    /// Time at which the zone last got another serial, until it was asked what else happened under that.
     changed: Option<Instant>,
 }
 
@@ -25,7 +25,7 @@ impl Twin {
         self.changed = Some(now);
     }
 
-    /// Whether to ask, once for each change. A request by somebody is no time for it.
+    /// Returns true if it is time to ask, once for each change. A request by somebody is no time for it.
     pub fn take(&mut self, asked: bool, now: Instant) -> bool {
         let is_due = !asked && self.changed.is_some_and(|changed| now.duration_since(changed) >= AFTER);
         if is_due {

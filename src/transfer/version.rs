@@ -1,8 +1,8 @@
 //! A new version of a zone, made of what a transfer brought.
 //!
-//! Invariants: a version that comes of differences is bound by `max_records` as one that comes whole is; while it is made it
-//! takes twice that at most, because the base is bound as well and so are the differences. Records are compared and copied
-//! where that stops no other zone's task.
+//! Invariants: a version that comes of differences is bound by `max_records` as one that comes whole is; while it is
+//! made it takes twice that at most, because the base is bound as well and so are the differences. Records are compared
+//! and copied where that stops no other zone's task.
 //!
 //! Cost: O(records) for a whole zone, O(records at the names that changed) for differences.
 
@@ -11,14 +11,14 @@ use crate::transfer::reader::Changed;
 use crate::zone::{Aside, Loaded, Loader, Mixed, Removal, Vetoes, Zone};
 use std::sync::Arc;
 
-/// Differences of more records than these, or at names with many records, are applied where they stop no other zone's task;
-/// for fewer the way there and back would take longer than the work.
+/// Differences of more records than these, or at names with many records, are applied where they stop no other zone's
+/// task; for fewer the way there and back would take longer than the work.
 const MANY_CHANGES: u64 = 2000;
 
 /// A new version.
 pub struct Version {
     pub loaded: Loaded,
-    /// Whether it can have more than the version before: differences may only remove.
+    /// True if it can have more than the version before: differences may only remove.
     pub adds: bool,
     /// Steps of differences that changed nothing.
     pub noop_changes: u64,
@@ -37,7 +37,8 @@ impl Version {
         Ok(Version { loaded, adds: true, noop_changes: 0, doubts: Vec::new() })
     }
 
-    /// Puts differences on the version that they were asked for; records that are vetoed stay. O(records at the names that changed)
+    /// Puts differences on the version that they were asked for; records that are vetoed stay. O(records at the names
+    /// that changed)
     pub async fn patch(changed: Arc<Changed>, vetoes: Vetoes, max_records: u64) -> Result<Version, TransferError> {
         let adds = changed.adds();
         let patched = if changed.is_long() || changed.changes() > MANY_CHANGES {

@@ -25,7 +25,7 @@ pub struct Editor {
     pending: Pendings,
     counts: Counts,
     repeated: Repeated,
-    /// Records told beside the version, as [`Zone::left`] and [`Zone::unanswered`].
+    /// Records told beside the version, as [`Zone::left_out`] and [`Zone::unanswered`].
     aside: [Aside; 2],
     mixed: Mixed,
     scratch: Vec<u8>,
@@ -209,8 +209,8 @@ impl Editor {
     }
 
     /// Replaces what is known of records that are left out.
-    pub fn set_left(&mut self, left: Aside) {
-        self.aside[0] = left;
+    pub fn set_left_out(&mut self, left_out: Aside) {
+        self.aside[0] = left_out;
     }
 
     /// Replaces all that is told beside the version.
@@ -247,8 +247,8 @@ impl Editor {
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
         let zone = Zone::close(self.origin, table, self.counts, self.repeated)?;
-        let [left, unanswered] = self.aside;
-        Ok(Zone { mixed: self.mixed, left, unanswered, ..zone })
+        let [left_out, unanswered] = self.aside;
+        Ok(Zone { mixed: self.mixed, left_out, unanswered, ..zone })
     }
 }
 
@@ -358,7 +358,7 @@ impl Zone {
             records,
             owners,
             repeated,
-            left: Aside::default(),
+            left_out: Aside::default(),
             unanswered: Aside::default(),
             mixed: Mixed::No,
             cuts,

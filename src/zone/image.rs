@@ -168,12 +168,12 @@ mod tests {
     fn what_is_told_beside_a_version_survives() {
         let mut zone =
             zone("z.", "@ 30 SOA 1\n@ 30 CNAME x\nweb 30 A 192.0.2.1\nweb 60 CNAME x\ntwo 30 DNAME b\ntwo 30 DNAME a");
-        assert_eq!((zone.left.names(), zone.left.records()), (3, 3));
+        assert_eq!((zone.left_out.names(), zone.left_out.records()), (3, 3));
         let record = AsideRecord { rtype: rtype::A, ttl: 0, rdata: [192, 0, 2, 1].into() };
         zone.unanswered.add(Name::parse("web.z").unwrap(), vec![record]);
         let bytes = image(&zone);
         let read = back(&zone.origin, &bytes).unwrap();
-        assert_eq!((&read, &read.left, &read.unanswered), (&zone, &zone.left, &zone.unanswered));
+        assert_eq!((&read, &read.left_out, &read.unanswered), (&zone, &zone.left_out, &zone.unanswered));
         assert_eq!(read.octets(), zone.octets());
         // What is not of the zone, or cut, is refused.
         let mut damaged = bytes.clone();
@@ -221,7 +221,7 @@ mod tests {
             let counters = |zone: &Zone| (zone.records, zone.owners, zone.cuts, zone.wildcards, zone.soa);
             prop_assert_eq!(counters(&read), counters(&zone));
             prop_assert_eq!(&read.negative, &zone.negative);
-            prop_assert_eq!((&read.left, &read.unanswered), (&zone.left, &zone.unanswered));
+            prop_assert_eq!((&read.left_out, &read.unanswered), (&zone.left_out, &zone.unanswered));
         }
 
         /// Damage is refused or gives a zone whose image gives that zone.

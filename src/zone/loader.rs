@@ -59,7 +59,7 @@ pub struct Loader {
     anomalies: Anomalies,
     records: u64,
     repeated: Repeated,
-    left: Box<Aside>,
+    left_out: Box<Aside>,
     meter: Meter,
 }
 
@@ -102,7 +102,7 @@ impl Loader {
             anomalies: Anomalies::default(),
             records: 0,
             repeated: Repeated::default(),
-            left: Box::default(),
+            left_out: Box::default(),
             meter: Meter::default(),
         }
     }
@@ -128,7 +128,7 @@ impl Loader {
         self.meter.octets()
             + (size_of_val(&records[..]) + bytes.len()) as u64
             + self.repeated.octets()
-            + self.left.octets()
+            + self.left_out.octets()
     }
 
     /// Takes a record, whose owner the caller has found to be within the origin.
@@ -168,10 +168,10 @@ impl Loader {
             }
         } else {
             let records = records.iter().map(|(rtype, ttl, range)| (*rtype, *ttl, &bytes[range.clone()])).collect();
-            let mut left = Vec::new();
-            let rrsets = assemble(lower.as_wire(), records, &mut self.anomalies, &mut self.repeated, &mut left);
-            if !left.is_empty() {
-                self.left.add(lower.to_name(), left);
+            let mut left_out = Vec::new();
+            let rrsets = assemble(lower.as_wire(), records, &mut self.anomalies, &mut self.repeated, &mut left_out);
+            if !left_out.is_empty() {
+                self.left_out.add(lower.to_name(), left_out);
             }
             node::write_sets(&rrsets, sets);
         }
@@ -190,7 +190,7 @@ impl Loader {
     /// Makes the zone, sharing every node that equals the base version's.
     pub fn finish(mut self, base: Option<&Zone>) -> Result<Loaded, ZoneError> {
         self.close();
-        let Loader { origin, mut builder, mut anomalies, mut repeated, mut left, mut kept, .. } = self;
+        let Loader { origin, mut builder, mut anomalies, mut repeated, mut left_out, mut kept, .. } = self;
         if !kept.as_ref().is_some_and(|kept| base.is_some_and(|base| kept.is_of(base)))
             && let Some(kept) = kept.take()
         {
@@ -203,7 +203,7 @@ impl Loader {
             let records = sets.flat_map(|set| set.rdatas().map(move |rdata| (set.rtype, set.ttl, rdata))).collect();
             let mut more = Vec::new();
             let rrsets = assemble(owner.as_wire(), records, &mut anomalies, &mut repeated, &mut more);
-            left.add(owner, more);
+            left_out.add(owner, more);
             let mut sets = Vec::new();
             node::write_sets(&rrsets, &mut sets);
             Ok::<_, ZoneError>((nodes[0].spelled.map(Box::from), sets))
@@ -213,18 +213,18 @@ impl Loader {
             _ => builder.into_editor(base, &[]),
         };
         editor.set_repeated(repeated);
-        editor.set_left(*left);
+        editor.set_left_out(*left_out);
         Ok(Loaded { zone: editor.finish()?, touched, anomalies })
     }
 }
 
-/// Makes RRsets of the records of one name, given in lowercase wire form, and adds those that are left out to `left`.
+/// Makes RRsets of the records of one name, given in lowercase wire form, and adds those that are left out to `left_out`.
 pub(super) fn assemble<R: AsRef<[u8]>>(
     owner: &[u8],
     mut records: Vec<Raw<R>>,
     anomalies: &mut Anomalies,
     repeated: &mut Repeated,
-    left: &mut Vec<AsideRecord>,
+    left_out: &mut Vec<AsideRecord>,
 ) -> RRsets {
     records.sort_by_key(|record| record.0);
     let mut rrsets = Vec::new();
@@ -249,7 +249,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
     if !dropped.is_empty() {
         anomalies.aliases += dropped.len() as u64;
         repeated.insert_all(owner);
-        left.extend(dropped);
+        left_out.extend(dropped);
     }
     rrsets.into()
 }

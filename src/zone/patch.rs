@@ -201,15 +201,15 @@ impl Patcher {
                 editor.set_instead(*hash, owner, *old, &patch.sets[sets.clone()], *spelled);
             }
         }
-        let Some(Patch { repeated, anomalies, touched, left, absent, present, doubts, vetoed, .. }) =
+        let Some(Patch { repeated, anomalies, touched, left_out, absent, present, doubts, vetoed, .. }) =
             patches.into_iter().reduce(Patch::join)
         else {
             unreachable!("there is the one of the apex");
         };
         editor.set_repeated(repeated);
-        let mut all_left = base.left.clone();
-        left.into_iter().for_each(|(name, records)| all_left.set(name, records));
-        editor.set_left(all_left);
+        let mut all_left_out = base.left_out.clone();
+        left_out.into_iter().for_each(|(name, records)| all_left_out.set(name, records));
+        editor.set_left_out(all_left_out);
         editor.set_mixed(mixed);
         let loaded = Loaded { zone: editor.finish()?, touched, anomalies };
         Ok(Patched { loaded, absent, present, doubts, vetoed })
@@ -229,7 +229,7 @@ struct Patch<'a> {
     anomalies: Anomalies,
     touched: Vec<Name>,
     /// Records that are left out, at names where they change.
-    left: Vec<(Name, Vec<AsideRecord>)>,
+    left_out: Vec<(Name, Vec<AsideRecord>)>,
     absent: u64,
     present: u64,
     doubts: Vec<Removal>,
@@ -258,7 +258,7 @@ impl<'a> Patch<'a> {
             repeated: base.repeated.growing(),
             anomalies: Anomalies::default(),
             touched: Vec::new(),
-            left: Vec::new(),
+            left_out: Vec::new(),
             absent: 0,
             present: 0,
             doubts: Vec::new(),
@@ -269,7 +269,7 @@ impl<'a> Patch<'a> {
     /// Adds what the changes of other names came to.
     fn join(mut self, mut other: Patch<'a>) -> Patch<'a> {
         self.touched.append(&mut other.touched);
-        self.left.append(&mut other.left);
+        self.left_out.append(&mut other.left_out);
         self.doubts.append(&mut other.doubts);
         self.repeated.extend(other.repeated);
         Patch {
@@ -291,13 +291,13 @@ impl<'a> Patch<'a> {
         let mut unmoved: Vec<u16> = Vec::new();
         let mut doubts: Vec<(u16, Vec<u8>)> = Vec::new();
         let name = || Name::join(owner, &base.origin);
-        let left_before = if base.left.is_empty() { Vec::new() } else { base.left.get(&name()).to_vec() };
-        let mut left = left_before.clone();
+        let left_out_before = if base.left_out.is_empty() { Vec::new() } else { base.left_out.get(&name()).to_vec() };
+        let mut left_out = left_out_before.clone();
         for change in changes {
             let (spelling, rdata) = change.parts(bytes);
             let rtype = change.rtype;
-            if !change.adds && !left.is_empty() {
-                left.retain(|record| !record.is(rtype, rdata));
+            if !change.adds && !left_out.is_empty() {
+                left_out.retain(|record| !record.is(rtype, rdata));
             }
             match (change.adds, records.find(rtype, rdata)) {
                 // A stray SOA below the apex is not kept, so its removal is no surprise.
@@ -349,7 +349,7 @@ impl<'a> Patch<'a> {
             raw.extend(more);
             let mut more = Vec::new();
             let rrsets = assemble(name().as_wire(), raw, &mut self.anomalies, &mut self.repeated, &mut more);
-            aside::add_each(&mut left, more);
+            aside::add_each(&mut left_out, more);
             node::write_sets(&rrsets, &mut sets);
         } else {
             let mut types: Vec<u16> = changes.iter().map(|change| change.rtype).collect();
@@ -366,8 +366,8 @@ impl<'a> Patch<'a> {
                 }
             }
         }
-        if left != left_before {
-            self.left.push((name(), left));
+        if left_out != left_out_before {
+            self.left_out.push((name(), left_out));
         }
         if node.sets == &sets[start..] && (node.spelled == spelled || node.is_empty()) {
             sets.truncate(start);

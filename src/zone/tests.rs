@@ -92,15 +92,15 @@ fn odd_input_is_settled_and_counted() {
     assert_eq!(format!("{:?}", zone.get(name("w.z").as_wire()).unwrap()), "[30 CNAME [a.z.]]");
     assert_eq!(format!("{:?}", zone.get(name("s.z").as_wire()).unwrap()), "[0 A [192.0.2.9]]");
     assert!(zone.get(name("sub.z").as_wire()).is_none());
-    let left = |at: &str| {
-        let records = zone.left.get(&name(at)).iter();
+    let left_out = |at: &str| {
+        let records = zone.left_out.get(&name(at)).iter();
         records
-            .map(|left| (left.rtype, left.ttl, rr::RdataText(left.rtype, &left.rdata).to_string()))
+            .map(|left_out| (left_out.rtype, left_out.ttl, rr::RdataText(left_out.rtype, &left_out.rdata).to_string()))
             .collect::<Vec<_>>()
     };
-    assert_eq!(left("x.z"), [(rtype::CNAME, 30, "y.z.".into())]);
-    assert_eq!(left("w.z"), [(rtype::CNAME, 30, "b.z.".into())]);
-    assert_eq!(zone.left.names(), 2);
+    assert_eq!(left_out("x.z"), [(rtype::CNAME, 30, "y.z.".into())]);
+    assert_eq!(left_out("w.z"), [(rtype::CNAME, 30, "b.z.".into())]);
+    assert_eq!(zone.left_out.names(), 2);
 }
 
 #[test]

@@ -16,12 +16,12 @@ fn ledger(weights: &[u64]) -> Ledger {
     ledger
 }
 
-/// Whether a transfer may begin now.
+/// Returns true if a transfer may begin now.
 fn is_turn(ledger: &mut Ledger, id: u64) -> bool {
     ledger.turn(id, false) == Some(Verdict::Granted)
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Debug)]
 enum Event {
     Begin(usize, Manner),

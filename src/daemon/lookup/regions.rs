@@ -118,7 +118,7 @@ fn not_held<'a>(
         };
         LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
     };
-    zone.left.get(asked).iter().filter(shown).map(tell)
+    zone.left_out.get(asked).iter().filter(shown).map(tell)
 }
 
 impl<'a> Traced<'a> {

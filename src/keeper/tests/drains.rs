@@ -87,14 +87,14 @@ fn a_region_whose_members_are_all_drained_is_empty_and_served() {
 fn what_is_drained_does_not_speak_for_a_member_that_has_expired() {
     let mut bench = bench();
     bench.drain("w1.x", None, true);
-    bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
+    bench.update("w2.x", News::Current, Duration::from_secs(2_592_001));
     assert_eq!((bench.state("w.x"), bench.ask("only.w.x"), bench.ask("web.w.x")), (State::Expired, (2, 0), (2, 0)));
     let states = bench.status().regions[0].members.iter().map(|member| member.state).collect::<Vec<_>>();
     assert_eq!(states, ["drained", "expired"]);
     bench.drain("w1.x", None, false);
     assert_eq!((bench.state("w.x"), bench.ask("only.w.x"), bench.ask("web.w.x")), (State::Ok, (0, 1), (0, 1)));
     bench.drain("w1.x", None, true);
-    bench.update("w2.x", Change::Current, ZERO);
+    bench.update("w2.x", News::Current, ZERO);
     assert_eq!((bench.state("w.x"), bench.ask("only.w.x"), bench.ask("web.w.x")), (State::Ok, (3, 0), (0, 1)));
     assert!(bench.serial("w.x") > 31);
 }

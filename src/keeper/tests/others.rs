@@ -25,7 +25,7 @@ impl Bench {
 
     /// Both members' sources have seen nothing newer.
     fn confirm(&mut self) {
-        MEMBERS.iter().for_each(|member| self.update(member, Change::Current, ZERO));
+        MEMBERS.iter().for_each(|member| self.update(member, News::Current, ZERO));
     }
 
     /// Serial and drift, what it went on from, and what it may go on from.
@@ -40,9 +40,9 @@ fn a_region_goes_on_from_what_others_have_once_its_members_are_confirmed() {
     let mut bench = bench();
     let generation = bench.publisher.load().generation;
     bench.hear(&[29, 35, 33]);
-    bench.update("w1.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, ZERO);
     assert_eq!(bench.told(), (30, 0, None, Some(35)), "the other member may be newer");
-    bench.update("w2.x", Change::Current, ZERO);
+    bench.update("w2.x", News::Current, ZERO);
     assert_eq!(bench.told(), (36, 6, Some(35), None));
     assert_eq!(bench.served("w.x").history.len(), 1, "secondaries get a difference");
     assert_eq!(bench.publisher.load().generation, generation + 1);
@@ -105,7 +105,7 @@ fn a_missing_member_puts_off_what_is_believed() {
         let mut bench = Bench::new(&MEMBERS, vec![partial()]);
         bench.load("w1.x.", ONE, ZERO);
         bench.hear(&heard);
-        bench.update("w1.x", Change::Current, ZERO);
+        bench.update("w1.x", News::Current, ZERO);
         let followed = (before > 10).then_some(12);
         assert_eq!(bench.told(), (before, before - 10, followed, Some(1_000_015)), "{heard:?}");
         bench.load("w2.x.", "@ 30 SOA 1000000\nweb 30 A 192.0.2.2", ZERO);
@@ -128,7 +128,7 @@ fn what_looks_older_beside_a_part_of_the_sum_is_not_forgotten() {
     let sum = 1_760_000_000_u32.wrapping_mul(3);
     bench.load("w1.x.", lines, ZERO);
     bench.hear(&[sum + 15]);
-    bench.update("w1.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, ZERO);
     assert_eq!(bench.told(), (1_760_000_000, 0, None, None));
     bench.load("w2.x.", lines, ZERO);
     bench.load("w3.x.", lines, ZERO);
@@ -144,12 +144,12 @@ fn a_member_that_has_expired_puts_off_what_is_believed() {
         if is_drained {
             bench.drain("w2.x", None, true);
         }
-        bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
+        bench.update("w2.x", News::Current, Duration::from_secs(2_592_001));
         assert_eq!(bench.state("w2.x"), State::Expired);
         bench.hear(&[1_000_025]);
-        bench.update("w1.x", Change::Current, ZERO);
+        bench.update("w1.x", News::Current, ZERO);
         assert_eq!(bench.told().3, Some(1_000_025), "drained: {is_drained}");
-        bench.update("w2.x", Change::Current, ZERO);
+        bench.update("w2.x", News::Current, ZERO);
         assert_eq!(bench.told(), (1_000_026, 16, Some(1_000_025), None), "drained: {is_drained}");
     }
 }

@@ -98,16 +98,16 @@ fn a_pinned_region_stays_as_it_was_until_it_is_released() {
 #[test]
 fn versions_tell_why_they_came() {
     let mut bench = bench();
-    bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
+    bench.update("w2.x", News::Current, Duration::from_secs(2_592_001));
     assert_eq!(bench.causes("w.x"), [Cause::Member { zone: name("w2.x"), serial: None }]);
-    bench.update("w2.x", Change::Current, ZERO);
+    bench.update("w2.x", News::Current, ZERO);
     assert_eq!(bench.causes("w.x"), [Cause::Member { zone: name("w2.x"), serial: Some(Serial(20)) }]);
     bench.plan(&MEMBERS, vec![RegionPlan { ns_ttl: 60, ..region("w.x", &MEMBERS) }]);
     assert_eq!(bench.causes("w.x"), [Cause::Configuration]);
     // Both at once are one version.
     let updates = MEMBERS.map(|zone| {
-        let change = Change::Load { loaded: Box::new(load(&format!("{zone}."), "@ 30 SOA 90", None)), base: None };
-        Update { zone: name(zone), change, refreshed: Instant::now(), published: None }
+        let news = News::Load { loaded: Box::new(load(&format!("{zone}."), "@ 30 SOA 90", None)), base: None };
+        Update { zone: name(zone), news, refreshed: Instant::now(), published: None }
     });
     bench.keeper.handle(updates.into(), Vec::new());
     assert_eq!(bench.causes("w.x"), MEMBERS.map(|zone| Cause::Member { zone: name(zone), serial: Some(Serial(90)) }));
@@ -152,24 +152,24 @@ fn a_pinned_region_outlives_its_members() {
     let mut bench = bench();
     bench.pin("w.x", 30).unwrap();
     for member in MEMBERS {
-        bench.update(member, Change::Current, Duration::from_secs(2_592_001));
+        bench.update(member, News::Current, Duration::from_secs(2_592_001));
     }
     assert_eq!((bench.state("w1.x"), bench.state("w.x"), bench.ask("web.w.x")), (State::Expired, State::Ok, (0, 2)));
     assert_eq!(bench.number("w.x"), 33);
     // Without any member there is nothing to follow.
     bench.release("w.x").unwrap();
     assert_eq!(bench.state("w.x"), State::Expired);
-    bench.update("w1.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, ZERO);
     assert_eq!((bench.state("w.x"), bench.ask("web.w.x")), (State::Ok, (0, 1)));
     assert!(Serial(bench.number("w.x")).newer_than(Serial(33)));
     // One that goes and comes behind a pin leaves nothing.
-    bench.update("w2.x", Change::Current, ZERO);
+    bench.update("w2.x", News::Current, ZERO);
     let serial = bench.number("w.x");
     bench.pin("w.x", serial).unwrap();
-    bench.update("w1.x", Change::Current, Duration::from_secs(2_592_001));
-    bench.update("w2.x", Change::Current, Duration::from_secs(2_592_001));
-    bench.update("w1.x", Change::Current, ZERO);
-    bench.update("w2.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, Duration::from_secs(2_592_001));
+    bench.update("w2.x", News::Current, Duration::from_secs(2_592_001));
+    bench.update("w1.x", News::Current, ZERO);
+    bench.update("w2.x", News::Current, ZERO);
     bench.release("w.x").unwrap();
     assert_eq!((bench.ask("web.w.x"), bench.number("w.x")), ((0, 2), serial + 2));
 }
@@ -420,11 +420,11 @@ proptest! {
                 }
                 Event::Expire { member } => {
                     expired[member] = true;
-                    bench.update(MEMBERS[member], Change::Current, Duration::from_secs(2_592_001));
+                    bench.update(MEMBERS[member], News::Current, Duration::from_secs(2_592_001));
                 }
                 Event::Return { member } => {
                     expired[member] = false;
-                    bench.update(MEMBERS[member], Change::Current, ZERO);
+                    bench.update(MEMBERS[member], News::Current, ZERO);
                 }
                 Event::Drain { member, begins } => {
                     drained[member] = begins;

@@ -108,14 +108,14 @@ impl World {
                         "@ 30 SOA {serial}\na 30 A 192.0.2.{contents}\nb{contents} 30 A 192.0.2.9\nc.svc.x 30 A 192.0.2.{contents}"
                     );
                     let loaded = Box::new(load(&format!("{zone}."), &lines, base.as_deref()));
-                    let change = Change::Load { loaded, base };
-                    let update = Update { zone: name(zone), change, refreshed: Instant::now(), published: None };
+                    let news = News::Load { loaded, base };
+                    let update = Update { zone: name(zone), news, refreshed: Instant::now(), published: None };
                     updates.entry(*member).or_insert(update);
                 }
                 self.bench.keeper.handle(updates.into_values().collect(), Vec::new());
             }
-            Event::Expire(member) => self.bench.update(MEMBERS[*member], Change::Current, EXPIRED),
-            Event::Confirm(member) => self.bench.update(MEMBERS[*member], Change::Current, ZERO),
+            Event::Expire(member) => self.bench.update(MEMBERS[*member], News::Current, EXPIRED),
+            Event::Confirm(member) => self.bench.update(MEMBERS[*member], News::Current, ZERO),
             Event::Plan { members, offset, contact } => {
                 let chosen = (0..3).filter(|bit| members >> bit & 1 == 1).map(|bit| name(MEMBERS[bit]));
                 self.plan.members = chosen.collect();

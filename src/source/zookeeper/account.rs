@@ -159,7 +159,7 @@ impl Account {
 }
 
 impl HeldTree {
-    /// Why, in words.
+    /// Explains in words why.
     pub fn describe(&self) -> String {
         let HeldTree { reason, nodes, served_nodes } = self;
         match *reason {

@@ -1,4 +1,4 @@
-//! Why there is no session, or no longer.
+//! Errors that end a session or keep one from beginning.
 //!
 //! Invariant: each reason has a label, so that metrics can tell an ensemble that is away from one that refuses us.
 
@@ -7,12 +7,12 @@ use relay::Fault;
 use std::time::Duration;
 use zookeeper_client::{Error, SessionState};
 
-/// What ends a session or keeps one from beginning.
+/// Reason for the end of a session, or for there being none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     #[error("cannot be reached, or serves nobody because its ensemble has no majority")]
     Unreachable,
-    /// What the library cannot tell of a server, its own reason left out.
+    /// Fault of a server that the library cannot tell, its own reason left out.
     #[error("{fault}{}", advice(.0), fault = .0)]
     Relay(#[from] Fault),
     #[error("no session within {0:?}")]
@@ -39,7 +39,7 @@ pub enum SessionError {
     Other(String),
 }
 
-/// What to do about a fault, which the agent, whose file has no such key, has no use for.
+/// Advice about a fault, which the agent, whose file has no such key, has no use for.
 fn advice(fault: &Fault) -> &'static str {
     match fault {
         Fault::TooLong { .. } | Fault::Children(_) => "; raise \"max_reply\" if that is its tree",
@@ -85,7 +85,7 @@ impl SessionError {
         SessionError::LABELS[index]
     }
 
-    /// Whether the next session would most likely come to the same, so that it must not begin at once.
+    /// Returns true if the next session would most likely come to the same, so that it must not begin at once.
     pub fn is_excess(&self) -> bool {
         matches!(self, SessionError::Relay(_) | SessionError::TreeTooLarge(_) | SessionError::Memory(_))
     }

@@ -1,8 +1,8 @@
 //! The guard against trees that are read correctly and wrong all the same.
 //!
-//! While a session lasts, each removal is ZooKeeper's own word and counts at once. A tree that is read anew, after a session
-//! was lost, has no such word, and an ensemble that was wiped, made anew or restored from an old copy looks like one whose
-//! nodes were all deleted. So a tree is held back:
+//! While a session lasts, each removal is ZooKeeper's own word and counts at once. A tree that is read anew, after a
+//! session was lost, has no such word, and an ensemble that was wiped, made anew or restored from an old copy looks
+//! like one whose nodes were all deleted. So a tree is held back:
 //!
 //! - where it was **reset**: something was served, and the domain's node is gone or is another one than it was, or the newest
 //!   change is older than one that was served. It is believed when it has had `shrink_share` of the served nodes again for
@@ -10,7 +10,8 @@
 //! - where it has **shrunk** below `shrink_share` of its nodes, by at least [`LEAST_LOSS`], or is not there and nothing was
 //!   served that could be lost: until a second reading, at least `confirm_after` later, agrees with it.
 //!
-//! Invariant: how long a reset tree was held counts over restarts ([`Guard::resume`]); whether it has enough nodes does not.
+//! Invariant: how long a reset tree was held counts over restarts ([`Guard::resume`]); whether it has enough nodes does
+//! not.
 //!
 //! Cost: O(1).
 
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 /// Fewer nodes than these may always go; small trees change by large shares.
 pub const LEAST_LOSS: u64 = 10;
 
-/// Why a tree is held back.
+/// Reason to hold a tree back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// The domain's node is not there.
@@ -62,17 +63,17 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     pub doubt: Doubt,
-    /// Whether more than its size speaks against it.
+    /// True if more than its size speaks against it.
     pub is_reset: bool,
     pub found: Extent,
-    /// What is served meanwhile.
+    /// The tree that is served meanwhile.
     pub served: Extent,
     since: Instant,
     /// Since when a tree that was reset has had enough nodes.
     enough: Option<Instant>,
 }
 
-/// When doubts count, and for how long.
+/// Limits from which doubts count, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub shrink_share: f64,
@@ -101,7 +102,7 @@ impl Guard {
         self.held.as_ref()
     }
 
-    /// When the tree is to be read again.
+    /// Returns when the tree is to be read again.
     pub fn due(&self, limits: &Limits) -> Option<Instant> {
         let held = self.held?;
         if !held.is_reset {
@@ -159,13 +160,13 @@ impl Guard {
     }
 }
 
-/// Whether a tree that is doubted takes something away that was served, and not by its size alone.
+/// Returns true if a tree that is doubted takes something away that was served, and not by its size alone.
 pub fn is_reset(doubt: Doubt, served: Extent) -> bool {
     // The domain's node alone has no record of an instance.
     doubt != Doubt::Shrunk && served.nodes > 1
 }
 
-/// What speaks against a tree.
+/// Returns what speaks against a tree.
 pub fn doubt(served: Extent, found: Extent, share: f64) -> Option<Doubt> {
     if share <= 0.0 {
         return None;

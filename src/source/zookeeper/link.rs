@@ -1,14 +1,15 @@
 //! One session with one member of the ensemble.
 //!
 //! The client library runs on a thread of its own, which ends with the [`Link`]: whatever the library does when it has
-//! lost its server, it does not do it for long. The library would go on with the same session at the next connection, but
-//! it does not bring recursive watches along, sends the watches of large trees in messages that servers refuse, and the
-//! events between two connections are lost anyway (ZOOKEEPER-4698). So a lost connection is a lost session here: the next
-//! link begins a new one and reads the tree again. We own no ephemeral nodes, so nobody notices.
+//! lost its server, it does not do it for long. The library would go on with the same session at the next connection,
+//! but it does not bring recursive watches along, sends the watches of large trees in messages that servers refuse, and
+//! the events between two connections are lost anyway (ZOOKEEPER-4698). So a lost connection is a lost session here:
+//! the next link begins a new one and reads the tree again. We own no ephemeral nodes, so nobody notices.
 //!
-//! Invariants: a link says that it is lost, or its user finds out by a request that takes too long; what is read after an
-//! event is as new as the event. With one watch for the whole tree, whoever has an answer finds every event that is not newer than
-//! the answer ([`Link::try_signal`]): the server sends them in this order, and the library hands them on in this order.
+//! Invariants: a link says that it is lost, or its user finds out by a request that takes too long; what is read after
+//! an event is as new as the event. With one watch for the whole tree, whoever has an answer finds every event that is
+//! not newer than the answer ([`Link::try_signal`]): the server sends them in this order, and the library hands them on
+//! in this order.
 //!
 //! Cost: a thread, and what its `relay` costs; where each node has its own watches, a task for each.
 
@@ -29,7 +30,7 @@ use zookeeper_client::{
     AddWatchMode, Client, Error, EventType, OneshotWatcher, PersistentWatcher, SessionState, Stat, WatchedEvent,
 };
 
-/// What a link tells by itself.
+/// Message that a link sends by itself.
 #[derive(Debug)]
 pub enum Signal {
     /// Something happened at a path, relative to the domain's node.
@@ -37,7 +38,7 @@ pub enum Signal {
     Lost(SessionError),
 }
 
-/// What happened at a path.
+/// Kind of event at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Touch {
     Created,
@@ -70,7 +71,7 @@ impl Drop for Quarantine {
     }
 }
 
-/// Where the way to a member leads.
+/// Returns where the way to a member leads.
 fn target(plan: &TreePlan, member: &Member) -> Result<Target, String> {
     let tls = match &plan.tls {
         Some(tls) => {
@@ -101,7 +102,7 @@ pub struct Courier {
     sender: mpsc::UnboundedSender<Signal>,
     /// Path of the domain's node.
     root: String,
-    /// Whether each node has its own watches.
+    /// True if each node has its own watches.
     pub each: bool,
 }
 
@@ -203,7 +204,7 @@ impl Link {
         self.courier.client.check_stat(&self.courier.root).await.map_err(SessionError::from)
     }
 
-    /// Whether each node has its own watches.
+    /// True if each node has its own watches.
     pub fn is_each(&self) -> bool {
         self.courier.each
     }
@@ -224,10 +225,11 @@ pub fn newest_zxid(stat: &Stat) -> i64 {
     stat.czxid.max(stat.mzxid).max(stat.pzxid)
 }
 
-/// What was found at a path.
+/// State of the node at a path.
 #[derive(Debug)]
-pub enum Found {
-    /// The payload, the newest change, that which made the node, and the names of the children where they were asked for.
+pub enum NodeState {
+    /// The payload, the newest change, that which made the node, and the names of the children where they were asked
+    /// for.
     Node { data: Vec<u8>, zxid: i64, born: i64, children: Vec<String> },
     /// The names of the children, and the newest change.
     Children(Vec<String>, i64),
@@ -245,7 +247,7 @@ impl Courier {
         if path.is_empty() { self.root.clone() } else { format!("{}/{path}", self.root) }
     }
 
-    /// What an event says to us; none for those that change nothing.
+    /// Translates an event; none for those that change nothing.
     fn translate(&self, event: WatchedEvent) -> Option<Signal> {
         let touch = match event.event_type {
             EventType::Session if event.session_state == SessionState::SyncConnected => return None,
@@ -271,7 +273,7 @@ impl Courier {
     }
 
     /// Reads a node, and with `below` the names of its children; watched where each node has its own watches.
-    pub async fn read(self: Arc<Self>, path: &str, below: bool) -> Result<Found, SessionError> {
+    pub async fn read(self: Arc<Self>, path: &str, below: bool) -> Result<NodeState, SessionError> {
         loop {
             let result = self.read_node(&self.path(path), below).await;
             if self.each && path.is_empty() && matches!(result, Err(Error::NoNode)) {
@@ -288,7 +290,7 @@ impl Courier {
     }
 
     /// The two requests that read a node.
-    async fn read_node(self: &Arc<Self>, path: &str, below: bool) -> Result<Found, Error> {
+    async fn read_node(self: &Arc<Self>, path: &str, below: bool) -> Result<NodeState, Error> {
         let (data, stat) = if self.each {
             let (data, stat, watcher) = self.client.get_and_watch_data(path).await?;
             self.follow(watcher);
@@ -298,16 +300,16 @@ impl Courier {
         };
         // Whether a leaf stays one is known only where a watch on its children says so.
         if !below || (stat.num_children == 0 && !self.each) {
-            return Ok(Found::Node { data, zxid: newest_zxid(&stat), born: stat.czxid, children: Vec::new() });
+            return Ok(NodeState::Node { data, zxid: newest_zxid(&stat), born: stat.czxid, children: Vec::new() });
         }
         let (children, zxid) = self.list_node(path).await?;
-        Ok(Found::Node { data, zxid: zxid.max(newest_zxid(&stat)), born: stat.czxid, children })
+        Ok(NodeState::Node { data, zxid: zxid.max(newest_zxid(&stat)), born: stat.czxid, children })
     }
 
     /// Reads the names of a node's children.
-    pub async fn list(self: Arc<Self>, path: &str) -> Result<Found, SessionError> {
+    pub async fn list(self: Arc<Self>, path: &str) -> Result<NodeState, SessionError> {
         let listed = self.list_node(&self.path(path)).await;
-        settle(listed.map(|(children, zxid)| Found::Children(children, zxid)))
+        settle(listed.map(|(children, zxid)| NodeState::Children(children, zxid)))
     }
 
     /// The request for a node's children.
@@ -323,14 +325,14 @@ impl Courier {
     }
 
     /// Finds the newest change of a node, or of the next one above it that is there.
-    pub async fn look(self: Arc<Self>, path: &str) -> Result<Found, SessionError> {
+    pub async fn look(self: Arc<Self>, path: &str) -> Result<NodeState, SessionError> {
         let mut path = self.path(path);
         loop {
             match self.client.check_stat(&path).await {
-                Ok(Some(stat)) => return Ok(Found::Stat(newest_zxid(&stat))),
+                Ok(Some(stat)) => return Ok(NodeState::Stat(newest_zxid(&stat))),
                 Ok(None) => match path.rsplit_once('/') {
                     Some((above, _)) if !above.is_empty() => path.truncate(above.len()),
-                    _ => return Ok(Found::Gone),
+                    _ => return Ok(NodeState::Gone),
                 },
                 Err(error) => return settle(Err(error)),
             }
@@ -339,10 +341,10 @@ impl Courier {
 }
 
 /// Tells what is wrong with one node from what is wrong with the session.
-fn settle(result: Result<Found, Error>) -> Result<Found, SessionError> {
+fn settle(result: Result<NodeState, Error>) -> Result<NodeState, SessionError> {
     match result {
-        Err(Error::NoNode) => Ok(Found::Gone),
-        Err(Error::NoAuth | Error::BadArguments(_)) => Ok(Found::Closed),
+        Err(Error::NoNode) => Ok(NodeState::Gone),
+        Err(Error::NoAuth | Error::BadArguments(_)) => Ok(NodeState::Closed),
         result => result.map_err(SessionError::from),
     }
 }

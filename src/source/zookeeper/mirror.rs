@@ -1,11 +1,11 @@
 //! The tree as it was read last, and what is to be told about it.
 //!
-//! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So the tree
-//! learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is published in the
-//! midst of a storm has serials in between, of which there are enough, because each change is one.
+//! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So
+//! the tree learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is
+//! published in the midst of a storm has serials in between, of which there are enough, because each change is one.
 //!
-//! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below it,
-//! stays as it was; what is wrong with a payload is logged once.
+//! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below
+//! it, stays as it was; what is wrong with a payload is logged once.
 //!
 //! Cost: O(nodes) for a whole reading, O(nodes read) for others.
 
@@ -26,7 +26,7 @@ const LOGGED_PAYLOADS: usize = 20;
 pub struct Mirror {
     tree: Tree,
     zone: String,
-    /// Whether the domain's node is there.
+    /// True if the domain's node is there.
     rooted: bool,
     /// The change that made it.
     born: i64,
@@ -55,7 +55,7 @@ impl Mirror {
         }
     }
 
-    /// How much there is.
+    /// Returns how much there is.
     pub fn extent(&self) -> Extent {
         let nodes = if self.rooted { self.tree.counts().nodes } else { 0 };
         Extent { nodes, zxid: self.zxid, born: if self.rooted { self.born } else { 0 } }
@@ -66,12 +66,12 @@ impl Mirror {
         self.tree.octets()
     }
 
-    /// What the nodes of a reading would take of them at most, nearly.
+    /// Returns about how much of them the nodes of a reading would take at most.
     pub fn octets_of(&self, reading: &Reading) -> u64 {
         reading.nodes.iter().map(|node| self.tree.octets_of(&node.path, &node.data)).sum()
     }
 
-    /// What it takes when it has taken what was read after events, nearly. O(nodes read, and nodes gone)
+    /// Returns about how much it takes once it has taken what was read after events. O(nodes read, and nodes gone)
     pub fn octets_with(&self, reading: &Reading) -> u64 {
         let gone: HashSet<&str> = reading.gone.iter().map(String::as_str).collect();
         let is_below = |path: &str| {
@@ -140,8 +140,8 @@ impl Mirror {
             if node.path.is_empty() {
                 (self.rooted, self.born) = (true, node.born);
             }
-            // The node above was gone when it was read. It is back, and the event that says so brings this one along; if it
-            // came into being here, it would be taken for known and never be read.
+            // The node above was gone when it was read. It is back, and the event that says so brings this one along;
+            // if it came into being here, it would be taken for known and never be read.
             let above = parent(&node.path);
             if !self.rooted || !self.tree.contains(above) {
                 continue;
@@ -171,8 +171,8 @@ impl Mirror {
         self.zxid = self.zxid.max(reading.zxid);
     }
 
-    /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there is
-    /// no room for one in between, and nothing should be published yet.
+    /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there
+    /// is no room for one in between, and nothing should be published yet.
     pub fn settle(&mut self, is_quiet: bool) -> bool {
         let next = if is_quiet { self.zxid } else { self.settled + 1 };
         // At first there is nothing to be in between of.
@@ -190,7 +190,7 @@ impl Mirror {
     }
 }
 
-/// Whether a path is another or below it.
+/// Returns true if a path is another or below it.
 fn is_within(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,4 +1,4 @@
-//! How one tree is mirrored: what the configuration makes and the task follows.
+//! The plan of one tree, which the configuration makes and the task follows.
 //!
 //! Invariant: secrets are never printed, and count when two plans are compared, so that a reload with another password
 //! in the same file begins a new session.
@@ -95,7 +95,7 @@ pub struct Identity {
 }
 
 impl TlsPlan {
-    /// What connections are made with; an error says what is wrong with the files.
+    /// Makes what connections are made with; an error says what is wrong with the files.
     pub fn connector(&self) -> Result<TlsConnector, String> {
         let faulty = |file: &PathBuf, error: &dyn fmt::Display| format!("{}: {error}", file.display());
         let in_ca = |error: &dyn fmt::Display| faulty(&self.ca_file, error);
@@ -126,7 +126,7 @@ impl TlsPlan {
     }
 }
 
-/// How one tree is mirrored, and the zones that it feeds.
+/// Plan of one tree, and the zones that it feeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreePlan {
     /// The zones and what they hold beside the tree.
@@ -140,10 +140,10 @@ pub struct TreePlan {
     pub session_timeout: Duration,
     /// For one member.
     pub connect_timeout: Duration,
-    /// How long the last tree is served without a session.
+    /// Time for which the last tree is served without a session.
     pub serve_stale: Duration,
     pub watches: Watches,
-    /// Whether unknown names are refused, as Binder does.
+    /// True if unknown names are refused, as Binder does.
     pub binder_compat: bool,
     pub digest: Option<Digest>,
     pub tls: Option<TlsPlan>,
@@ -155,7 +155,7 @@ pub struct TreePlan {
     pub shrink_share: f64,
     /// Pause before it is read once more.
     pub confirm_after: Duration,
-    /// How long a tree that was reset must have had enough nodes again.
+    /// Time for which a tree that was reset must have had enough nodes again.
     pub regress_after: Duration,
 }
 

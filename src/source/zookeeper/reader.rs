@@ -1,13 +1,13 @@
 //! Reading many nodes with many requests on the way at once.
 //!
-//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much a server
-//! sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read is not
-//! there; a session without any answer for its whole timeout is given up.
+//! Invariants: what is read never takes more than [`Bounds::bytes`], nor than the budget of memory grants, however much
+//! a server sends; never more than [`MOST_REQUESTS`] requests are on the way; a node that goes while its tree is read
+//! is not there; a session without any answer for its whole timeout is given up.
 //!
 //! Cost: one request for each leaf, two for each node with children; for each node where each is watched.
 
 use super::error::SessionError;
-use super::link::{Found, Link, Touch};
+use super::link::{Link, NodeState, Touch};
 use crate::budget::Claim;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const MOST_REQUESTS: usize = 256;
 /// Octets of memory for a node or a request, besides those of its texts.
 const NODE_BYTES: usize = 128;
 
-/// How long to wait, and how much to take.
+/// Limits of a reading: how long to wait, and how much to take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// For any answer.
@@ -39,7 +39,7 @@ pub struct Node {
     pub born: i64,
 }
 
-/// What was read.
+/// Nodes as they were read.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Nodes that are there; a node comes before those below it.
@@ -122,7 +122,7 @@ async fn run(
     let Bounds { patience, bytes } = bounds;
     let mut reading = Reading::default();
     let (mut lists, mut spent) = (Vec::new(), 0);
-    let mut requests: JoinSet<(Job, Result<Found, SessionError>)> = JoinSet::new();
+    let mut requests: JoinSet<(Job, Result<NodeState, SessionError>)> = JoinSet::new();
     loop {
         while requests.len() < MOST_REQUESTS
             && let Some(job) = jobs.pop()
@@ -160,26 +160,26 @@ async fn run(
     }
 }
 
-/// What an answer takes in memory, with the requests that follow from it.
-fn weight(job: &Job, found: &Found) -> u64 {
+/// Returns what an answer takes in memory, with the requests that follow from it.
+fn weight(job: &Job, found: &NodeState) -> u64 {
     let (Job::Node(path) | Job::Tree(path) | Job::Children(path) | Job::Look(path)) = job;
     let each = |children: &[String]| {
         // The name, and the path that is made of it.
         children.iter().map(|child| NODE_BYTES + path.len() + 2 * child.len()).sum()
     };
     let below: usize = match found {
-        Found::Node { data, children, .. } => data.len() + each(children),
-        Found::Children(children, _) => each(children),
-        Found::Stat(_) | Found::Gone | Found::Closed => 0,
+        NodeState::Node { data, children, .. } => data.len() + each(children),
+        NodeState::Children(children, _) => each(children),
+        NodeState::Stat(_) | NodeState::Gone | NodeState::Closed => 0,
     };
     (NODE_BYTES + path.len() + below) as u64
 }
 
 /// Takes the answer to one request; gives the children that a node was asked for.
-fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: Found) -> Option<(String, Vec<String>)> {
+fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: NodeState) -> Option<(String, Vec<String>)> {
     let path = match job {
         Job::Look(_) => {
-            if let Found::Stat(zxid) = found {
+            if let NodeState::Stat(zxid) = found {
                 reading.zxid = reading.zxid.max(zxid);
             }
             return None;
@@ -187,25 +187,25 @@ fn take(reading: &mut Reading, jobs: &mut Vec<Job>, job: Job, found: Found) -> O
         Job::Node(path) | Job::Tree(path) | Job::Children(path) => path,
     };
     match found {
-        Found::Node { data, zxid, born, children } => {
+        NodeState::Node { data, zxid, born, children } => {
             reading.zxid = reading.zxid.max(zxid);
             jobs.extend(children.iter().map(|child| Job::Tree(below(&path, child))));
             reading.nodes.push(Node { path, data, born });
         }
-        Found::Children(children, zxid) => {
+        NodeState::Children(children, zxid) => {
             reading.zxid = reading.zxid.max(zxid);
             return Some((path, children));
         }
-        Found::Gone => reading.gone.push(path),
-        Found::Closed => reading.closed.push(path),
+        NodeState::Gone => reading.gone.push(path),
+        NodeState::Closed => reading.closed.push(path),
         // Only looking finds it, and that was taken above.
-        Found::Stat(_) => {}
+        NodeState::Stat(_) => {}
     }
     None
 }
 
-/// Compares the children that nodes have with those that are known. To be read are also those that a request of the same
-/// reading did not find: they came after it, and where each node has its own watches, nothing else tells of them.
+/// Compares the children that nodes have with those that are known. To be read are also those that a request of the
+/// same reading did not find: they came after it, and where each node has its own watches, nothing else tells of them.
 fn compare(
     reading: &mut Reading,
     jobs: &mut Vec<Job>,
@@ -236,9 +236,9 @@ fn below(path: &str, child: &str) -> String {
 mod tests {
     use super::*;
 
-    fn node(children: &[&str], zxid: i64) -> Found {
+    fn node(children: &[&str], zxid: i64) -> NodeState {
         let children = children.iter().map(|child| (*child).to_owned()).collect();
-        Found::Node { data: b"x".to_vec(), zxid, born: 1, children }
+        NodeState::Node { data: b"x".to_vec(), zxid, born: 1, children }
     }
 
     #[test]
@@ -248,8 +248,8 @@ mod tests {
         assert_eq!(jobs, [Job::Tree("a".into()), Job::Tree("b".into())]);
         take(&mut reading, &mut jobs, Job::Tree("a".into()), node(&["c"], 5));
         assert_eq!(jobs[2], Job::Tree("a/c".into()));
-        take(&mut reading, &mut jobs, Job::Tree("b".into()), Found::Gone);
-        take(&mut reading, &mut jobs, Job::Look("b".into()), Found::Stat(9));
+        take(&mut reading, &mut jobs, Job::Tree("b".into()), NodeState::Gone);
+        take(&mut reading, &mut jobs, Job::Look("b".into()), NodeState::Stat(9));
         assert_eq!((reading.nodes.len(), &reading.gone[..], reading.zxid), (2, &["b".to_owned()][..], 9));
     }
 
@@ -257,7 +257,7 @@ mod tests {
     fn children_are_compared_with_those_that_are_known() {
         let (mut reading, mut jobs) = (Reading::default(), Vec::new());
         let known = |path: &str| if path == "a" { vec!["old".to_owned(), "kept".to_owned()] } else { Vec::new() };
-        let found = Found::Children(vec!["kept".into(), "new".into()], 3);
+        let found = NodeState::Children(vec!["kept".into(), "new".into()], 3);
         let list = take(&mut reading, &mut jobs, Job::Children("a".into()), found);
         compare(&mut reading, &mut jobs, list.into_iter().collect(), &known);
         assert_eq!((jobs, reading.gone), (vec![Job::Tree("a/new".into())], vec!["a/old".to_owned()]));
@@ -268,10 +268,10 @@ mod tests {
         let (mut reading, mut jobs) = (Reading::default(), Vec::new());
         let known = |_: &str| vec!["back".to_owned(), "read".to_owned()];
         for path in ["a/back", "a/read"] {
-            take(&mut reading, &mut jobs, Job::Tree(path.into()), Found::Gone);
+            take(&mut reading, &mut jobs, Job::Tree(path.into()), NodeState::Gone);
         }
         take(&mut reading, &mut jobs, Job::Tree("a/read".into()), node(&[], 3));
-        let found = Found::Children(vec!["back".into(), "read".into()], 3);
+        let found = NodeState::Children(vec!["back".into(), "read".into()], 3);
         let list = take(&mut reading, &mut jobs, Job::Children("a".into()), found);
         compare(&mut reading, &mut jobs, list.into_iter().collect(), &known);
         assert_eq!(jobs, [Job::Tree("a/back".into())]);

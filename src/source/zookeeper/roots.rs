@@ -1,7 +1,7 @@
-//! What is known of the trees that zones were made of: enough to see that another one has come in its place.
+//! The trees that zones were made of, as far as is needed to see that another one has come in its place.
 //!
-//! A task ends with a reload, and the process at a restart; what was served is served on, and must be compared with what it
-//! was made of. So this is kept here, and on disk as far as there is a state folder.
+//! A task ends with a reload, and the process at a restart; what was served is served on, and must be compared with
+//! what it was made of. So this is kept here, and on disk as far as there is a state folder.
 //!
 //! Cost: O(trees) for each version of a tree's zone.
 
@@ -18,7 +18,7 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// What earlier runs have left, and where it is kept from now on.
+    /// Takes what earlier runs have left, and where it is kept from now on.
     pub fn new(store: Option<Arc<Store>>) -> Roots {
         let trees = store.as_ref().map(|store| store.trees()).unwrap_or_default();
         Roots { trees: Mutex::new(trees), store }

@@ -1,8 +1,8 @@
 //! The task of one tree: begins sessions, reads the tree, follows its events, and tells the keeper.
 //!
-//! A session that breaks is followed by another one at once. Members are asked in turn; when none of them gives a session
-//! whose tree can be read, the pause before the next round doubles. A heartbeat finds sessions that are dead without
-//! saying so, and is the keeper's proof that what is served is current.
+//! A session that breaks is followed by another one at once. Members are asked in turn; when none of them gives a
+//! session whose tree can be read, the pause before the next round doubles. A heartbeat finds sessions that are dead
+//! without saying so, and is the keeper's proof that what is served is current.
 //!
 //! Invariants: at most one update of a zone is on the way to the keeper; events that come meanwhile wait, and are one
 //! update after it; a whole reading that was interrupted changes nothing.
@@ -23,7 +23,7 @@ use crate::budget::{Budget, Manner};
 use crate::publish::Publisher;
 use crate::source::requests::Call;
 use crate::source::shell::Facilities;
-use crate::source::{Change, Update, WakeKind};
+use crate::source::{News, Update, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
 use memory::granted;
@@ -44,11 +44,12 @@ const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// How long events are gathered while more of them wait.
+/// Time for which events are gathered while more of them wait.
 const LONGEST_GATHERING: Duration = Duration::from_secs(1);
-/// How soon a tree that is held back is read again when there was an event.
+/// Pause before a tree that is held back is read again when there was an event.
 const PAUSE_WHILE_HELD: Duration = Duration::from_secs(1);
-/// The same as a multiple of the time that the reading takes: it may be held for days, while all of its nodes come back.
+/// The same as a multiple of the time that the reading takes: it may be held for days, while all of its nodes come
+/// back.
 const READINGS_TO_PAUSE: u32 = 20;
 /// The longest of these pauses.
 const LONGEST_PAUSE_WHILE_HELD: Duration = Duration::from_secs(60);
@@ -64,29 +65,29 @@ pub(super) struct Task {
     shared: Arc<Shared>,
     budget: Arc<Budget>,
     guard: Guard,
-    /// Whether each node gets watches of its own.
+    /// True if each node gets watches of its own.
     each: bool,
     /// Counts members that were asked, in turn.
     turn: usize,
-    /// Whether the session has come so far that its tree was read.
+    /// True if the session has come so far that its tree was read.
     followed: bool,
     /// Rounds in a row without a tree.
     failures: u32,
     /// Sessions in a row that ended because more was sent than is taken.
     excesses: u32,
-    /// Who waits for what comes of the next reading.
+    /// Requests that wait for what comes of the next reading.
     call: Call,
-    /// When a tree that is held back is read again for an event.
+    /// Time at which a tree that is held back is read again for an event.
     early: Option<Instant>,
-    /// How long the last whole reading took.
+    /// Time that the last whole reading took.
     reading_took: Duration,
-    /// Whether the last heartbeat found what no event has told.
+    /// True if the last heartbeat found what no event has told.
     doubtful: bool,
-    /// When memory had no room for what events told.
+    /// Time at which memory had no room for what events told.
     refused: Option<Instant>,
 }
 
-/// Why a session is left.
+/// Reason to leave a session.
 enum Leave {
     Lost(SessionError),
     /// Another session is wanted.
@@ -101,10 +102,10 @@ impl From<SessionError> for Leave {
     }
 }
 
-/// What events have touched.
+/// Paths that events have touched, and how.
 type Touched = HashSet<(String, link::Touch)>;
 
-/// What an update has changed.
+/// Account of what an update has changed.
 struct Summary {
     text: String,
     names: usize,
@@ -282,17 +283,17 @@ impl Task {
         }
     }
 
-    /// How long a server may be silent.
+    /// Returns how long a server may be silent.
     fn patience(&self) -> Duration {
         self.plan.session_timeout.max(LEAST_PATIENCE)
     }
 
-    /// How long a reading waits, and how much it takes.
+    /// Returns how long a reading waits, and how much it takes.
     fn bounds(&self) -> Bounds {
         Bounds { patience: self.patience(), bytes: self.plan.max_bytes }
     }
 
-    /// When doubts about a tree count.
+    /// Returns when doubts about a tree count.
     fn limits(&self) -> Limits {
         let TreePlan { shrink_share, confirm_after, regress_after, serve_stale, .. } = *self.plan;
         Limits { shrink_share, confirm_after, regress_after, longest: serve_stale / 2 }
@@ -385,8 +386,8 @@ impl Task {
         self.shared.own.roots.note(self.plan.zone(), TreeState { born, zxid, nodes, held_since });
     }
 
-    /// Whether the domain's node is gone, or another one than it was, by what was read after events. That is no node's removal:
-    /// it is judged as a tree that was read anew.
+    /// Returns true if the domain's node is gone or another one, by what was read after events. That is no node's
+    /// removal: it is judged as a tree that was read anew.
     fn is_reset(&self, reading: &Reading) -> bool {
         let known = self.shared.own.mirror().extent();
         let found = match reading.root() {
@@ -556,7 +557,7 @@ impl Task {
         self.doubtful = differs;
         self.note_room(self.refused);
         for zone in self.plan.all_zones() {
-            self.send(zone, Change::Current, heard, None).await?;
+            self.send(zone, News::Current, heard, None).await?;
         }
         Ok(())
     }
@@ -585,15 +586,15 @@ impl Task {
                 summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
             }
             summary.names += touched;
-            let change = Change::Load { loaded: Box::new(zone.loaded), base: zone.base };
+            let news = News::Load { loaded: Box::new(zone.loaded), base: zone.base };
             let (published, done) = oneshot::channel();
-            self.send(&zone.zone, change, heard, Some(published)).await?;
+            self.send(&zone.zone, news, heard, Some(published)).await?;
             waiting.push(done);
         }
         let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
         for zone in unchanged {
             // One that has expired meanwhile is alive again.
-            self.send(zone, Change::Current, heard, None).await?;
+            self.send(zone, News::Current, heard, None).await?;
         }
         for done in waiting {
             // A zone that has left the configuration is not published; another task follows with the rest.
@@ -613,11 +614,11 @@ impl Task {
     async fn send(
         &self,
         zone: &Name,
-        change: Change,
+        news: News,
         heard: Instant,
         published: Option<oneshot::Sender<()>>,
     ) -> Result<(), Leave> {
-        let update = Update { zone: zone.clone(), change, refreshed: heard.into_std(), published };
+        let update = Update { zone: zone.clone(), news, refreshed: heard.into_std(), published };
         self.updates.send(update).await.map_err(|_| Leave::Ended)
     }
 }
@@ -627,7 +628,7 @@ fn base_serial(zone: Option<&Zone>) -> String {
     zone.map_or("none".to_owned(), |zone| zone.soa.serial.to_string())
 }
 
-/// How long to wait after so many rounds that came to nothing; never the same for two replicas.
+/// Returns how long to wait after so many rounds that came to nothing; never the same for two replicas.
 fn pause_after(failures: u32) -> Duration {
     let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
     whole.mul_f64(0.5 + (RandomState::new().hash_one(failures) % 512) as f64 / 1024.0)

@@ -1,4 +1,4 @@
-//! What operators see of one tree.
+//! Status of one tree, for operators.
 //!
 //! Invariant: written only by the tree's task, read by anyone. Times are Unix seconds, for people and for JSON.
 //!
@@ -12,7 +12,7 @@ use wire::name::Name;
 /// Broken payloads that are listed; the total is always told.
 pub const LISTED_PAYLOADS: usize = 20;
 
-/// How far the task has come.
+/// State of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Session {
@@ -60,7 +60,7 @@ pub struct BrokenPayload {
     pub error: String,
 }
 
-/// What is known of one tree.
+/// Status of one tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TreeStatus {
     /// The forward zone, also in the status of the reverse zones.
@@ -71,7 +71,7 @@ pub struct TreeStatus {
     pub session: Session,
     /// The member of the ensemble that has the session, or had it.
     pub member: Option<String>,
-    /// When the session began.
+    /// Time of the session's beginning.
     pub since: Option<i64>,
     /// "recursive" or "each", once that is known.
     pub watches: Option<&'static str>,
@@ -86,7 +86,7 @@ pub struct TreeStatus {
     /// Nodes that we may not read.
     pub closed: u64,
     pub held: Option<HeldTree>,
-    /// When a server last answered.
+    /// Time of a server's last answer.
     pub last_contact: Option<i64>,
     /// Events since the start.
     pub events: u64,
@@ -94,12 +94,12 @@ pub struct TreeStatus {
     pub losses: u64,
     /// Attempts in a row at which no member gave a session whose tree could be read.
     pub failures: u32,
-    /// What came of the last of them, in words.
+    /// Result of the last of them, in words.
     pub error: Option<String>,
     /// Label of why the last session was lost, until a tree was taken.
     #[serde(skip)]
     pub reason: Option<&'static str>,
-    /// When the next one is.
+    /// Time of the next one.
     pub next_attempt: Option<i64>,
 }
 

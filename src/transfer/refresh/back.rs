@@ -1,8 +1,9 @@
-//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `serial_regression` keeps count).
+//! The step back to an older version: when it is due, and how it is taken (`docs/regions.md` 24; `serial_regression`
+//! keeps count).
 //!
 //! Cost: O(1), and a transfer of the whole zone.
 
-use super::{Aim, Outcome, Task};
+use super::{Aim, Refreshed, Task};
 use crate::source::WakeKind;
 use crate::timestamp::format_timestamp;
 use crate::transfer::error::TransferError;
@@ -15,7 +16,7 @@ use tracing::{info, warn};
 
 impl Task {
     /// Transfers the newest of the older versions, if it is time for that or somebody says so.
-    pub(super) async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Outcome, TransferError>> {
+    pub(super) async fn go_back(&mut self, kind: WakeKind, older: &Older) -> Option<Result<Refreshed, TransferError>> {
         let (zone, primary, serial) = (self.accounts.zone(), self.accounts.primary(older.primary), older.serial);
         if kind == (WakeKind::Retransfer { accept: true }) {
             warn!(%zone, %primary, %serial, "every primary that answers has an older serial; the zone goes back as ordered");
@@ -36,13 +37,13 @@ impl Task {
             self.good = older.primary;
         }
         // What is held back is older still, and is to be confirmed.
-        if matches!(result, Ok(Outcome::Adopted(_))) {
+        if matches!(result, Ok(Refreshed::Adopted(_))) {
             self.regression.clear();
         }
         Some(result)
     }
 
-    /// How long older answers must last before the zone goes back.
+    /// Returns how long older answers must last before the zone goes back.
     fn wait_before(&self, older: &Older) -> Duration {
         let soa = self.ours().base.map(|zone| zone.soa);
         timers::before_regression(soa.as_ref(), older.is_partial, &self.plan.timers)
@@ -54,12 +55,12 @@ impl Task {
         format!("until {} or an accepted retransfer", format_timestamp(SystemTime::now() + left))
     }
 
-    /// When the zone goes back, if nothing else is heard.
+    /// Returns when the zone goes back, if nothing else is heard.
     pub(super) fn back_at(&self) -> Option<Instant> {
         self.regression.older().map(|older| older.since + self.wait_before(older))
     }
 
-    /// What operators see of that.
+    /// Describes for operators when the zone goes back.
     pub(super) fn regression_status(&self) -> Option<RegressionStatus> {
         self.regression.older().map(|older| {
             let (age, wait) = (older.since.elapsed(), self.wait_before(older));

@@ -1,15 +1,15 @@
 //! Transfers of differences, and the room in memory that they need.
 //!
-//! They are claimed as they come, removals included, beside the version that is there. Where memory has no room for that
-//! they are asked for once more in a turn, as a whole zone would be, and may then take as much as the zone that is there
-//! until the version is made, which claims what it takes more than the one before. So removals get through whatever the
-//! budget, and differences that would make the zone too large are asked for again later. The whole zone, which may fit
-//! where they do not, is transferred at once the first time that they take more than the zone that is there, and then ever
-//! less often until differences are taken again.
+//! They are claimed as they come, removals included, beside the version that is there. Where memory has no room for
+//! that they are asked for once more in a turn, as a whole zone would be, and may then take as much as the zone that is
+//! there until the version is made, which claims what it takes more than the one before. So removals get through
+//! whatever the budget, and differences that would make the zone too large are asked for again later. The whole zone,
+//! which may fit where they do not, is transferred at once the first time that they take more than the zone that is
+//! there, and then ever less often until differences are taken again.
 //!
 //! Cost: one round trip, and another one where memory is full; O(records at the names that changed).
 
-use super::{Aim, Candidate, Outcome, Task};
+use super::{Aim, Candidate, Refreshed, Task};
 use crate::budget::{Claim, Manner as Purpose};
 use crate::source::WakeKind;
 use crate::transfer::account::Kind;
@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(Default)]
 pub(super) struct Detours {
     pause: Option<Duration>,
-    /// When there may be another one.
+    /// Time from which there may be another one.
     again: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ impl Task {
         index: usize,
         before: Arc<Zone>,
         polled: Serial,
-    ) -> Result<Option<Outcome>, TransferError> {
+    ) -> Result<Option<Refreshed>, TransferError> {
         let turn = self.transfer_turn(index, Kind::Ixfr).await?;
         let (mut heard, ours) = (Instant::now(), before.soa.serial);
         self.accounts.note_begin(index, Kind::Ixfr, None);

@@ -4,7 +4,7 @@
 //!
 //! Cost: O(primaries), beside what is asked.
 
-use super::{Outcome, Task};
+use super::{Refreshed, Task};
 use crate::source::WakeKind;
 use crate::transfer::serial_regression::Answers;
 use crate::transfer::timers;
@@ -16,7 +16,7 @@ const ROUNDS_WITH_THE_SAME: u32 = 16;
 
 impl Task {
     /// Goes through the primaries until one is good.
-    pub(super) async fn refresh(&mut self, kind: WakeKind) -> Result<Outcome, String> {
+    pub(super) async fn refresh(&mut self, kind: WakeKind) -> Result<Refreshed, String> {
         let mut problems = Vec::new();
         let mut answers = Answers::default();
         let mut order: Vec<usize> = (0..self.plan.primaries.len()).collect();

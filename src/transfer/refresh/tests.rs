@@ -122,7 +122,7 @@ async fn a_primary_without_a_place_for_a_poll_has_not_failed() {
     timeout(PATIENCE, asked).await.expect("the other primary is asked meanwhile");
     drop(held);
     let (outcome, _task) = timeout(PATIENCE, refreshing).await.expect("an end").unwrap();
-    assert!(matches!(outcome, Ok(Outcome::Current(current)) if current == serial), "the first one is asked later");
+    assert!(matches!(outcome, Ok(Refreshed::Current(current)) if current == serial), "the first one is asked later");
     assert_eq!(failures(), [0, 1]);
 }
 
@@ -164,7 +164,7 @@ async fn a_question_about_a_twin_that_fails_leaves_the_zone_current() {
     let now = Instant::now();
     bench.task.twin.note_change(now.checked_sub(Duration::from_secs(60)).unwrap());
     let outcome = bench.task.refresh(WakeKind::Refresh).await;
-    assert!(matches!(outcome, Ok(Outcome::Current(current)) if current == serial));
+    assert!(matches!(outcome, Ok(Refreshed::Current(current)) if current == serial));
     assert_eq!(bench.task.shared.status().primaries[0].failures, 0, "the poll was good");
     assert!(!bench.task.twin.take(false, now), "not at once again");
     assert!(bench.task.twin.take(false, Instant::now() + Duration::from_secs(60)), "but later");

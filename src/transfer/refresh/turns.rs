@@ -72,7 +72,7 @@ impl Task {
     }
 }
 
-/// What comes of something that need not be waited for.
+/// Returns what comes of a future that need not be waited for.
 async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -14,7 +14,7 @@ fn assumed() -> (Silence, Instant) {
     (Silence::assumed(Times::default(), now), now)
 }
 
-/// Whether a zone that was polled at a moment, and will be in half a minute, is polled before.
+/// Returns true if a zone that was polled at a moment, and will be in half a minute, is polled before.
 fn is_hastened(silence: &Silence, now: Instant) -> bool {
     let regular = now + 30 * SECOND;
     silence.hasten(now + 10 * SECOND, regular, now) < regular

@@ -1,12 +1,13 @@
-//! What a tree's task claims of the budget of memory: a reading while it comes, and its zones before they are published.
+//! Claims of a tree's task on the budget of memory: a reading while it comes, and its zones before they are published.
 //!
-//! The nodes that are mirrored count beside the versions of the forward zone. A whole reading takes the place of another, and
-//! waits for its turn like the transfer of a whole zone; one of events adds to what is there. Where there is no room for that it
-//! takes a turn, too, and claims what comes of it: a tree that gets no larger by events needs no more than that.
+//! The nodes that are mirrored count beside the versions of the forward zone. A whole reading takes the place of
+//! another, and waits for its turn like the transfer of a whole zone; one of events adds to what is there. Where there
+//! is no room for that it takes a turn, too, and claims what comes of it: a tree that gets no larger by events needs no
+//! more than that.
 //!
-//! Invariant: what is refused leaves the zones as they are, and the mirror empty if it had changed already. The session ends;
-//! the next one begins later each time and reads the whole tree, which is always taken if it is no larger than what is there.
-//! After events were refused that is no sign of room: the next events are, or a quiet time.
+//! Invariant: what is refused leaves the zones as they are, and the mirror empty if it had changed already. The session
+//! ends; the next one begins later each time and reads the whole tree, which is always taken if it is no larger than
+//! what is there. After events were refused that is no sign of room: the next events are, or a quiet time.
 //!
 //! Cost: O(1) for each answer and zone, beside the waiting.
 
@@ -23,7 +24,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
 
-/// How long after events were refused a tree without events counts as one that fits; longer than the alert waits.
+/// Time without events after which a tree counts as one that fits, once events were refused; longer than the alert
+/// waits.
 const QUIET: Duration = Duration::from_secs(600);
 
 /// A claim on what a zone takes, and the version that it replaces.
@@ -76,8 +78,8 @@ impl Task {
         }
     }
 
-    /// Claims what zones take more than before. Where there is no room for that, the tree that they were made of is let go of,
-    /// so that what is served has room.
+    /// Claims what zones take more than before. Where there is no room for that, the tree that they were made of is let
+    /// go of, so that what is served has room.
     pub(super) async fn claim(&self, changed: &[TreeZone]) -> Result<Vec<Replacing>, SessionError> {
         let mut claims = Vec::new();
         for TreeZone { zone, loaded, base } in changed {

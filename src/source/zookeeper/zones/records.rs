@@ -1,10 +1,10 @@
 //! The RRsets of one owner name of the forward zone, out of the nodes that give them.
 //!
-//! A name may hold the records of the node that has the name, and the SRV records of a service two labels further up. What
-//! has a name and no record gets a placeholder, so that a zone can tell it from a name that does not exist: an empty one
-//! for a service without members or a path component without children, one with the reason for a record that cannot be used
-//! and is to be answered with SERVFAIL (`docs/binder.md` 8). Beside SRV records it tells a node from the mere name of a
-//! service, and of the latter without members it says so.
+//! A name may hold the records of the node that has the name, and the SRV records of a service two labels further up.
+//! What has a name and no record gets a placeholder, so that a zone can tell it from a name that does not exist: an
+//! empty one for a service without members or a path component without children, one with the reason for a record that
+//! cannot be used and is to be answered with SERVFAIL (`docs/binder.md` 8). Beside SRV records it tells a node from the
+//! mere name of a service, and of the latter without members it says so.
 //!
 //! TTLs (section 5): of the rules that lead to one RRset the smallest result counts (section 12, RFC 2181 section 5.2).
 //! A member's address is asked for directly (own TTL or 30) and comes beside the SRV records (own TTL or the

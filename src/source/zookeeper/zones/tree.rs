@@ -191,12 +191,12 @@ impl Tree {
         (NODE_BYTES + name.len() + 2 * owner + data.len().min(MAX_SHOWN)) as u64
     }
 
-    /// What the node at a path takes by the same rule.
+    /// Returns what the node at a path takes by the same rule.
     pub fn octets_at(&self, path: &str) -> u64 {
         self.find(path).map_or(0, |id| self.octets_of(path, &self.nodes[id as usize].data))
     }
 
-    /// What the node at a path takes with everything below it. O(nodes below)
+    /// Returns what the node at a path takes with everything below it. O(nodes below)
     pub fn octets_below(&self, path: &str) -> u64 {
         let (mut octets, mut open) = (0, Vec::from_iter(self.find(path)));
         while let Some(id) = open.pop() {

@@ -4,10 +4,11 @@
 //! published; otherwise only the names that changes touched are made anew. Both ways lead to the same zone.
 //!
 //! **Serials.** All zones of a tree have the serial that follows from the newest transaction in it, epoch × 2^28 +
-//! counter, so that replicas that see the same tree agree, and all get a new SOA even where no record of theirs changed.
-//! Where that would not be newer than the last serial (RFC 1982), as after an ensemble was set up anew or when one
-//! transaction arrives in two parts, a drift is added; it stays until the serial that follows from the tree is newer by
-//! itself. A version from before a restart that holds the same records stays as it is unless its serial has fallen behind.
+//! counter, so that replicas that see the same tree agree, and all get a new SOA even where no record of theirs
+//! changed. Where that would not be newer than the last serial (RFC 1982), as after an ensemble was set up anew or when
+//! one transaction arrives in two parts, a drift is added; it stays until the serial that follows from the tree is
+//! newer by itself. A version from before a restart that holds the same records stays as it is unless its serial has
+//! fallen behind.
 //!
 //! Cost: O(touched names and their records) and O(zones), or O(nodes) for what is made whole.
 
