@@ -85,6 +85,15 @@ impl ClientError {
         }
     }
 
+    /// What has happened, in plain words where there are any.
+    pub fn describe(&self) -> String {
+        match self.of_library() {
+            Some(NetError::Timeout) => "no answer".to_owned(),
+            Some(NetError::Io(error)) => error.to_string(),
+            _ => self.to_string(),
+        }
+    }
+
     /// Sorts an error of a socket that was opened.
     fn of_socket(error: io::Error) -> ClientError {
         ClientError::Exchange(NetError::Io(error.into()))

@@ -240,7 +240,7 @@ impl Prober {
                     ResponseCode::NoError | ResponseCode::NXDomain => format!("{server} does not recurse"),
                     code => format!("resolver {server} answers {}", rcode_name(code)),
                 },
-                Err(error) => format!("resolver {server}: {}", describe(&error)),
+                Err(error) => format!("resolver {server}: {}", error.describe()),
             };
         }
         Err(last)
@@ -294,7 +294,7 @@ impl Prober {
         for _ in 0..MOST_REFERRALS {
             let response = match self.ask(server, zone, RecordType::NS, Role::Authority).await {
                 Ok(response) => response,
-                Err(error) => return Delegation::Unknown(format!("{server}: {}", describe(&error))),
+                Err(error) => return Delegation::Unknown(format!("{server}: {}", error.describe())),
             };
             let is_authoritative = response.metadata.authoritative;
             match response.metadata.response_code {
@@ -393,7 +393,7 @@ fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alia
 
 /// Returns the kind of reply that a failed exchange stands for.
 fn reply_of(error: &ClientError) -> Reply {
-    let reason = describe(error);
+    let reason = error.describe();
     let Some(NetError::Io(error)) = error.of_library() else { return Reply::Silent(reason) };
     match error.kind() {
         ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Reply::NoRoute,
@@ -409,15 +409,6 @@ fn reply_of(error: &ClientError) -> Reply {
         _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Reply::NoRoute,
         // Such as too many open files.
         _ => Reply::Failed(reason),
-    }
-}
-
-/// Describes the error of a failed exchange, in plain words where there are any.
-fn describe(error: &ClientError) -> String {
-    match error.of_library() {
-        Some(NetError::Timeout) => "no answer".to_owned(),
-        Some(NetError::Io(error)) => error.to_string(),
-        _ => error.to_string(),
     }
 }
 
