@@ -36,8 +36,8 @@
 //! request into a response, [`serve::prefetch`] has memory ready for it, [`serve::notify`] takes announcements,
 //! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and
 //! [`serve::refusals`] keeps floods of those who are turned away out of the log. No sockets. [`notify`] announces to
-//! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`exchange`] asks another
-//! server one question.
+//! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`client`] asks other
+//! servers.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
 //! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,
@@ -62,12 +62,12 @@ pub mod acl;
 pub mod budget;
 pub mod catalog;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod demo;
 pub mod discover;
-pub mod exchange;
 pub mod firstboot;
 pub mod keeper;
 pub mod log;

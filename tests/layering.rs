@@ -27,7 +27,7 @@ const LAYERS: [&[&str]; 12] = [
     ],
     &["merge", "merge/*"],
     &[
-        "exchange",
+        "client",
         "source",
         "source/requests",
         "source/shell",

@@ -1,20 +1,11 @@
 //! The plan of transfers, which the configuration makes and the tasks follow.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Duration;
 use wire::name::Name;
-use wire::tsig::Key;
 
 /// One primary of a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrimaryPlan {
-    pub address: SocketAddr,
-    /// Local address that polls and transfers come from; CNS knows its secondaries by it.
-    pub source: Option<IpAddr>,
-    /// Signs what we ask and checks what comes back.
-    pub key: Option<Arc<Key>>,
-}
+pub use crate::client::Server as PrimaryPlan;
 
 /// Bounds on the timers that a zone's SOA asks for, and how long older serials must last before they are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
