@@ -3,12 +3,12 @@
 use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
 use crate::config::{describe_drain, describe_pattern, format_duration};
-use crate::daemon::status::describe_pin;
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{
     self, Address, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember, TracedRecord,
 };
 use crate::publish::{Served, State};
+use crate::view::status::describe_pin;
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
 use std::time::Instant;
