@@ -50,8 +50,8 @@
 //! the service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton
 //! instance. [`discover`] finds services, and announces them on the local link.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions,
-//! shows itself on the status page, and stops it. [`firstboot`] finds the configuration of an instance that was only
+//! **The whole.** [`view`] shows everything: status, explanations of names, earlier versions, pages. [`daemon`] starts
+//! everything from a configuration, changes it on reload, carries out orders, and stops it. [`firstboot`] finds the configuration of an instance that was only
 //! just made, and follows it. [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the
 //! command line.
 
@@ -88,4 +88,5 @@ pub mod systemd;
 pub mod terminal;
 pub mod timestamp;
 pub mod transfer;
+pub mod view;
 pub mod zone;

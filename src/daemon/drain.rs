@@ -6,7 +6,6 @@
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 
-use super::Daemon;
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::Reply;
 use crate::keeper::{self, RegionView, Snapshots, View};
@@ -104,28 +103,9 @@ impl RegionReport {
     }
 }
 
-impl Daemon {
-    /// Takes a member, or names of it, out of regions, or tells what that would do.
-    pub(super) fn drain(&self, order: DrainOrder) -> impl Future<Output = Reply> + Send + use<> {
-        let (keeper, orders) = (self.keeper.clone(), self.orders.clone());
-        async move {
-            let _turn = orders.lock().await;
-            carry_out(&keeper, order).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
-    }
-
-    /// Ends drains that operators have ordered.
-    pub(super) fn undrain(&self, target: TargetText) -> impl Future<Output = Reply> + Send + use<> {
-        let (keeper, orders) = (self.keeper.clone(), self.orders.clone());
-        async move {
-            let _turn = orders.lock().await;
-            release(&keeper, target).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
-    }
-}
-
-/// Previews an order and gives it to the keeper.
-async fn carry_out(keeper: &keeper::Handle, order: DrainOrder) -> Result<Reply, String> {
+/// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
+/// keeper.
+pub async fn drain(keeper: &keeper::Handle, order: DrainOrder) -> Result<Reply, String> {
     let view = keeper.snapshots.load().view(Instant::now());
     let now = SystemTime::now();
     let target = order.target.resolve(&view)?;
@@ -178,8 +158,8 @@ pub fn warn_of_loss(persistent: bool) -> &'static str {
     }
 }
 
-/// Finds the drains that are meant and has the keeper end them.
-async fn release(keeper: &keeper::Handle, target: TargetText) -> Result<Reply, String> {
+/// Ends drains that operators have ordered: finds those that are meant and has the keeper end them.
+pub async fn undrain(keeper: &keeper::Handle, target: TargetText) -> Result<Reply, String> {
     let view = keeper.snapshots.load().view(Instant::now());
     let wanted = target.resolve(&view)?;
     let of_member = || view.drains.iter().filter(|drain| drain.target.member == wanted.member);

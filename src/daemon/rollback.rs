@@ -6,16 +6,15 @@
 //!
 //! Cost: O(changes between the versions), and O(names that differ) to release.
 
-use super::Daemon;
-use super::diff::{self, Changes};
 use super::drain::warn_of_loss;
-use super::status::describe_pin;
 use crate::control::Reply;
 use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
 use crate::merge::Pin;
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
 use crate::state::Store;
+use crate::view::diff::{self, Changes};
+use crate::view::status::describe_pin;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -37,35 +36,14 @@ pub struct RollbackOrder {
 }
 
 /// Handles that orders need.
-struct Ways {
-    keeper: keeper::Handle,
-    store: Option<Arc<Store>>,
-}
-
-impl Daemon {
-    /// Takes a region back to an earlier version, or tells what that would do.
-    pub(super) fn rollback(&self, order: RollbackOrder) -> impl Future<Output = Reply> + Send + use<> {
-        let (ways, orders) = (self.ways(), self.orders.clone());
-        async move { ways.pin(order, orders.lock().await).await.unwrap_or_else(|error| Reply::failure(error + "\n")) }
-    }
-
-    /// Lets a region follow its members again, or tells what that would do.
-    pub(super) fn release(&self, zone: String, preview: bool) -> impl Future<Output = Reply> + Send + use<> {
-        let (ways, orders) = (self.ways(), self.orders.clone());
-        async move {
-            ways.release(&zone, preview, orders.lock().await).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
-    }
-
-    /// Returns the handles that orders need.
-    fn ways(&self) -> Ways {
-        Ways { keeper: self.keeper.clone(), store: self.store.clone() }
-    }
+pub struct Ways {
+    pub keeper: keeper::Handle,
+    pub store: Option<Arc<Store>>,
 }
 
 impl Ways {
-    /// Carries out an order.
-    async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
+    /// Takes a region back to an earlier version, or tells what that would do.
+    pub async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
         let view = self.keeper.snapshots.load().view(Instant::now());
         let RollbackOrder { zone, to, reason, preview } = order;
         let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
@@ -95,8 +73,8 @@ impl Ways {
         Ok(Reply { ok: true, text, data })
     }
 
-    /// Carries out the order that ends another.
-    async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
+    /// Lets a region follow its members again, or tells what that would do.
+    pub async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
         let view = self.keeper.snapshots.load().view(Instant::now());
         let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;

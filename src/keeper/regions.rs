@@ -7,7 +7,7 @@
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
-use super::conflicts::RegionConflicts;
+use super::conflicts::{LOGGED_CONFLICTS, RegionConflicts};
 use super::fingerprint::{NO_PLAN, fingerprint};
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{
@@ -24,8 +24,6 @@ use wire::serial::Serial;
 
 /// Longest time that a serial stays half way to its sum.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
-/// Conflicts logged one by one after an update; the rest is a number.
-pub(super) const LOGGED_CONFLICTS: usize = 20;
 
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;

@@ -3,10 +3,10 @@
 use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
 use crate::config::{describe_drain, describe_pattern, format_duration};
-use crate::daemon::status::describe_pin;
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::publish::{Served, State};
+use crate::view::status::describe_pin;
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
 use std::time::Instant;
