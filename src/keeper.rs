@@ -42,14 +42,14 @@ pub use view::{MemberView, RegionView, View};
 
 use crate::budget::{Budget, Kept};
 use crate::catalog::{self, CatalogPlan};
-use crate::merge::{Drain, DrainTarget, Pin, Region, RegionPlan, Touched};
+use crate::merge::{Drain, DrainTarget, Pin, Region, Touched};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::source::{News, Update};
 use crate::state::{RegionState, Restored, Store};
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
 use drains::Drains;
-use fingerprint::{NO_PLAN, fingerprint};
+use fingerprint::NO_PLAN;
 use pins::Pins;
 use regions::{Heard, KeptRegion};
 use snapshot::Contact;
@@ -503,12 +503,14 @@ impl Keeper {
                     kept
                 }
                 None => {
-                    let (last, drift) = self.last_seen(&region);
+                    let seen = self.seen_serials.get(&origin).map(|seen| (seen.last, Some(seen.drift)));
                     // What was a zone of one source before must not fall behind what its secondaries have.
                     let before = old_sources.remove(&origin).and_then(|source| Some(source.zone?.soa.serial));
-                    let last = before.filter(|before| last.is_none_or(|last| before.newer_than(last))).or(last);
+                    let before = before.filter(|before| seen.is_none_or(|(last, _)| before.newer_than(last)));
                     let mut region = Region::new(region);
-                    region.set_last_serial(last, drift);
+                    if let Some((last, drift)) = before.map(|before| (before, None)).or(seen) {
+                        region.serial.remembered(last, drift);
+                    }
                     let mut new = KeptRegion::new(region, now);
                     new.past = plan.past.remove(&origin).unwrap_or_default();
                     new.heard = plan.heard.remove(&origin).map(Heard::before_service);
@@ -573,17 +575,6 @@ impl Keeper {
             source.state = if expired { State::Expired } else { State::Ok };
         }
         source
-    }
-
-    /// The newest serial of a region that clients have seen, and the drift with which it may come again.
-    ///
-    /// The members' versions on disk are those that it was made of, so the same serial stands for the same contents as
-    /// long as the plan says the same. While the program ran without the region, a member with the same serial may have
-    /// got other contents.
-    fn last_seen(&self, plan: &RegionPlan) -> (Option<Serial>, Option<u32>) {
-        let Some(seen) = self.seen_serials.get(&plan.origin) else { return (None, None) };
-        let same = self.generation == 0 && seen.fingerprint == fingerprint(MERGE_VERSION, plan, &self.scopes(plan));
-        (Some(seen.last), same.then_some(seen.drift))
     }
 
     /// The catalog of everything that is kept.

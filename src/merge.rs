@@ -46,12 +46,13 @@ use crate::rewrite::Move;
 use crate::zone::{Node, Owner, Zone};
 use delegations::{Delegations, Loss};
 use reasons::is_dropped;
+use serial::{Basis, RegionSerial};
 use sink::Silent;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::time::Instant;
 use wire::name::Name;
 use wire::rr::rtype;
-use wire::serial::Serial;
 
 /// Zones that are taken of the members, in the plan's order; `None` for a member that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];
@@ -62,22 +63,8 @@ pub type Members = [Option<Arc<Zone>>];
 pub struct Region {
     pub plan: RegionPlan,
     pub zone: Option<Arc<Zone>>,
-    /// Published serial minus the members' sum; normally 0.
-    pub drift: u32,
-    /// The newest serial so far, also while no version exists.
-    last: Option<Serial>,
-    /// The drift of the serial that clients saw before the program ended, when that serial may be had again.
-    last_drift: Option<u32>,
-    /// The members' versions that the present version was made of, or the last one while there is none.
-    made_of: Vec<Option<Weak<Zone>>>,
-    /// True if clients see the versions that are made.
-    seen: bool,
-    /// True if clients see something else meanwhile, under the newest serial.
-    behind: bool,
-    /// The members' serials in the present version.
-    member_serials: Vec<Option<Serial>>,
-    /// True if the serial is half way to the sum, which is too far ahead for one step.
-    half_way: bool,
+    /// Its serial, and what clients have seen of it.
+    pub serial: RegionSerial,
     /// Names of the NS set within the region that have no address there.
     pub servers_without_address: Vec<Name>,
     /// Members whose only name server is their own primary, where the NS set is made of theirs.
@@ -113,14 +100,7 @@ impl Region {
         Region {
             plan,
             zone: None,
-            drift: 0,
-            last: None,
-            last_drift: None,
-            made_of: Vec::new(),
-            seen: true,
-            behind: false,
-            member_serials: Vec::new(),
-            half_way: false,
+            serial: RegionSerial::default(),
             servers_without_address: Vec::new(),
             members_alone: Vec::new(),
             conflicts: HashMap::new(),
@@ -135,42 +115,7 @@ impl Region {
     pub fn set_plan(&mut self, plan: RegionPlan) {
         debug_assert_eq!(plan.origin, self.plan.origin);
         self.plan = plan;
-        self.made_of.clear();
-    }
-
-    /// Goes on from a serial that clients have seen; none for a region that was never served. With its drift the same
-    /// serial may come again, where the same members' versions make up the region.
-    pub fn set_last_serial(&mut self, last: Option<Serial>, drift: Option<u32>) {
-        self.last_drift = drift;
-        self.set_unseen(last);
-    }
-
-    /// Tells that clients have not seen the present version, but one with this serial, if any.
-    pub fn set_unseen(&mut self, last: Option<Serial>) {
-        (self.last, self.seen) = (last, false);
-    }
-
-    /// Tells that clients see something else under this serial, until they see the present version: every version from
-    /// now on is newer than that.
-    pub fn set_behind(&mut self, serial: Serial) {
-        self.set_last_serial(Some(serial), None);
-        self.behind = true;
-    }
-
-    /// Returns true if the serial is half way to the members' sum; [`Region::go_on`] takes it there.
-    pub fn is_half_way(&self) -> bool {
-        self.half_way
-    }
-
-    /// Lets the next merge take the serial the rest of its way.
-    pub fn go_on(&mut self) {
-        self.half_way = false;
-    }
-
-    /// Tells that clients see the present version, behind which no later one may fall.
-    pub fn set_seen(&mut self) {
-        (self.seen, self.behind) = (true, false);
-        self.last = self.zone.as_ref().map(|zone| zone.soa.serial).or(self.last);
+        self.serial.doubted();
     }
 
     /// Merges all names; shares what did not change with the present version.
@@ -195,13 +140,12 @@ impl Region {
     fn update(&mut self, members: &Members, changed: Option<Vec<(usize, Name)>>) -> Outcome {
         if members.iter().all(Option::is_none) {
             self.zone = None;
+            self.serial.emptied();
             self.conflicts.clear();
             self.forget_aliases();
             self.delegations.clear();
             return Outcome::Empty;
         }
-        let made_of = members.iter().map(|member| member.as_ref().map(Arc::downgrade)).collect();
-        let same_members = is_same(&std::mem::replace(&mut self.made_of, made_of), &self.made_of);
         let mut reported = Vec::new();
         let base = self.zone.clone();
         let origin = self.plan.origin.clone();
@@ -211,8 +155,6 @@ impl Region {
         };
         let mut apex = self.merge_name(members, &origin, Silent);
         self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);
-        let sum = serial::region_sum(self.plan.serial_offset, members.iter().flatten().map(|zone| zone.soa.serial));
-        let present = base.as_ref().map(|zone| zone.soa.serial);
         let apex_changed = base.as_deref().is_none_or(|zone| {
             let same = self.apex_rrsets(members, &apex.rrsets, zone.soa.serial);
             editor.set(&origin, same, None)
@@ -220,45 +162,15 @@ impl Region {
         if apex_changed {
             touched.push(origin.clone());
         }
-        let moved = present.is_none_or(|present| present != sum.advance(self.drift));
-        let goes_on = self.drift != 0 && !self.half_way && self.last.is_some_and(|last| sum.newer_than(last));
-        let is_behind = self.behind && present.zip(self.last).is_some_and(|(present, last)| !present.newer_than(last));
-        if touched.is_empty() && !moved && !goes_on && !is_behind {
-            return Outcome::Same;
-        }
-        let member_serials: Vec<_> = members.iter().map(|member| member.as_ref().map(|zone| zone.soa.serial)).collect();
-        if touched.is_empty() && present == Some(sum) && !is_behind {
-            // `serial_offset` or the members have made up for the drift: what is published is right as it is.
-            (self.drift, self.half_way, self.member_serials) = (0, false, member_serials);
-            return Outcome::Same;
-        }
-        let long = base.is_some() && self.seen && serial::is_long_way(&self.member_serials, &member_serials);
-        let (serial, drift) = match self.last {
-            Some(last) if long || self.half_way => {
-                let step = if long { serial::LONGEST_STEP } else { 1 };
-                let serial = last.advance(step);
-                self.half_way = sum.newer_than(serial);
-                (serial, serial.0.wrapping_sub(sum.0))
-            }
-            // Away for a while, or in another run of the program, and back with the same members' versions: the same
-            // serial, as on replicas that stayed. Serials alone would not do: a member may have kept its own and
-            // changed.
-            Some(last) if base.is_none() && self.seen && same_members && last == sum.advance(self.drift) => {
-                (last, self.drift)
-            }
-            Some(last) if !self.seen && self.last_drift.is_some_and(|drift| last == sum.advance(drift)) => {
-                (last, last.0.wrapping_sub(sum.0))
-            }
-            last => serial::region_serial(sum, last),
-        };
-        self.last = Some(serial);
-        self.member_serials = member_serials;
+        let basis = Basis::new(members);
+        let sum = basis.sum(self.plan.serial_offset);
+        let Some(serial) = self.serial.merged(sum, &basis, !touched.is_empty()) else { return Outcome::Same };
         editor.set(&origin, self.apex_rrsets(members, &apex.rrsets, serial), None);
-        self.drift = drift;
         let beside: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
         let zone = editor.finish_beside(&beside).expect("the apex of a region has one SOA");
         self.servers_without_address = apex::servers_without_address(&zone);
         self.members_alone = apex::members_alone(&self.plan, members);
+        self.serial.made(serial, sum, basis, Instant::now() + serial::pause(&zone.soa));
         self.zone = Some(Arc::new(zone));
         Outcome::New { conflicts: reported, touched }
     }
@@ -358,16 +270,6 @@ impl Region {
         let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped, by: None };
         self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
     }
-}
-
-/// Returns true if two lists name the same versions of the same members.
-fn is_same(some: &[Option<Weak<Zone>>], others: &[Option<Weak<Zone>>]) -> bool {
-    some.len() == others.len()
-        && some.iter().zip(others).all(|pair| match pair {
-            // A version that is kept in mind here keeps its place in memory to itself.
-            (Some(one), Some(other)) => one.ptr_eq(other),
-            (one, other) => one.is_none() && other.is_none(),
-        })
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Keeper {
     ) -> Vec<Held> {
         let plan = &kept.region.plan;
         // What nobody has seen cannot be withdrawn.
-        let Some(damper) = kept.damper.as_mut().filter(|_| kept.was_served) else { return Vec::new() };
+        let Some(damper) = kept.damper.as_mut().filter(|_| kept.region.serial.was_served()) else { return Vec::new() };
         let change = |index: usize| MemberChange {
             before: kept.intakes[index].raw().map(|raw| &**raw),
             after: after[index].as_deref(),

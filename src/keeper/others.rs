@@ -18,6 +18,7 @@
 //! Cost: O(members) for each batch, as long as something waits.
 
 use super::Keeper;
+use super::fingerprint::NO_PLAN;
 use super::regions::{Heard, KeptRegion};
 use crate::merge::serial::region_sum;
 use crate::zone::Cause;
@@ -63,18 +64,24 @@ impl Keeper {
         }
     }
 
-    /// Has a region that nobody has seen go on from the newest serial that other servers have of it, where it is newer than
-    /// what is remembered. The sum itself stands for the same contents everywhere.
-    pub(super) fn follow_others(&self, kept: &mut KeptRegion) {
-        let may_follow = kept.heard.as_ref().is_some_and(|heard| heard.at.is_none());
-        if kept.was_served || kept.pinned.is_some() || !may_follow {
+    /// Tells a region that nobody has seen what it goes on from: the serial that is remembered, which may come again if
+    /// the same members' versions still make the same contents; or the newest that other servers have, where that is
+    /// newer. The sum itself stands for the same contents everywhere.
+    pub(super) fn recall(&self, kept: &mut KeptRegion) {
+        if kept.was_served() {
+            return;
+        }
+        let seen = self.seen_serials.get(&kept.region.plan.origin);
+        if seen.is_none_or(|seen| seen.fingerprint == NO_PLAN || seen.fingerprint != kept.fingerprint) {
+            kept.region.serial.doubted();
+        }
+        if kept.heard.as_ref().is_none_or(|heard| heard.at.is_some()) {
             return;
         }
         let (sum, Some(ahead)) = kept.heard_ahead() else { return };
         let theirs = sum.advance(ahead);
-        let seen = self.seen_serials.get(&kept.region.plan.origin).map(|seen| seen.last);
-        if seen.is_none_or(|seen| theirs.newer_than(seen)) {
-            kept.region.set_last_serial(Some(theirs), (ahead == 0).then_some(0));
+        if seen.is_none_or(|seen| theirs.newer_than(seen.last)) {
+            kept.region.serial.remembered(theirs, (ahead == 0).then_some(0));
             kept.followed = Some(theirs).filter(|_| ahead > 0);
         }
     }
@@ -82,7 +89,7 @@ impl Keeper {
     /// Has a region that is served go on from the newest serial that other servers have of it, if that is still newer once
     /// each member that is there has been confirmed; returns whether it does.
     pub(super) fn catch_up(&self, kept: &mut KeptRegion) -> bool {
-        let Some(heard) = kept.heard.as_ref().filter(|_| kept.was_served && kept.pinned.is_none()) else {
+        let Some(heard) = kept.heard.as_ref().filter(|_| kept.was_served() && kept.pinned.is_none()) else {
             return false;
         };
         let Some(zone) = &kept.region.zone else { return false };
@@ -115,7 +122,7 @@ impl Keeper {
         tracing::warn!(%region, %ours, %theirs, "another server has a newer serial, although no member is newer: the state \
              on disk was old; the region goes on from that serial");
         kept.followed = Some(theirs);
-        kept.region.set_behind(theirs);
+        kept.region.serial.hidden_behind(theirs);
         kept.causes.push(Cause::Serial);
         self.merge_region(kept, Some(Vec::new()))
     }

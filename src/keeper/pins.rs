@@ -140,13 +140,12 @@ impl KeptRegion {
 
     /// Returns the drift: the published serial minus the members' sum. It is 0 while the region is pinned.
     pub fn drift(&self) -> u32 {
-        if self.pinned.is_some() { 0 } else { self.region.drift }
+        if self.pinned.is_some() { 0 } else { self.region.serial.drift() }
     }
 
     /// Goes on with a pin: what is merged from now on is not seen, and newer than what is.
     pub fn hold(&mut self, pinned: Pinned) {
-        self.region.set_behind(pinned.pin.serial);
-        self.was_served = true;
+        self.region.serial.hidden_behind(pinned.pin.serial);
         self.pinned = Some(pinned);
     }
 }
@@ -171,7 +170,7 @@ impl Keeper {
     fn pin_region(&self, kept: &mut KeptRegion, to: Serial, reason: Option<String>) -> Result<Pin, PinError> {
         let origin = &kept.region.plan.origin;
         let unreachable = || PinError::Unreachable(origin.clone(), to);
-        let present = kept.served().filter(|_| kept.was_served).ok_or_else(|| PinError::NotServed(origin.clone()))?;
+        let present = kept.served().filter(|_| kept.was_served()).ok_or_else(|| PinError::NotServed(origin.clone()))?;
         let (mut contents, mut touched) = (present.clone(), Vec::new());
         if present.soa.serial != to {
             let place = kept.history.position(to).ok_or_else(unreachable)?;
@@ -223,7 +222,7 @@ impl Keeper {
             }
             None => kept.history.clear(),
         }
-        kept.region.set_seen();
+        kept.region.serial.seen();
         Some(pin)
     }
 

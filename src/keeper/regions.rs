@@ -2,10 +2,12 @@
 //!
 //! A region is in one of three states by itself: it waits until every member was there once or `partial_after` has
 //! passed; then it stays in service whatever its members do, as long as one contributes; without any it is expired.
-//! While nobody has seen a region, its serial keeps no memory of the order in which members arrived. One that is pinned
-//! is in service, whatever was merged behind its pin.
+//! One that is pinned is in service, whatever was merged behind its pin. What happens to a region is told to its serial
+//! ([`RegionSerial`]), which knows from it what clients have seen.
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
+//!
+//! [`RegionSerial`]: crate::merge::serial::RegionSerial
 
 use super::conflicts::{LOGGED_CONFLICTS, RegionConflicts};
 use super::fingerprint::{NO_PLAN, fingerprint};
@@ -18,12 +20,10 @@ use crate::state::RegionState;
 use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Longest time that a serial stays half way to its sum.
-const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
 
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;
@@ -53,8 +53,6 @@ impl Heard {
 pub(super) struct KeptRegion {
     pub region: Region,
     pub state: State,
-    /// True if clients have had answers from it: then it stays in service, whatever its members do.
-    pub was_served: bool,
     /// Members' data of which the present version is made, in the plan's order.
     pub intakes: Vec<Intake>,
     /// Damper, which keeps withdrawn addresses of services for a while; none where they are removed at once.
@@ -86,8 +84,6 @@ pub(super) struct KeptRegion {
     plan_fingerprint: u32,
     /// True if a drain or damping may change the contents while the members' serials stay.
     is_steered: bool,
-    /// Time at which a serial that is half way to its sum goes on.
-    goes_on: Option<Instant>,
 }
 
 impl KeptRegion {
@@ -99,7 +95,6 @@ impl KeptRegion {
             is_steered: false,
             region,
             state: State::NotReady,
-            was_served: false,
             intakes: Vec::new(),
             damper: None,
             waiting_since: now,
@@ -112,8 +107,12 @@ impl KeptRegion {
             causes: Vec::new(),
             pinned: None,
             conflicts: None,
-            goes_on: None,
         }
+    }
+
+    /// Returns true if clients have had answers from it: then it stays in service, whatever its members do.
+    pub fn was_served(&self) -> bool {
+        self.region.serial.was_served()
     }
 
     /// Returns true if it has waited for missing members as long as it should.
@@ -170,9 +169,7 @@ impl Keeper {
         let mut regions = std::mem::take(&mut self.regions);
         let mut changed = false;
         for kept in regions.values_mut() {
-            if kept.goes_on.is_some_and(|at| at <= now) {
-                kept.goes_on = None;
-                kept.region.go_on();
+            if kept.region.serial.passed(now) {
                 kept.note(Cause::Serial);
                 changed |= self.merge_region(kept, Some(Vec::new()));
             }
@@ -190,12 +187,11 @@ impl Keeper {
                 (true, false) => self.take_in(kept, touched, now),
             };
             let Some(names) = names else { continue };
-            if !(kept.was_served || is_first)
+            if !(kept.was_served() || is_first)
                 && let Some(seen) = self.seen_serials.get_mut(&kept.region.plan.origin)
             {
                 // What was published last is made of other versions than those on disk now, whatever their serials.
                 seen.fingerprint = NO_PLAN;
-                kept.region.set_last_serial(Some(seen.last), None);
             }
             if !is_due {
                 continue;
@@ -277,7 +273,7 @@ impl Keeper {
     /// cost a merge.
     fn is_due(&self, kept: &KeptRegion, now: Instant) -> bool {
         let is_loaded = |member: &Name| self.sources.get(member).is_some_and(|source| source.zone.is_some());
-        kept.was_served || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
+        kept.was_served() || kept.has_waited(now) || kept.region.plan.members.iter().all(is_loaded)
     }
 
     /// Merges all of a region, as soon as that is due.
@@ -295,10 +291,10 @@ impl Keeper {
     pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
         kept.conflicts = None;
-        self.follow_others(kept);
+        self.recall(kept);
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
-        let (drift, fallback) = (kept.region.drift, kept.region.ns_fallback);
+        let (drift, fallback) = (kept.region.serial.drift(), kept.region.ns_fallback);
         let without_address = kept.region.servers_without_address.clone();
         let alone = kept.region.members_alone.clone();
         let outcome = match changed {
@@ -323,10 +319,7 @@ impl Keeper {
                     kept.step(before, &zone, touched, causes, &self.history);
                 }
                 let region = &kept.region;
-                if let (true, Some(zone)) = (region.is_half_way(), &region.zone) {
-                    // Long enough for every secondary to see the serial in between, by NOTIFY or by its timers.
-                    let pause = Duration::from_secs(u64::from(zone.soa.refresh) + u64::from(zone.soa.retry));
-                    kept.goes_on = Some(started + pause.min(LONGEST_HALF_WAY));
+                if let (true, Some(zone)) = (region.serial.is_half_way(), &region.zone) {
                     tracing::warn!(region = %zone.origin, serial = %zone.soa.serial, "the members' serials moved too far \
                          for one step; the region's serial follows in two");
                 }
@@ -340,8 +333,8 @@ impl Keeper {
                     );
                 }
                 log_conflicts(region, &conflicts);
-                let (name, now) = (&region.plan.origin, region.drift);
-                if kept.was_served && now != 0 && now != drift && !kept.is_steered && kept.pinned.is_none() {
+                let (name, now) = (&region.plan.origin, region.serial.drift());
+                if kept.was_served() && now != 0 && now != drift && !kept.is_steered && kept.pinned.is_none() {
                     let offset = region.plan.serial_offset.wrapping_add(now);
                     tracing::warn!(region = %name, drift = now, "the sum of the members' serials does not rise; \
                          serial_offset = {offset} on all replicas aligns them again");
@@ -388,35 +381,27 @@ impl Keeper {
             let waited = kept.has_waited(now);
             let state = match &kept.region.zone {
                 _ if kept.pinned.is_some() => State::Ok,
-                None if kept.was_served && missing < kept.region.plan.members.len() => State::Expired,
+                None if kept.was_served() && missing < kept.region.plan.members.len() => State::Expired,
                 None => State::NotReady,
                 // In service once, a region stays in service: a member added by a reload must not take it away.
-                Some(_) if kept.was_served || missing == 0 || waited => State::Ok,
+                Some(_) if kept.was_served() || missing == 0 || waited => State::Ok,
                 Some(_) => State::NotReady,
             };
-            if state == State::Ok && kept.state != State::Ok && (!kept.was_served || kept.history.is_empty()) {
+            if state == State::Ok && kept.state != State::Ok && (!kept.was_served() || kept.history.is_empty()) {
                 // Nobody has the versions before this one, but who has those of an earlier run of the program.
                 kept.begin_history(&self.history);
-                kept.was_served = true;
             }
-            let pinned = kept.pin().map(|pin| pin.serial);
-            match (&kept.region.zone, pinned) {
-                (_, Some(serial)) => {
+            match (&kept.region.zone, kept.pin()) {
+                (_, Some(pin)) => {
                     // Another process makes other contents of the same members until the pin is released.
-                    let state = RegionState { drift: 0, last: serial, fingerprint: NO_PLAN };
-                    kept.region.set_unseen(Some(serial));
+                    let state = RegionState { drift: 0, last: pin.serial, fingerprint: NO_PLAN };
                     self.seen_serials.insert(name.clone(), state);
                 }
                 (Some(zone), None) if state == State::Ok => {
-                    let (drift, fingerprint) = (kept.region.drift, kept.fingerprint);
+                    kept.region.serial.seen();
+                    let (drift, fingerprint) = (kept.region.serial.drift(), kept.fingerprint);
                     let state = RegionState { drift, last: zone.soa.serial, fingerprint };
                     self.seen_serials.insert(name.clone(), state);
-                    kept.region.set_seen();
-                }
-                // Nobody has seen these versions: the order in which members arrive must leave no trace in the serial.
-                _ if !kept.was_served => {
-                    let last = self.seen_serials.get(name).map(|seen| seen.last);
-                    kept.region.set_unseen(last);
                 }
                 _ => {}
             }

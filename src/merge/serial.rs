@@ -1,22 +1,67 @@
 //! The serial of a region: the sum of its members' serials, and the way to it where the sum is not newer.
 //!
+//! Every replica with the same versions of the members publishes the same serial, the sum. Clients follow a serial only
+//! forward (RFC 1982), and no serial may stand for two contents, so the next one depends on what clients have seen:
+//!
+//! ```text
+//!            remembered                 seen               emptied
+//!   Unseen --------------> Remembered ---------> Served <-----------> Away
+//!      |                                         ^ |  ^     made       ^
+//!      +------------------ seen -----------------+ |  |                |
+//!                                    hidden_behind |  | seen           | seen, without
+//!                                  (from anywhere) v  |                | a draft
+//!                                                 Behind --------------+
+//! ```
+//!
+//! *Unseen*: nothing. *Remembered*: a version of an earlier run or of another server, of which only the serial is known.
+//! *Served*: the version that is made. *Away*: that version, while no member gives anything. *Behind*: other contents
+//! under another serial, those of a pin or of another server. A version that is made and not seen is a draft, and leaves
+//! no trace in the next serial: the order in which members arrive does not matter.
+//!
+//! The distance of a version's serial from its sum:
+//!
+//! ```text
+//!             the sum is not newer               the sum is newer
+//!     OnSum ------------------------> Above --------------------------> OnSum
+//!
+//!             it moved too far                   go_on, after a pause
+//!     OnSum ------------------------> HalfWay ------------------------> OnSum
+//! ```
+//!
+//! On disk is a serial with its drift, the serial minus the sum. The distance follows from that: a serial is half way
+//! where the sum is newer.
+//!
+//! Invariants: a serial that is made is newer than what clients have seen, or the same and stands for the same contents.
+//! One that is away or remembered comes again only for the same versions of the members, merged by the same plan.
+//!
 //! Cost: O(members).
 
+use super::Members;
+use crate::zone::{Soa, Zone};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 use wire::serial::Serial;
+
+/// Half of the serial space less one: the longest way that still leads forward (RFC 1982 section 3.1).
+pub const LONGEST_STEP: u32 = (1 << 31) - 1;
+/// Longest time that a serial stays half way to its sum.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The serial every replica with the same member versions publishes: the sum, modulo 2^32.
 pub fn region_sum(offset: u32, members: impl IntoIterator<Item = Serial>) -> Serial {
     members.into_iter().fold(Serial(offset), |sum, member| sum.advance(member.0))
 }
 
-/// Half of the serial space less one: the longest way that still leads forward (RFC 1982 section 3.1).
-pub const LONGEST_STEP: u32 = (1 << 31) - 1;
+/// Returns the time in which every secondary sees a serial, by NOTIFY or by its timers.
+pub(super) fn pause(soa: &Soa) -> Duration {
+    Duration::from_secs(u64::from(soa.refresh) + u64::from(soa.retry)).min(LONGEST_PAUSE)
+}
 
 /// Returns true if serials that all stood still or moved forward have together moved by more than one step may: their
 /// sum then looks older than it is, and leads to its place in two steps.
 ///
 /// A member of which only one serial is known does not move the sum forward but makes another sum of it.
-pub fn is_long_way(before: &[Option<Serial>], after: &[Option<Serial>]) -> bool {
+fn is_long_way(before: &[Option<Serial>], after: &[Option<Serial>]) -> bool {
     let moves = before.iter().zip(after).map(|pair| match pair {
         (Some(before), Some(after)) if after == before || after.newer_than(*before) => {
             Some(u64::from(after.0.wrapping_sub(before.0)))
@@ -28,64 +73,290 @@ pub fn is_long_way(before: &[Option<Serial>], after: &[Option<Serial>]) -> bool 
         && moves.sum::<Option<u64>>().is_some_and(|way| way > LONGEST_STEP.into() && way < 2 * u64::from(LONGEST_STEP))
 }
 
-/// The serial to publish and its drift over the sum.
-///
-/// `sum` itself when it is newer than what was published last; otherwise the smallest serial that is.
-/// The drift returns to zero as soon as the sum alone is newer again.
-pub fn region_serial(sum: Serial, last: Option<Serial>) -> (Serial, u32) {
-    match last {
-        Some(last) if !sum.newer_than(last) => {
-            let serial = last.advance(1);
-            (serial, serial.0.wrapping_sub(sum.0))
+/// The sum where it is newer than the last serial; else the smallest serial that is.
+fn rise(last: Serial, sum: Serial) -> Serial {
+    if sum.newer_than(last) { sum } else { last.advance(1) }
+}
+
+//--- Version ---
+
+/// Versions of the members that a version of the region is made of, in the plan's order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Basis {
+    serials: Vec<Option<Serial>>,
+    zones: Vec<Weak<Zone>>,
+}
+
+impl Basis {
+    /// Notes the members' versions.
+    pub fn new(members: &Members) -> Basis {
+        let zone = |member: &Option<Arc<Zone>>| member.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Basis {
+            serials: members.iter().map(|member| Some(member.as_ref()?.soa.serial)).collect(),
+            zones: members.iter().map(zone).collect(),
         }
-        _ => (sum, 0),
+    }
+
+    /// The sum of the serials.
+    pub fn sum(&self, offset: u32) -> Serial {
+        region_sum(offset, self.serials.iter().copied().flatten())
+    }
+
+    /// Returns true if both are the same versions of the same members.
+    ///
+    /// Serials alone would not do: a member may have kept its own and changed. A version that is noted here keeps its
+    /// place in memory to itself.
+    fn is_same(&self, other: &Basis) -> bool {
+        self.zones.len() == other.zones.len()
+            && self.zones.iter().zip(&other.zones).all(|(one, other)| one.ptr_eq(other))
+    }
+}
+
+/// Distance of a serial from the sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Distance {
+    OnSum,
+    /// Above the sum by this drift.
+    Above(u32),
+    /// Half way to the sum, which is too far ahead for one step, until clients have had time to see it.
+    HalfWay {
+        drift: u32,
+        until: Instant,
+    },
+}
+
+impl Distance {
+    /// The distance between a serial and a sum, until a moment if that is half way.
+    fn new(serial: Serial, sum: Serial, until: Instant) -> Distance {
+        match serial.0.wrapping_sub(sum.0) {
+            0 => Distance::OnSum,
+            drift if sum.newer_than(serial) => Distance::HalfWay { drift, until },
+            drift => Distance::Above(drift),
+        }
+    }
+
+    /// The serial minus the sum.
+    fn drift(self) -> u32 {
+        match self {
+            Distance::OnSum => 0,
+            Distance::Above(drift) | Distance::HalfWay { drift, .. } => drift,
+        }
+    }
+
+    /// Returns the end of the pause half way.
+    fn until(self) -> Option<Instant> {
+        if let Distance::HalfWay { until, .. } = self { Some(until) } else { None }
+    }
+}
+
+/// Version of a region, as far as serials are concerned.
+#[derive(Clone, Debug)]
+struct Version {
+    serial: Serial,
+    distance: Distance,
+    basis: Basis,
+}
+
+impl Version {
+    /// Returns true if the serial is half way to the sum.
+    fn is_half_way(&self) -> bool {
+        self.distance.until().is_some()
+    }
+
+    /// Returns the next serial where this one was the last; while it is half way, it moves by one.
+    fn next(&self, last: Serial, sum: Serial) -> Serial {
+        if self.is_half_way() { last.advance(1) } else { rise(last, sum) }
+    }
+}
+
+//--- Serial ---
+
+/// Contents that clients have seen, and the version that is made.
+#[derive(Clone, Debug)]
+enum Seen {
+    Unseen {
+        draft: Option<Version>,
+    },
+    Remembered {
+        last: Serial,
+        /// The drift with which the serial may come again.
+        drift: Option<u32>,
+        draft: Option<Version>,
+    },
+    Served(Version),
+    Away(Version),
+    Behind {
+        shown: Serial,
+        draft: Option<Version>,
+    },
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen::Unseen { draft: None }
+    }
+}
+
+impl Seen {
+    /// The version that is made.
+    fn version(&self) -> Option<&Version> {
+        match self {
+            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft.as_ref(),
+            Seen::Served(version) => Some(version),
+            Seen::Away(_) => None,
+        }
+    }
+
+    /// The newest version, also if it is away.
+    fn newest(&self) -> Option<&Version> {
+        if let Seen::Away(version) = self { Some(version) } else { self.version() }
+    }
+
+    /// The version that is made, to be changed.
+    fn version_mut(&mut self) -> Option<&mut Version> {
+        match self {
+            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft.as_mut(),
+            Seen::Served(version) => Some(version),
+            Seen::Away(_) => None,
+        }
+    }
+
+    /// The version that is made, as a draft of something else.
+    fn into_draft(self) -> Option<Version> {
+        match self {
+            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft,
+            Seen::Served(version) => Some(version),
+            Seen::Away(_) => None,
+        }
+    }
+
+    /// Returns true if a version whose contents are right has the right serial, too.
+    fn stays(&self, sum: Serial) -> bool {
+        let Some(Version { serial, distance, .. }) = self.version() else { return false };
+        let is_behind = matches!(self, Seen::Behind { shown, .. } if !serial.newer_than(*shown));
+        let goes_on = matches!(distance, Distance::Above(_)) && sum.newer_than(*serial);
+        // The sum has not moved; or the members or `serial_offset` have made up for the drift.
+        !is_behind && !goes_on && (*serial == sum.advance(distance.drift()) || *serial == sum)
+    }
+
+    /// Returns the serial of the next version.
+    fn next(&self, sum: Serial, basis: &Basis) -> Serial {
+        match self {
+            Seen::Unseen { .. } => sum,
+            // Another run of the program with the same members' versions: the same serial, as on replicas that stayed.
+            Seen::Remembered { last, drift: Some(drift), .. } if *last == sum.advance(*drift) => *last,
+            Seen::Remembered { last, .. } | Seen::Behind { shown: last, draft: None } => rise(*last, sum),
+            Seen::Served(version) if is_long_way(&version.basis.serials, &basis.serials) => {
+                version.serial.advance(LONGEST_STEP)
+            }
+            // And so after a while.
+            Seen::Away(version) if version.basis.is_same(basis) => version.serial,
+            Seen::Served(version) | Seen::Away(version) => version.next(version.serial, sum),
+            Seen::Behind { shown, draft: Some(draft) } => draft.next(*shown, sum),
+        }
+    }
+}
+
+/// Serial of a region, and all that the next one depends on.
+#[derive(Clone, Debug, Default)]
+pub struct RegionSerial(Seen);
+
+impl RegionSerial {
+    /// Returns the drift: the serial of the newest version minus the sum, normally 0.
+    pub fn drift(&self) -> u32 {
+        self.0.newest().map_or(0, |version| version.distance.drift())
+    }
+
+    /// Returns true if the present serial is half way to the sum.
+    pub fn is_half_way(&self) -> bool {
+        self.0.version().is_some_and(Version::is_half_way)
+    }
+
+    /// Returns true if clients have had answers in this run of the program.
+    pub fn was_served(&self) -> bool {
+        matches!(self.0, Seen::Served(_) | Seen::Away(_) | Seen::Behind { .. })
+    }
+
+    //--- Events ---
+
+    /// Clients have seen this serial before anything is served here; with its drift it may come again.
+    pub fn remembered(&mut self, last: Serial, drift: Option<u32>) {
+        debug_assert!(!self.was_served());
+        self.0 = Seen::Remembered { last, drift, draft: std::mem::take(&mut self.0).into_draft() };
+    }
+
+    /// The same versions of the members may make other contents from now on, so that no serial comes again.
+    pub fn doubted(&mut self) {
+        match &mut self.0 {
+            Seen::Remembered { drift, .. } => *drift = None,
+            Seen::Served(version) | Seen::Away(version) => version.basis.zones.clear(),
+            Seen::Unseen { .. } | Seen::Behind { .. } => {}
+        }
+    }
+
+    /// Clients see something else under this serial, until they see the present version: every version from now on is
+    /// newer than that.
+    pub fn hidden_behind(&mut self, shown: Serial) {
+        self.0 = Seen::Behind { shown, draft: std::mem::take(&mut self.0).into_draft() };
+    }
+
+    /// Clients see the present version, behind which no later one may fall; nothing, if there is none.
+    pub fn seen(&mut self) {
+        self.0 = match std::mem::take(&mut self.0) {
+            Seen::Unseen { draft: Some(version) }
+            | Seen::Remembered { draft: Some(version), .. }
+            | Seen::Behind { draft: Some(version), .. } => Seen::Served(version),
+            Seen::Behind { shown, draft: None } => {
+                Seen::Away(Version { serial: shown, distance: Distance::OnSum, basis: Basis::default() })
+            }
+            same => same,
+        };
+    }
+
+    /// No member gives anything, so that there is no version.
+    pub(super) fn emptied(&mut self) {
+        self.0 = match std::mem::take(&mut self.0) {
+            Seen::Unseen { .. } => Seen::Unseen { draft: None },
+            Seen::Remembered { last, drift, .. } => Seen::Remembered { last, drift, draft: None },
+            Seen::Served(version) | Seen::Away(version) => Seen::Away(version),
+            Seen::Behind { shown, .. } => Seen::Behind { shown, draft: None },
+        };
+    }
+
+    /// Time has passed. Returns true if a pause half way is over, so that the next merge takes the serial to the sum.
+    pub fn passed(&mut self, now: Instant) -> bool {
+        let paused = self.0.version_mut().filter(|version| version.distance.until().is_some_and(|until| until <= now));
+        paused.map(|version| version.distance = Distance::Above(version.distance.drift())).is_some()
+    }
+
+    /// The members are merged. Returns the serial of the version that is to be made, or none if the present one stays:
+    /// neither are its contents other ones nor is its serial wrong.
+    pub(super) fn merged(&mut self, sum: Serial, basis: &Basis, is_other: bool) -> Option<Serial> {
+        if is_other || !self.0.stays(sum) {
+            return Some(self.0.next(sum, basis));
+        }
+        let version = self.0.version_mut()?;
+        version.basis = basis.clone();
+        if version.serial == sum {
+            version.distance = Distance::OnSum;
+        }
+        None
+    }
+
+    /// A version is made. If it is half way to the sum, it stays there until `until`, or for what is left of its pause.
+    pub(super) fn made(&mut self, serial: Serial, sum: Serial, basis: Basis, until: Instant) {
+        let same = self.0.newest().filter(|version| version.serial == serial);
+        let begun = same.and_then(|version| version.distance.until());
+        let version = Version { serial, distance: Distance::new(serial, sum, begun.unwrap_or(until)), basis };
+        match &mut self.0 {
+            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => {
+                *draft = Some(version);
+            }
+            Seen::Served(before) => *before = version,
+            Seen::Away(_) => self.0 = Seen::Served(version),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_long_way_is_told_from_a_way_back() {
-        let some = |serials: &[u32]| serials.iter().map(|serial| Some(Serial(*serial))).collect::<Vec<_>>();
-        let far = 1 << 30;
-        assert!(is_long_way(&some(&[0, 0]), &some(&[far, far])));
-        assert!(!is_long_way(&some(&[0, 0]), &some(&[far, far - 1])), "one step will do");
-        assert!(!is_long_way(&some(&[0, 5]), &some(&[far, 4])), "one went back");
-        assert!(!is_long_way(&[Some(Serial(0)), None], &some(&[far, far])), "one is new");
-        assert!(!is_long_way(&some(&[0; 4]), &some(&[far; 4])), "all around the circle");
-    }
-
-    proptest! {
-        #[test]
-        fn a_region_serial_always_rises(last: u32, sum: u32) {
-            let (serial, drift) = region_serial(Serial(sum), Some(Serial(last)));
-            prop_assert!(serial.newer_than(Serial(last)));
-            prop_assert_eq!(serial, Serial(sum).advance(drift));
-        }
-
-        /// After the longest step, the sum that is too far away for one is newer.
-        #[test]
-        fn a_long_way_is_two_steps(before: Vec<u32>, moves: Vec<u32>) {
-            let before: Vec<_> = before.into_iter().map(Serial).collect();
-            let after: Vec<_> = before.iter().enumerate()
-                .map(|(index, serial)| serial.advance(moves.get(index).map_or(0, |way| way % (1 << 31)))).collect();
-            let some = |serials: &[Serial]| serials.iter().copied().map(Some).collect::<Vec<_>>();
-            let (last, sum) = (region_sum(0, before.clone()), region_sum(0, after.clone()));
-            if is_long_way(&some(&before), &some(&after)) {
-                prop_assert!(!sum.newer_than(last));
-                let middle = last.advance(LONGEST_STEP);
-                prop_assert!(middle.newer_than(last) && sum.newer_than(middle));
-            }
-        }
-
-        #[test]
-        fn the_sum_does_not_depend_on_order(offset: u32, mut members: Vec<u32>) {
-            let forward = region_sum(offset, members.iter().map(|s| Serial(*s)));
-            members.reverse();
-            prop_assert_eq!(forward, region_sum(offset, members.into_iter().map(Serial)));
-        }
-    }
-}
+mod tests;

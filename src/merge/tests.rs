@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 use wire::name::NameBuf;
 use wire::rr::{self, RRset};
+use wire::serial::Serial;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -501,35 +502,42 @@ fn a_listed_server_within_the_region_needs_an_address() {
     assert_eq!(region.servers_without_address, [name("ns1.w.x")]);
 }
 
+/// Merges all, and lets clients see what comes of it.
+fn publish(region: &mut Region, members: &Members) -> Outcome {
+    let outcome = region.merge_all(members);
+    region.serial.seen();
+    outcome
+}
+
 #[test]
 fn the_serial_is_the_sum_and_always_rises() {
     let mut region = Region::new(plan(&["w1.x", "w2.x"]));
-    let serial = |region: &Region| (region.zone.as_ref().unwrap().soa.serial.0, region.drift);
+    let serial = |region: &Region| (region.zone.as_ref().unwrap().soa.serial.0, region.serial.drift());
     let second = member("w2.x.", 20, "b 30 A 192.0.2.2");
-    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.1"), second.clone()]);
+    publish(&mut region, &[member("w1.x.", 10, "a 30 A 192.0.2.1"), second.clone()]);
     assert_eq!(serial(&region), (30, 0));
     // Nothing moved: nothing to publish.
-    assert_eq!(region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.1"), second.clone()]), Outcome::Same);
+    assert_eq!(publish(&mut region, &[member("w1.x.", 10, "a 30 A 192.0.2.1"), second.clone()]), Outcome::Same);
     // Content under the same serials, then a member that leaves: the sum alone would not rise.
-    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), second]);
+    publish(&mut region, &[member("w1.x.", 10, "a 30 A 192.0.2.9"), second]);
     assert_eq!(serial(&region), (31, 1));
-    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
+    publish(&mut region, &[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (32, 22));
     assert_eq!(lines(&region), ["a.w.x. 30 IN A 192.0.2.9"]);
     // Nobody left, then back with a sum that is newer: no drift any more.
-    assert_eq!(region.merge_all(&[None, None]), Outcome::Empty);
-    region.merge_all(&[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
+    assert_eq!(publish(&mut region, &[None, None]), Outcome::Empty);
+    publish(&mut region, &[member("w1.x.", 10, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (33, 23));
-    region.merge_all(&[None, None]);
+    publish(&mut region, &[None, None]);
     // Another version whose serial is by chance that of the region before.
     let chance = member("w1.x.", 33, "a 30 A 192.0.2.9");
-    region.merge_all(&[chance.clone(), None]);
+    publish(&mut region, &[chance.clone(), None]);
     assert_eq!(serial(&region), (34, 1));
     // The same version has the same serial again.
-    region.merge_all(&[None, None]);
-    region.merge_all(&[chance, None]);
+    publish(&mut region, &[None, None]);
+    publish(&mut region, &[chance, None]);
     assert_eq!(serial(&region), (34, 1));
-    region.merge_all(&[member("w1.x.", 40, "a 30 A 192.0.2.9"), None]);
+    publish(&mut region, &[member("w1.x.", 40, "a 30 A 192.0.2.9"), None]);
     assert_eq!(serial(&region), (40, 0));
     // A member's serial moves without a change in content: replicas must agree, so the region's moves, too.
     region.merge_changed(&[member("w1.x.", 41, "a 30 A 192.0.2.9"), None], Vec::new());
@@ -539,13 +547,13 @@ fn the_serial_is_the_sum_and_always_rises() {
 #[test]
 fn an_offset_as_large_as_the_drift_takes_its_place() {
     let mut region = Region::new(plan(&["w1.x"]));
-    region.merge_all(&[member("w1.x.", 1000, "")]);
+    publish(&mut region, &[member("w1.x.", 1000, "")]);
     let members = [member("w1.x.", 10, "")];
-    region.merge_all(&members);
-    assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.drift), (1001, 991));
+    publish(&mut region, &members);
+    assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.serial.drift()), (1001, 991));
     region.set_plan(RegionPlan { serial_offset: 991, ..region.plan.clone() });
-    assert_eq!(region.merge_all(&members), Outcome::Same);
-    assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.drift), (1001, 0));
+    assert_eq!(publish(&mut region, &members), Outcome::Same);
+    assert_eq!((region.zone.as_ref().unwrap().soa.serial.0, region.serial.drift()), (1001, 0));
 }
 
 /// A set of member zones, each missing or out of lines that collide often.

@@ -18,6 +18,12 @@ enum Event {
         step: u32,
         content: u8,
     },
+    /// Two members move so far at once that the serial follows in two steps.
+    Far {
+        content: u8,
+    },
+    /// The pause of a serial that is half way is over.
+    GoOn,
     /// The program ends and begins with another plan; a file may be lost meanwhile.
     Restart {
         policy: u8,
@@ -46,6 +52,8 @@ fn event() -> impl Strategy<Value = Event> {
     let step = prop::sample::select(vec![0u32, 1, 2, 1000, 1 << 30, u32::MAX, u32::MAX - 4]);
     prop_oneof![
         5 => (0..3usize, step, any::<u8>()).prop_map(|(member, step, content)| Event::Load { member, step, content }),
+        1 => any::<u8>().prop_map(|content| Event::Far { content }),
+        1 => Just(Event::GoOn),
         2 => (any::<u8>(), prop::option::weighted(0.2, 0..3usize)).prop_map(|(policy, lost)| Event::Restart { policy, lost }),
         1 => any::<u8>().prop_map(|policy| Event::Reload { policy }),
         1 => (0..3usize, prop::sample::select(vec![None, Some("a")]), any::<bool>())
@@ -144,6 +152,14 @@ proptest! {
                     );
                     run.bench.load(&format!("{}.", ZONES[member]), &lines, ZERO);
                 }
+                Event::Far { content } => {
+                    let lines = [0, 1].map(|member| {
+                        serials[member] = serials[member].wrapping_add((1 << 30) + 7);
+                        format!("@ 30 SOA {}\n@ 3600 NS ns.example.\na 30 A 192.0.2.{content}", serials[member])
+                    });
+                    run.bench.load_together(&[(ZONES[0], &lines[0]), (ZONES[1], &lines[1])]);
+                }
+                Event::GoOn => run.bench.pass(),
                 Event::Restart { policy: number, lost } => {
                     run.end();
                     if let Some(lost) = lost {

@@ -19,33 +19,15 @@ fn plan() -> RegionPlan {
 impl Bench {
     /// Loads both members in one batch.
     fn load_both(&mut self, serial: u32) {
-        let update = |zone: &str| {
-            let base = self.publisher.load().get(&name(zone)).and_then(|served| served.zone.clone());
-            let loaded = Box::new(load(&format!("{zone}."), &lines(serial), base.as_deref()));
-            Update {
-                zone: name(zone),
-                change: Change::Load { loaded, base },
-                refreshed: Instant::now(),
-                published: None,
-            }
-        };
-        let updates = MEMBERS.map(update).into();
-        self.keeper.handle(updates, Vec::new());
+        let lines = lines(serial);
+        self.load_together(&MEMBERS.map(|zone| (zone, &lines[..])));
     }
 
     /// Confirms both members in one batch, as if that had been some time ago.
     fn confirm_both(&mut self, age: Duration) {
         let refreshed = Instant::now().checked_sub(age).unwrap();
-        let update = |zone| Update { zone: name(zone), change: Change::Current, refreshed, published: None };
+        let update = |zone| Update { zone: name(zone), news: News::Current, refreshed, published: None };
         self.keeper.handle(MEMBERS.map(update).into(), Vec::new());
-    }
-
-    /// Lets the pause of a serial that is half way pass.
-    fn pass(&mut self) {
-        let later = Instant::now() + Duration::from_secs(91);
-        self.keeper.merge(&HashMap::new(), later);
-        self.keeper.settle_regions(Instant::now());
-        self.keeper.publish();
     }
 
     /// Lets the region's patience with missing members end.
@@ -139,7 +121,7 @@ fn a_region_that_was_away_half_way_arrives() {
 fn away() -> Bench {
     let mut bench = Bench::new(&["w1.x"], vec![region("w.x", &["w1.x"])]);
     bench.load("w1.x.", &lines(10), ZERO);
-    bench.update("w1.x", Change::Current, EXPIRED);
+    bench.update("w1.x", News::Current, EXPIRED);
     assert_eq!(bench.state("w.x"), State::Expired);
     bench
 }
@@ -147,13 +129,13 @@ fn away() -> Bench {
 #[test]
 fn a_plan_that_changes_while_the_region_is_away_makes_another_version() {
     let mut bench = away();
-    bench.update("w1.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, ZERO);
     assert_eq!(bench.number("w.x"), 10, "the same versions under the same plan");
     let mut bench = away();
     let changed = RegionPlan { ns_ttl: 60, ..region("w.x", &["w1.x"]) };
     bench.plan(&["w1.x"], vec![changed]);
     assert_eq!(bench.state("w.x"), State::Expired);
-    bench.update("w1.x", Change::Current, ZERO);
+    bench.update("w1.x", News::Current, ZERO);
     assert_eq!(bench.stand(), (11, 1));
 }
 
@@ -206,4 +188,52 @@ fn a_region_that_waits_goes_on_from_the_newest_that_is_remembered_or_heard() {
     let mut run = Run::start_hearing(folder.path(), plan(), &[35]);
     run.bench.load("w2.x.", &lines(20), ZERO);
     assert_eq!(run.bench.stand(), (36, 6));
+}
+
+#[test]
+fn a_restart_half_way_waits_again_and_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, sum) = half_way(folder.path());
+    run.end();
+    let mut run = Run::start(folder.path(), plan());
+    run.bench.pass();
+    assert_eq!(run.bench.stand(), (sum, 0));
+    // What changes meanwhile is published one further.
+    let folder = tempfile::tempdir().unwrap();
+    let (run, sum) = half_way(folder.path());
+    run.end();
+    let mut run = Run::start(folder.path(), plan());
+    run.bench.load("w1.x.", &lines(5 + FAR + 1), ZERO);
+    assert_eq!(run.bench.number("w.x"), HALF_WAY + 1);
+    run.bench.pass();
+    assert_eq!(run.bench.stand(), (sum + 1, 0));
+}
+
+#[test]
+fn a_plan_that_changes_before_the_first_merge_makes_another_version() {
+    let folder = served_without_a_member();
+    let mut run = Run::start(folder.path(), plan());
+    run.plan(RegionPlan { ns_ttl: 60, ..plan() });
+    run.bench.stop_waiting();
+    assert_eq!(run.bench.stand(), (11, 1));
+}
+
+#[test]
+fn a_drain_that_changes_before_the_first_merge_makes_another_version() {
+    let folder = served_without_a_member();
+    let mut run = Run::start(folder.path(), plan());
+    run.bench.drain("w1.x", Some("a"), true);
+    run.bench.stop_waiting();
+    assert_eq!(run.bench.stand(), (11, 1));
+}
+
+#[test]
+fn a_zone_that_becomes_a_region_does_not_fall_behind_itself() {
+    let mut bench = Bench::new(&["w.x"], Vec::new());
+    bench.load("w.x.", &lines(100), ZERO);
+    bench.plan(&MEMBERS, vec![plan()]);
+    assert_eq!(bench.state("w.x"), State::NotReady);
+    bench.load("w1.x.", &lines(10), ZERO);
+    bench.load("w2.x.", &lines(20), ZERO);
+    assert_eq!(bench.stand(), (101, 71));
 }

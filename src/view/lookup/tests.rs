@@ -56,7 +56,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
         Arc::new(served)
     });
     let published = Published::new(Identity::default(), served, 7);
-    let (drift, merged) = (region.drift, region.zone.clone());
+    let (drift, merged) = (region.serial.drift(), region.zone.clone());
     let region = RegionView { drift, plan, members, damper: None, merged, pin: None };
     let regions = HashMap::from([(region.plan.origin.clone(), region)]);
     View { published: Arc::new(published), zones: statuses, regions, drains: Vec::new() }
