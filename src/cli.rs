@@ -20,7 +20,7 @@ mod retransfer;
 mod rollback;
 mod top;
 
-use crate::config::{self, Config, DEFAULT_SOCKET};
+use crate::config::{self, Config};
 use crate::control::{self, CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan};
 use crate::firstboot::Outcome;
@@ -339,7 +339,7 @@ fn find_socket(socket: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathB
     match config::find_socket(&path) {
         Some(socket) => Ok(socket),
         // Who does not name a file need not have one.
-        None if config.is_none() && !path.exists() => Ok(DEFAULT_SOCKET.into()),
+        None if config.is_none() && !path.exists() => Ok(config::default_socket()),
         None => {
             let errors = Config::load(&path).err().map(|errors| format!("{errors}\n")).unwrap_or_default();
             Err(format!("{errors}the configuration does not name a control socket; write --socket PATH"))

@@ -1,9 +1,11 @@
 //! The configuration file: TOML, or the JSON of RFD 172, into plans.
 //!
-//! A file goes through three steps, one file each: `tree` turns either format into values with positions, `read`
-//! converts values and collects errors, and `server`, `keys`, `secondaries`, `transfer`, `zones`, `trees`, `static_zones`,
-//! `regions`, `drains` and `probe` know the sections. `instances` holds services that are written as records against
-//! their rules. `schema` holds the table of all keys, `plan` prints what came out.
+//! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
+//! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
+//! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees` and `static_zones`, `regions`,
+//! `drains` and `probe`. A key stands in one row of one table, with its default, its help, and where it lands in the
+//! plan. `instances` holds services that are written as records against their rules, `schema` lists all tables, `plan`
+//! prints what came out.
 //!
 //! Invariants: a [`Config`] is complete and consistent, so that nothing later needs to doubt it; any error refuses
 //! the whole file; all errors are found in one run, each with its position. Only `load` touches the disk; a text that
@@ -22,6 +24,7 @@ mod keys;
 mod names;
 mod peers;
 mod plan;
+mod primaries;
 mod probe;
 mod regions;
 pub mod schema;
@@ -35,7 +38,7 @@ mod zones;
 
 pub use drains::parse_pattern;
 pub use plan::{describe_drain, describe_pattern};
-pub use server::DEFAULT_SOCKET;
+pub use server::default_socket;
 pub use settings::error::{ConfigError, ConfigErrors};
 pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
@@ -53,7 +56,7 @@ use apex::Surroundings;
 use keys::Keys;
 use secondaries::Secondaries;
 use settings::error::Source;
-use settings::read::{Fields, Reader};
+use settings::read::Reader;
 use settings::{read_text, tree};
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -114,7 +117,7 @@ pub struct Config {
 }
 
 /// The HTTP endpoint for Prometheus.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsPlan {
     /// Listen addresses; none switch the endpoint off.
     pub listen: Vec<SocketAddr>,
@@ -125,13 +128,13 @@ pub struct MetricsPlan {
 }
 
 /// The socket for the other commands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlPlan {
     pub socket: PathBuf,
 }
 
 /// Level and format of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPlan {
     /// A level or a filter that `tracing_subscriber::EnvFilter` takes.
     pub level: String,
@@ -139,9 +142,10 @@ pub struct LogPlan {
 }
 
 /// Format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Lines for people.
+    #[default]
     Human,
     /// JSON, one object a line.
     Json,
@@ -207,7 +211,7 @@ impl Config {
         let (tree, errors) = tree::parse(&source);
         let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
         let mut reader = Reader::new(source, errors);
-        let Some(root) = Fields::new(&mut reader, &tree, &schema::ROOT, "") else {
+        let Some(root) = schema::ROOT.read(&mut reader, &tree, "", &mut ()) else {
             return Err(reader.finish().expect_err("a root that is no table was reported"));
         };
         let server = server::read_sections(&mut reader, &root);
@@ -286,7 +290,7 @@ pub fn find_socket(path: &Path) -> Option<PathBuf> {
     let (tree, complete) = tree::salvage(&source);
     match tree?.get("control").and_then(|control| control.get("socket")).map(|socket| &socket.value) {
         Some(tree::Value::Text(socket)) => Some(path.parent().unwrap_or_else(|| "".as_ref()).join(socket)),
-        None if complete => Some(PathBuf::from(DEFAULT_SOCKET)),
+        None if complete => Some(default_socket()),
         _ => None,
     }
 }

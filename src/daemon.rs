@@ -11,30 +11,19 @@
 //! nothing: not for a disk, a peer or a client.
 
 mod audit;
-mod changes;
 pub mod descriptors;
-mod diff;
 mod disk;
 mod drain;
 mod heard;
-mod history;
 mod listeners;
-mod loading;
-mod lookup;
-mod outward;
-mod page;
+mod orders;
 mod plan;
-mod probe;
-mod rates;
+pub mod probe;
 mod reload;
 mod restore;
 mod rollback;
-mod sources;
-mod status;
-mod text;
+pub mod sources;
 mod threads;
-
-pub use text::{format_seconds, write_table};
 
 use crate::config::{Config, LogFormat};
 use crate::control::{self, ControlServer, Reply, Request};
@@ -42,42 +31,38 @@ use crate::discover::unicast::system_servers;
 use crate::keeper;
 use crate::log::{self, LogHandle};
 use crate::metrics::{Metrics, unix_seconds};
-use crate::notify::{self, Notifier};
+use crate::notify;
 use crate::publish::{Published, Publisher};
 use crate::schedule::Schedule;
 use crate::serve::notify::Reception;
 use crate::serve::respond::Responder;
 use crate::serve::udp::{DRAIN, UdpListener};
 use crate::source::zookeeper::roots::Roots;
-use crate::source::{Wake, WakeKind};
-use crate::state::{StateError, Store};
+use crate::state::StateError;
 use crate::systemd::Manager;
 use crate::terminal::Bars;
+use crate::view;
+use crate::view::loading::Loading;
+use crate::view::page::Page;
+use crate::view::rates::Rates;
+use arc_swap::ArcSwap;
 use audit::start_schedule;
 use descriptors::Descriptors;
 use disk::DiskWork;
-use drain::{DrainOrder, TargetText};
 use listeners::Listeners;
-use loading::Loading;
-use page::{Inquiry, Page};
+use orders::Orders;
 use plan::{announcers, publish_plan};
 use probe::Probe;
-use rates::Rates;
 use reload::Reloads;
 use restore::{open_store, restore};
-use rollback::RollbackOrder;
 use sources::Sources;
-use status::{About, CatalogReport, Report, StateReport};
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Mutex, mpsc, oneshot};
-use wire::name::Name;
-use wire::serial::Serial;
+use tokio::sync::{Mutex, mpsc};
 
 /// Error: the server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -94,16 +79,9 @@ pub enum RunError {
 
 /// A running server.
 pub struct Daemon {
-    config: Arc<Config>,
-    started: Instant,
-    publisher: Arc<Publisher>,
-    metrics: Arc<Metrics>,
-    keeper: keeper::Handle,
-    /// Store on disk for versions; none if it is switched off.
-    store: Option<Arc<Store>>,
+    view: view::Handle,
+    orders: Orders,
     roots: Arc<Roots>,
-    notifier: Arc<Notifier>,
-    sources: Sources,
     listeners: Arc<Mutex<Listeners>>,
     schedule: Schedule,
     control: ControlServer,
@@ -113,16 +91,11 @@ pub struct Daemon {
     manager: Arc<Manager>,
     hangup: Option<Signal>,
     notify: Arc<Reception>,
-    /// Held while an operator's order about drains is carried out, and while another configuration is published.
-    orders: Arc<Mutex<()>>,
     reloads: Reloads,
     disk: DiskWork,
-    rates: Arc<Rates>,
     probe: Probe,
     /// Progress of first loads on the terminal, if there is one.
     loading: Option<Arc<Loading>>,
-    /// Requests of the status page.
-    inquiries: mpsc::Receiver<Inquiry>,
 }
 
 /// Longest time that the end of the process waits for threads that wait for something else, such as this machine's
@@ -231,19 +204,33 @@ impl Daemon {
         let inherited = std::mem::take(&mut manager.inherited);
         let manager = Arc::new(manager);
         let handover = (manager.clone(), inherited);
-        let rates = Arc::new(Rates::start(metrics.clone(), publisher.clone()));
-        let (page, inquiries) = Page::new(publisher.clone(), rates.clone());
+        let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
+        let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
+        let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone()));
+        let mut probe = Probe::new(publisher.clone(), metrics.clone());
+        let view = view::Handle {
+            config: Arc::new(ArcSwap::new(config.clone())),
+            started: Instant::now(),
+            publisher: publisher.clone(),
+            snapshots,
+            budget,
+            metrics: metrics.clone(),
+            notifier: notifier.clone(),
+            store,
+            sources: sources.clone(),
+            rates: Arc::new(Rates::start(metrics.clone(), publisher.clone())),
+            probed: probe.results(),
+        };
+        let page = Page::new(view.clone());
         let mut listeners =
             Listeners::new(&config, publisher.clone(), responder, metrics.clone(), page, handover, descriptors);
-        let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;
-        let socket = socket?;
-        let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
-        let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         let writer = keeper.clone();
         let launch = async move {
+            let bound = listeners.bind(&config, identity).map_err(RunError::Listen)?;
+            let socket = socket?;
+            let schedule = start_schedule(&config, &sources).await.map_err(RunError::Start)?;
             let plan = publish_plan(&keeper, &config, remains, &Published::default()).await;
             plan.ok_or_else(|| RunError::Start("the keeper has ended".into()))?;
-            let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone()));
             notifier.set_targets(config.targets.clone());
             listeners.adopt(&config, bound).map_err(start_failed)?;
             let addresses = listeners.addresses();
@@ -254,20 +241,13 @@ impl Daemon {
             tokio::spawn(sources.clone().obey(announced));
             sources.replace(&config, &keeper, &publisher, &metrics, &roots);
             heard_later.tell(&keeper, publisher.clone(), sources.clone());
-            let mut probe = Probe::new(publisher.clone(), metrics.clone());
             probe.follow(&config, resolvers);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
             tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, ?addresses, "started");
             Ok(Daemon {
-                config,
-                started: Instant::now(),
-                publisher,
-                metrics,
-                keeper,
-                store,
+                orders: Orders { view: view.clone(), keeper, turn: Arc::default() },
+                view,
                 roots,
-                notifier,
-                sources,
                 listeners: Arc::new(Mutex::new(listeners)),
                 schedule,
                 control,
@@ -277,13 +257,10 @@ impl Daemon {
                 manager,
                 hangup,
                 notify,
-                orders: Arc::default(),
                 reloads: Reloads::default(),
                 disk,
-                rates,
                 probe,
                 loading,
-                inquiries,
             })
         };
         let launched: Result<Daemon, RunError> = launch.await;
@@ -297,12 +274,13 @@ impl Daemon {
 
     /// The published root, for readers in this process.
     pub fn publisher(&self) -> &Arc<Publisher> {
-        &self.publisher
+        &self.view.publisher
     }
 
     /// Returns the number of zones and regions served, as the service manager shows it.
     fn summary(&self) -> String {
-        let (zones, regions) = (self.config.source_zones().count(), self.config.regions.len());
+        let config = self.view.config.load();
+        let (zones, regions) = (config.source_zones().count(), config.regions.len());
         format!("zones: {zones}, regions: {regions}, serving")
     }
 
@@ -330,12 +308,11 @@ impl Daemon {
                 () = due => manager.alive(),
                 Some(()) = hung_up => self.reload(None),
                 (result, askers) = self.reloads.finished() => self.end_reload(result, askers),
-                Some(inquiry) = self.inquiries.recv() => self.inform(inquiry),
                 Some(command) = self.commands.recv() => match command.request {
                     Request::Stop => break Some(command.reply),
                     Request::Reload { refused: None } => self.reload(Some(command.reply)),
                     Request::Reload { refused: Some(problems) } => drop(command.reply.send(self.not_reloaded(problems))),
-                    request => self.handle(request, command.reply),
+                    request => self.orders.answer(request, command.reply),
                 },
             }
         };
@@ -347,11 +324,11 @@ impl Daemon {
         }
         self.end_reloads().await;
         self.schedule.stop();
-        self.sources.lock().clear();
+        self.view.sources.lock().clear();
         let udp = self.listeners.lock().await.end_streams().await;
         // Connections are answered a little longer; none is worth more than that.
         let all_closed = async {
-            while self.metrics.tcp_connections.get() > 0 {
+            while self.view.metrics.tcp_connections.get() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
@@ -359,174 +336,8 @@ impl Daemon {
         tracing::info!("stopped");
         self.control.end_with_process().await;
         // With the keeper goes what is still to be written.
-        self.keeper.end().await;
+        self.orders.keeper.end().await;
         udp
-    }
-
-    //--- Other verbs ---
-
-    /// Answers a request in a task of its own: waiting for a primary must not keep others waiting.
-    fn handle(&self, request: Request, reply: oneshot::Sender<Reply>) {
-        let answer: Pin<Box<dyn Future<Output = Reply> + Send>> = match request {
-            Request::Status { zone } => Box::pin(self.status(zone)),
-            Request::Refresh { zone } => Box::pin(self.wake(zone, WakeKind::Refresh)),
-            Request::Retransfer { zone, accept } => Box::pin(self.wake(Some(zone), WakeKind::Retransfer { accept })),
-            Request::Dump { zone } => Box::pin(self.dump(zone)),
-            Request::Diff { zone, from, to } => Box::pin(self.diff(zone, from.map(Serial), to.map(Serial))),
-            Request::History { name, zone, limit } => Box::pin(self.history(name, zone, limit)),
-            Request::Rollback { zone, to, reason, preview } => {
-                Box::pin(self.rollback(RollbackOrder { zone, to: Serial(to), reason, preview }))
-            }
-            Request::Release { zone, preview } => Box::pin(self.release(zone, preview)),
-            Request::Lookup { name, rtype } => Box::pin(self.lookup(name, rtype)),
-            Request::Drain { member, region, names, milliseconds, reason, force, preview } => {
-                let (target, lasts) = (TargetText { member, region, names }, milliseconds.map(Duration::from_millis));
-                Box::pin(self.drain(DrainOrder { target, lasts, reason, force, preview }))
-            }
-            Request::Undrain { member, region, names } => Box::pin(self.undrain(TargetText { member, region, names })),
-            Request::Notify { zone } => {
-                let reply = self.notify_secondaries(zone.as_deref());
-                Box::pin(std::future::ready(reply.unwrap_or_else(|error| Reply::failure(error + "\n"))))
-            }
-            // The loop that calls this takes these two itself.
-            Request::Reload { .. } | Request::Stop => return,
-        };
-        tokio::spawn(async move {
-            // The client may have gone.
-            let _ = reply.send(answer.await);
-        });
-    }
-
-    /// Shows all zones, or everything about one.
-    fn status(&self, only: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
-        let name = only.as_deref().map(Name::parse).transpose();
-        let report = name.as_ref().ok().map(|name| self.report(name.clone()));
-        async move {
-            let name = match name {
-                Ok(name) => name,
-                Err(error) => return Reply::failure(format!("no zone name: {error}\n")),
-            };
-            let report = match report {
-                Some(report) => report.await,
-                None => None,
-            };
-            let Some(report) = report else { return Reply::failure("the server is stopping\n") };
-            if let Some(name) = name.filter(|_| report.is_empty()) {
-                return Reply::failure(format!("zone {name} is not configured; see \"aggregator status\"\n"));
-            }
-            let text = if only.is_some() { report.details() } else { report.overview() };
-            Reply { ok: true, text, data: serde_json::json!(report) }
-        }
-    }
-
-    /// Collects the status of all zones, or of one; none while the server is stopping.
-    fn report(&self, only: Option<Name>) -> impl Future<Output = Option<Report>> + Send + use<> {
-        let commands = self.keeper.commands.clone();
-        let sources = self.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
-        let published = self.publisher.load();
-        let outward = outward::gather(&published, &self.notifier, &self.metrics, only.as_ref());
-        let store = self.store.as_ref().map(|store| store.status());
-        let catalog = self.config.catalog.as_ref();
-        let about = About {
-            uptime: self.started.elapsed(),
-            config: self.config.path.display().to_string(),
-            next_audit: self.schedule.next(),
-            state: StateReport::new(self.config.state.as_deref(), store),
-            catalog: catalog.map(|plan| CatalogReport::new(&plan.origin, &published)),
-            queries: self.rates.read().rates,
-            name_servers: self.probe.report(only.as_ref()),
-        };
-        async move {
-            let (sender, snapshot) = oneshot::channel();
-            // If the keeper is gone, the other end of the channel is, too.
-            let _ = commands.send(keeper::Command::Status(sender)).await;
-            Some(Report::new(snapshot.await.ok()?, sources, outward, about, only.as_ref()))
-        }
-    }
-
-    /// Wakes sources and waits for their results: one zone's, a region's members', or all.
-    fn wake(&self, zone: Option<String>, kind: WakeKind) -> impl Future<Output = Reply> + Send + use<> {
-        let waiting = self.send_wakes(zone.as_deref(), kind);
-        async move {
-            let waiting = match waiting {
-                Ok(waiting) => waiting,
-                Err(error) => return Reply::failure(error + "\n"),
-            };
-            let (mut text, mut ok, mut data) = (String::new(), true, serde_json::Map::new());
-            for (name, done) in waiting {
-                let result = done.await;
-                let result = result.unwrap_or_else(|_| Err("a reload changed the zone meanwhile; ask again".into()));
-                ok &= result.is_ok();
-                let (Ok(line) | Err(line)) = &result;
-                text.push_str(&format!("{name} {line}\n"));
-                data.insert(name.to_string(), serde_json::json!({ "ok": result.is_ok(), "result": line }));
-            }
-            Reply { ok, text, data: data.into() }
-        }
-    }
-
-    /// Wakes the sources that a request means, and gives what each will answer.
-    fn send_wakes(&self, zone: Option<&str>, kind: WakeKind) -> Result<Vec<(Name, WakeResult)>, String> {
-        let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
-        let region = self.config.regions.iter().find(|region| Some(&region.origin) == name.as_ref());
-        let mut names: Vec<Name> = match (&name, region) {
-            (_, Some(region)) if kind == WakeKind::Refresh => region.members.clone(),
-            (Some(name), Some(_)) => return Err(format!("{name} is a region; name one of its member zones")),
-            (Some(name), None) => vec![name.clone()],
-            (None, _) => self.sources.main_zones(),
-        };
-        names.sort_by(Name::canonical_cmp);
-        let sources = self.sources.lock();
-        let wake = |name: Name| {
-            let source = sources
-                .get(&name)
-                .ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
-            let (done, result) = oneshot::channel();
-            source.wake(Wake { kind, done: Some(done) });
-            Ok((name, result))
-        };
-        names.into_iter().map(wake).collect()
-    }
-
-    /// Announces zones to their secondaries, whether they have changed or not.
-    fn notify_secondaries(&self, zone: Option<&str>) -> Result<Reply, String> {
-        let name = zone.map(Name::parse).transpose().map_err(|error| format!("no zone name: {error}"))?;
-        if let Some(name) = name.as_ref().filter(|name| self.publisher.load().get(name).is_none()) {
-            return Err(format!("zone {name} is not configured; see \"aggregator status\""));
-        }
-        let sent = self.notifier.notify_now(name.as_ref());
-        if sent == 0 {
-            let what = name.map_or("no zone".to_owned(), |name| format!("zone {name}"));
-            let verb = if zone.is_some() { "has no" } else { "has" };
-            return Err(format!("{what} {verb} secondaries to tell; set \"notify\" in the configuration"));
-        }
-        let text = format!("announcements on their way: {sent}; \"aggregator status ZONE\" shows what comes back\n");
-        Ok(Reply { ok: true, text, data: serde_json::json!({ "announcements": sent }) })
-    }
-
-    /// Prints a zone as a zone file.
-    fn dump(&self, zone: String) -> impl Future<Output = Reply> + Send + use<> {
-        let published = self.publisher.load();
-        async move {
-            let printed = tokio::task::spawn_blocking(move || {
-                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-                let served = published
-                    .get(&name)
-                    .ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
-                let data = served.zone.as_ref().ok_or_else(|| format!("zone {name} has not been transferred yet"))?;
-                let mut text = String::new();
-                data.write_text(&mut text).map_err(|error| error.to_string())?;
-                let about = serde_json::json!({
-                    "zone": name, "state": served.state, "serial": data.soa.serial, "records": data.records,
-                });
-                Ok::<_, String>((text, about))
-            });
-            match printed.await {
-                Ok(Ok((text, data))) => Reply { ok: true, text, data },
-                Ok(Err(error)) => Reply::failure(error + "\n"),
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
-        }
     }
 }
 
@@ -542,6 +353,3 @@ fn reap_orphans() {
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
 }
-
-/// Result that a source sends to whoever woke it.
-type WakeResult = oneshot::Receiver<Result<String, String>>;

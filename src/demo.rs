@@ -116,7 +116,7 @@ async fn show(limit: Option<Duration>) -> Result<bool, DemoError> {
     let output = StageError::Output;
     view.print(&format!("The configuration, {}:\n\n{text}", folder.config().display())).map_err(output)?;
     view.print_above(&describe_ways(&folder, &ports)).map_err(output)?;
-    let client = Client::connect(ports.dns).await.map_err(DemoError::Start)?;
+    let client = Client::new(ports.dns);
     let mut stage = Stage::new(sites, Name::parse(&format!("{REGION}.{DOMAIN}"))?, client, limit, PATIENCE)?;
     let mut result = None;
     let play = async {

@@ -625,7 +625,7 @@ fn server_at(socket: &Path) -> Option<Identity> {
 
 /// The control socket of a server that starts with a configuration.
 fn socket_of(configuration: &Path) -> PathBuf {
-    config::find_socket(configuration).unwrap_or_else(|| config::DEFAULT_SOCKET.into())
+    config::find_socket(configuration).unwrap_or_else(config::default_socket)
 }
 
 /// Answers who asked for a look.

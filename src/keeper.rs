@@ -14,7 +14,7 @@
 //! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
 //! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one
 //! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what
-//! is shown to Prometheus, `status` and `view` to operators.
+//! is shown to Prometheus, `status` and `view` to operators, both out of the `snapshot`.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -28,6 +28,7 @@ mod others;
 mod pins;
 mod plan;
 mod regions;
+mod snapshot;
 mod status;
 mod steps;
 mod view;
@@ -35,7 +36,8 @@ mod view;
 pub use conflicts::ZoneConflict;
 pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
-pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
+pub use snapshot::{Snapshot, Snapshots};
+pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, ZoneStatus};
 pub use view::{MemberView, RegionView, View};
 
 use crate::budget::{Budget, Kept};
@@ -50,6 +52,7 @@ use drains::Drains;
 use fingerprint::{NO_PLAN, fingerprint};
 use pins::Pins;
 use regions::{Heard, KeptRegion};
+use snapshot::Contact;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -80,9 +83,6 @@ const SMALL_CHANGE: usize = 1000;
 pub enum Command {
     /// Changes the zones and regions to keep; answered when the new set is published.
     Plan(Box<Plan>, oneshot::Sender<PlanChanges>),
-    Status(oneshot::Sender<Snapshot>),
-    /// Gives the published versions and the data that they are made of, at one moment.
-    View(oneshot::Sender<View>),
     /// Takes something out of regions; answered when it is published, with whether it would outlive the process.
     Drain(Box<Drain>, oneshot::Sender<bool>),
     /// Ends drains that an operator has ordered; answered in the same way.
@@ -96,10 +96,11 @@ pub enum Command {
 }
 
 /// A source zone.
+#[derive(Clone)]
 struct SourceZone {
     zone: Option<Arc<Zone>>,
     state: State,
-    refreshed: Option<Instant>,
+    contact: Contact,
     lifetime: Lifetime,
     /// History: the differences from older versions to the present one.
     history: History,
@@ -110,7 +111,7 @@ impl SourceZone {
     fn expires(&self) -> Option<Instant> {
         let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
         // A lifetime without limits leads to no moment.
-        self.refreshed?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
+        self.contact.get()?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
     }
 }
 
@@ -124,6 +125,7 @@ struct KeptCatalog {
 /// The keeper's own data.
 pub struct Keeper {
     publisher: Arc<Publisher>,
+    snapshots: Snapshots,
     budget: Arc<Budget>,
     metrics: Arc<Metrics>,
     /// Store on disk for versions; none if it is switched off.
@@ -160,6 +162,7 @@ pub struct Keeper {
 pub struct Handle {
     pub updates: mpsc::Sender<Update>,
     pub commands: mpsc::Sender<Command>,
+    pub snapshots: Snapshots,
     /// Memory that sources may take.
     pub budget: Arc<Budget>,
     /// Closed once the keeper has ended.
@@ -183,7 +186,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
     let keeper = Keeper::new(publisher, metrics, store);
-    let budget = keeper.budget.clone();
+    let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
     let keeper = keeper.run(waiting_updates, waiting_commands);
     let (running, ended) = watch::channel(());
     tokio::spawn(async move {
@@ -194,7 +197,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
             std::process::abort();
         }
     });
-    Handle { updates, commands, budget, ended }
+    Handle { updates, commands, snapshots, budget, ended }
 }
 
 /// Returns true if a difference that touches so many names is smaller than the zone, and so worth keeping.
@@ -229,6 +232,7 @@ impl Keeper {
         }
         Keeper {
             publisher,
+            snapshots: Snapshots::default(),
             budget,
             metrics,
             store,
@@ -337,13 +341,10 @@ impl Keeper {
         let started = Instant::now();
         let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
-        let (mut statuses, mut views, mut ordered) = (Vec::new(), Vec::new(), Vec::new());
-        let mut pinned = Vec::new();
+        let (mut ordered, mut pinned) = (Vec::new(), Vec::new());
         for command in commands {
             match command {
                 Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched, &mut steps), done)),
-                Command::Status(reply) => statuses.push(reply),
-                Command::View(reply) => views.push(reply),
                 Command::Drain(drain, done) => {
                     self.drains.order(*drain);
                     ordered.push(done);
@@ -372,16 +373,16 @@ impl Keeper {
             is_kept = self.save();
             self.publish();
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
+        } else {
+            self.publish_snapshot(self.publisher.load());
         }
         // Who has gone away does not need to know.
         waiting.into_iter().for_each(|done| _ = done.send(()));
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
-        statuses.into_iter().for_each(|reply| _ = reply.send(self.snapshot(started)));
-        views.into_iter().for_each(|reply| _ = reply.send(self.view(started)));
         if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
-            self.show(started);
+            self.snapshots.load().show(&self.metrics, &self.budget.usage(), started);
             self.shown = Some(started);
         }
         while self.retired.front().is_some_and(|(since, _)| since.elapsed() > RETIRE_AFTER) {
@@ -412,7 +413,7 @@ impl Keeper {
     ) -> Option<oneshot::Sender<()>> {
         // The zone may have left the configuration while its update was on the way.
         let source = self.sources.get_mut(&update.zone)?;
-        source.refreshed = Some(update.refreshed);
+        source.contact.set(Some(update.refreshed));
         match update.news {
             News::Current => {
                 if let Some(store) = &self.store {
@@ -558,8 +559,8 @@ impl Keeper {
 
     /// A zone that was not here before, with what an earlier run of the program left of it.
     fn restore(&self, restored: Option<Restored>, lifetime: Lifetime, now: Instant) -> SourceZone {
-        let mut source =
-            SourceZone { zone: None, state: State::NotReady, refreshed: None, lifetime, history: History::default() };
+        let (contact, history) = (Contact::default(), History::default());
+        let mut source = SourceZone { zone: None, state: State::NotReady, contact, lifetime, history };
         if let Some(restored) = restored {
             // A time in the future is a clock that was set back.
             let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
@@ -567,7 +568,7 @@ impl Keeper {
             conflicts::log(None, &restored.zone);
             source.zone = Some(restored.zone);
             // What lies before the beginning of the clock that counts on is too old for anything.
-            source.refreshed = now.checked_sub(age);
+            source.contact.set(now.checked_sub(age));
             let expired = lifetime != Lifetime::UNLIMITED && source.expires().is_none_or(|expires| expires <= now);
             source.state = if expired { State::Expired } else { State::Ok };
         }
@@ -615,7 +616,7 @@ impl Keeper {
         for (name, source) in &mut self.sources {
             if source.lifetime == Lifetime::UNLIMITED && source.zone.is_some() {
                 // It is what it should be, whenever one asks.
-                source.refreshed = Some(now);
+                source.contact.set(Some(now));
             }
             if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
                 source.state = State::Expired;
@@ -680,7 +681,9 @@ impl Keeper {
         let mut root = Published::new(self.identity.clone(), served, self.generation);
         root.keys = self.keys.clone();
         root.hide(hidden.into_iter().map(serve_source));
-        let now = Instant::now();
+        let (root, now) = (Arc::new(root), Instant::now());
+        // Whoever sees the root finds the snapshot that belongs to it.
+        self.publish_snapshot(root.clone());
         self.retired.push_back((now, self.publisher.publish(root)));
         self.published = Some(now);
         self.metrics.publishes.inc();

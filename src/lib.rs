@@ -36,8 +36,8 @@
 //! request into a response, [`serve::prefetch`] has memory ready for it, [`serve::notify`] takes announcements,
 //! [`serve::xfr`] gives zones to secondaries; [`serve::respond`] chooses among them and sees to signatures, and
 //! [`serve::refusals`] keeps floods of those who are turned away out of the log. No sockets. [`notify`] announces to
-//! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`exchange`] asks another
-//! server one question.
+//! secondaries what has been published. [`state`] keeps on disk what a restart begins with. [`client`] asks other
+//! servers.
 //!
 //! **The writer and the ways in.** [`keeper`] is the one task that changes what is served. [`transfer`] is a task for
 //! each zone that polls its primaries and transfers it. [`source::zookeeper`] is a task for each tree of ZooKeeper's,
@@ -50,8 +50,8 @@
 //! the service manager how we are and leaves it our sockets over a restart; [`metadata`] asks the host of a Triton
 //! instance. [`discover`] finds services, and announces them on the local link.
 //!
-//! **The whole.** [`daemon`] starts everything from a configuration, changes it on reload, explains names and versions,
-//! shows itself on the status page, and stops it. [`firstboot`] finds the configuration of an instance that was only
+//! **The whole.** [`view`] shows everything: status, explanations of names, earlier versions, pages. [`daemon`] starts
+//! everything from a configuration, changes it on reload, carries out orders, and stops it. [`firstboot`] finds the configuration of an instance that was only
 //! just made, and follows it. [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the
 //! command line.
 
@@ -62,12 +62,12 @@ pub mod acl;
 pub mod budget;
 pub mod catalog;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod demo;
 pub mod discover;
-pub mod exchange;
 pub mod firstboot;
 pub mod keeper;
 pub mod log;
@@ -88,4 +88,5 @@ pub mod systemd;
 pub mod terminal;
 pub mod timestamp;
 pub mod transfer;
+pub mod view;
 pub mod zone;

@@ -1,8 +1,9 @@
 //! The region zone as a pure function of its member zones.
 //!
-//! A [`Region`] holds the current version of one region zone and makes the next one. The heart is `merge_name`: the
-//! RRsets of one owner name from the members' RRsets at the corresponding names. A full merge runs it on all names, an
-//! incremental one on those that changed and the few that depend on them, so both give the same zone.
+//! A [`Region`] holds the current version of one region zone and makes the next one. The heart is `merge_name` in
+//! `rules`: the RRsets of one owner name from the members' RRsets at the corresponding names. A full merge runs it on all
+//! names, an incremental one on those that changed and the few that depend on them, so both give the same zone; a
+//! [`Trace`] is made by running it on one name with a sink that keeps what becomes of each record.
 //!
 //! Invariants: the result depends on the members' zones, their order in the configuration and the plan, never on the
 //! order of arrival; only the serial also depends on what was published before. Nothing that was dropped or hidden goes
@@ -26,124 +27,34 @@ mod intake;
 mod pin;
 mod plan;
 mod preview;
+mod reasons;
+mod rules;
 pub mod serial;
-mod trace;
+mod sink;
 
 pub use crate::rewrite::RdataNames;
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
-pub use intake::{Held, Intake, Touched};
+pub use intake::{Held, Intake, Touched, TracedMember};
 pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
-pub use trace::{Contribution, LeftOut, Trace, TracedMember, TracedRecord, trace};
+pub use reasons::{Conflict, ConflictKind, LeftOut, Place};
+pub use sink::{Contribution, Trace};
 
 use crate::rewrite::Move;
-use crate::zone::{Node, Owner, RRsets, Zone};
-use delegations::{Delegations, Loss, has_same_records};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::zone::{Node, Owner, Zone};
+use delegations::{Delegations, Loss};
+use reasons::is_dropped;
+use sink::Silent;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
-use wire::name::{self, Name};
-use wire::rr::{self, RRset, Set, rtype};
+use wire::name::Name;
+use wire::rr::rtype;
 use wire::serial::Serial;
 
 /// Zones that are taken of the members, in the plan's order; `None` for a member that has nothing to contribute.
 pub type Members = [Option<Arc<Zone>>];
-
-//--- Conflict ---
-
-/// Kind of a conflict: the reason for which records of a member are not in the region as they are in its zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ConflictKind {
-    /// A CNAME dropped because another member has data at the name (RFC 2181 section 10.1).
-    AliasBesideData,
-    /// Members have different CNAME or DNAME records; the first member's stays.
-    DifferentAliases,
-    /// A CNAME at the apex of a member, which a zone cannot have.
-    AliasAtApex,
-    /// A DNAME dropped because there are names below it (RFC 6672 section 2.4).
-    DnameAboveData,
-    /// Records at or below a delegation, dropped with it because another member has authoritative data there.
-    DelegationAboveData,
-    /// Members delegate a name to different servers; the first member's delegation stays.
-    DifferentDelegations,
-    /// Records below a delegation of another member, dropped because nothing but that is heard there.
-    HiddenByDelegation,
-    /// Members describe a DNS-SD instance differently; the first member's TXT stays.
-    ServiceText,
-    /// Targets of different members became the same SRV record under `rewrite`.
-    SameTarget,
-    /// The name would be longer than 255 octets in the region.
-    NameTooLong,
-    /// The record would fit no message under its name in the region, so that nobody could transfer it.
-    RecordTooLong,
-}
-
-impl ConflictKind {
-    /// All kinds, for metrics.
-    pub const ALL: [ConflictKind; 11] = [
-        ConflictKind::AliasBesideData,
-        ConflictKind::DifferentAliases,
-        ConflictKind::AliasAtApex,
-        ConflictKind::DnameAboveData,
-        ConflictKind::DelegationAboveData,
-        ConflictKind::DifferentDelegations,
-        ConflictKind::HiddenByDelegation,
-        ConflictKind::ServiceText,
-        ConflictKind::SameTarget,
-        ConflictKind::NameTooLong,
-        ConflictKind::RecordTooLong,
-    ];
-
-    /// Kind of the conflict by which a zone cannot hold a record of its primary at a name.
-    pub fn within(zone: &Zone, name: &Name, rtype: u16) -> ConflictKind {
-        let has_alias = || zone.get(name.as_wire()).is_some_and(|node| node.get(rtype).is_some());
-        match rtype {
-            rtype::CNAME if *name == zone.origin => ConflictKind::AliasAtApex,
-            _ if has_alias() => ConflictKind::DifferentAliases,
-            _ => ConflictKind::AliasBesideData,
-        }
-    }
-
-    /// The metric label.
-    pub fn label(self) -> &'static str {
-        match self {
-            ConflictKind::AliasBesideData => "alias-beside-data",
-            ConflictKind::DifferentAliases => "different-aliases",
-            ConflictKind::AliasAtApex => "alias-at-apex",
-            ConflictKind::DnameAboveData => "dname-above-data",
-            ConflictKind::DelegationAboveData => "delegation-above-data",
-            ConflictKind::DifferentDelegations => "different-delegations",
-            ConflictKind::HiddenByDelegation => "hidden-by-delegation",
-            ConflictKind::ServiceText => "service-text",
-            ConflictKind::SameTarget => "same-target",
-            ConflictKind::NameTooLong => "name-too-long",
-            ConflictKind::RecordTooLong => "record-too-long",
-        }
-    }
-}
-
-/// One conflict at one name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-pub struct Conflict {
-    pub kind: ConflictKind,
-    /// The members whose records are affected, by their position in the plan.
-    pub member: usize,
-    /// Records that are not in the region for it.
-    pub dropped: u32,
-    /// The member whose records did it, where that is one that may be far from the name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<usize>,
-}
-
-/// Name, and member if there is one, of a conflict.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The member whose zone has the name, for a name that the region cannot have; else the name is the region's.
-    pub member: Option<usize>,
-    pub name: Name,
-}
 
 //--- Region ---
 
@@ -298,7 +209,7 @@ impl Region {
             Some(changed) => self.merge_names(members, changed, &mut reported),
             None => self.merge_everything(members, &mut reported),
         };
-        let mut apex = self.merge_name(members, &origin);
+        let mut apex = self.merge_name(members, &origin, Silent);
         self.report(None, &origin, std::mem::take(&mut apex.conflicts), &mut reported);
         let sum = serial::region_sum(self.plan.serial_offset, members.iter().flatten().map(|zone| zone.soa.serial));
         let present = base.as_ref().map(|zone| zone.soa.serial);
@@ -447,136 +358,6 @@ impl Region {
         let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped, by: None };
         self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
     }
-
-    //--- One name ---
-
-    /// The node of a member whose RRsets are those of a name of the region as they stand, and how it is spelled there.
-    /// Most names have one contributor, and nothing to move.
-    fn sole<'m>(&self, members: &'m Members, name: &Name, owner: &Owner<'_>) -> Option<(Node<'m>, Option<Arc<[u8]>>)> {
-        if self.plan.excludes(name) || self.delegations.covers(owner.labels()) {
-            return None;
-        }
-        let pairs = members.iter().enumerate();
-        let mut nodes =
-            pairs.filter_map(|(index, zone)| Some((self.plan.origin_of(index), zone.as_ref()?.get_at(owner)?)));
-        let (from, node) = nodes.next()?;
-        if nodes.next().is_some() {
-            return None;
-        }
-        let way = Move { from, to: &self.plan.origin, policy: self.plan.rdata_names };
-        let stays = |rrset: Set<'_>| {
-            let settled = match rrset.rtype {
-                rtype::DNAME => false,
-                rtype::PLACEHOLDER => node.rrsets().count() == 1,
-                rtype => !is_dropped(rtype, false),
-            };
-            settled && !rrset.may_not_fit() && way.leaves(name, rrset)
-        };
-        node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
-    }
-
-    /// The RRsets of one name of the region, without SOA and NS at the apex.
-    fn merge_name(&self, members: &Members, name: &Name) -> Merged {
-        let mut merged = Merged::default();
-        if self.plan.excludes(name) {
-            return merged;
-        }
-        let apex = *name == self.plan.origin;
-        let mut nodes: Vec<_> = self.nodes(members, name).collect();
-        nodes.retain(|(index, _, node)| {
-            let Some(Loss { kind, by }) = self.loss(*index, name) else { return true };
-            let given = node.rrsets().filter(|rrset| !is_dropped(rrset.rtype, apex));
-            let dropped = given.map(|rrset| rrset.count).sum();
-            if dropped > 0 {
-                merged.conflicts.push(Conflict { kind, member: *index, dropped, by: Some(by) });
-            }
-            false
-        });
-        let mut parts: BTreeMap<u16, Vec<(usize, Arc<RRset>)>> = BTreeMap::new();
-        for (index, origin, node) in &nodes {
-            let way = Move { from: origin, to: &self.plan.origin, policy: self.plan.rdata_names };
-            let mut contributes = false;
-            for rrset in node.rrsets().filter(|rrset| !is_dropped(rrset.rtype, apex)) {
-                contributes = true;
-                if apex && rrset.rtype == rtype::CNAME {
-                    merged.drop(ConflictKind::AliasAtApex, *index, rrset.count);
-                    continue;
-                }
-                let moved = way.rrset(name, rrset, |target| self.exists(members, target));
-                let Some(moved) = merged.fit(*index, name, moved) else { continue };
-                parts.entry(rrset.rtype).or_default().push((*index, moved));
-            }
-            if contributes && merged.spelled.is_none() {
-                merged.spelled = node.spelled.and_then(|spelled| way.spelling(spelled));
-            }
-        }
-        if parts.len() > 1 {
-            // It stands for a name that nobody has anything to say about.
-            parts.remove(&rtype::PLACEHOLDER);
-        }
-        self.settle(&nodes, name, &mut parts, &mut merged);
-        let mut rrsets = Vec::with_capacity(parts.len());
-        for (rtype, part) in parts {
-            rrsets.extend(self.unite(rtype, part, &mut merged));
-        }
-        merged.rrsets = rrsets.into();
-        merged
-    }
-
-    /// Resolves what cannot stand side by side (`docs/regions.md` 16 to 18).
-    fn settle(
-        &self,
-        nodes: &[(usize, &Name, Node<'_>)],
-        name: &Name,
-        parts: &mut BTreeMap<u16, Vec<(usize, Arc<RRset>)>>,
-        merged: &mut Merged,
-    ) {
-        if nodes.iter().any(|(.., node)| node.below > 0)
-            && let Some(dnames) = parts.remove(&rtype::DNAME)
-        {
-            dnames.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::DnameAboveData, *member, rrset.count));
-        }
-        // Only what stays counts as other data beside a CNAME.
-        if parts.len() > 1
-            && let Some(aliases) = parts.remove(&rtype::CNAME)
-        {
-            aliases.iter().for_each(|(member, rrset)| merged.drop(ConflictKind::AliasBesideData, *member, rrset.count));
-        }
-        for rtype in [rtype::CNAME, rtype::DNAME] {
-            keep_first(parts, rtype, ConflictKind::DifferentAliases, merged);
-        }
-        if name::is_instance_name(name.as_wire()) && parts.contains_key(&rtype::SRV) {
-            let described =
-                parts.get(&rtype::TXT).is_some_and(|part| part.iter().all(|(_, rrset)| is_service_text(rrset)));
-            if described {
-                keep_first(parts, rtype::TXT, ConflictKind::ServiceText, merged);
-            }
-        }
-    }
-
-    /// Unites the members' RRsets of one type: records as a set, the smallest TTL.
-    fn unite(&self, rtype: u16, part: Vec<(usize, Arc<RRset>)>, merged: &mut Merged) -> Option<Arc<RRset>> {
-        let first = part.first()?.1.clone();
-        if part.iter().all(|(_, rrset)| *rrset == first) && rtype != rtype::SRV || part.len() == 1 {
-            return Some(first);
-        }
-        let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min()?;
-        let rdatas = part.iter().flat_map(|(_, rrset)| rrset.rdatas()).collect();
-        let united = RRset::build(rtype, ttl, rdatas)?;
-        if rtype == rtype::SRV && self.plan.rdata_names == RdataNames::Rewrite {
-            // Targets outside the members' zones were the same before and are no loss.
-            let moved = |rrset: &RRset| {
-                let origin = Move { from: &self.plan.origin, to: &self.plan.origin, policy: RdataNames::Rewrite };
-                origin.targets(rrset.as_set()).count() as u32
-            };
-            let dropped = part.iter().map(|(_, rrset)| moved(rrset)).sum::<u32>() - moved(&united);
-            if dropped > 0 {
-                let (kind, member) = (ConflictKind::SameTarget, part.last()?.0);
-                merged.drop(kind, member, dropped);
-            }
-        }
-        Some(Arc::new(united))
-    }
 }
 
 /// Returns true if two lists name the same versions of the same members.
@@ -587,75 +368,6 @@ fn is_same(some: &[Option<Weak<Zone>>], others: &[Option<Weak<Zone>>]) -> bool {
             (Some(one), Some(other)) => one.ptr_eq(other),
             (one, other) => one.is_none() && other.is_none(),
         })
-}
-
-/// The outcome for one name.
-#[derive(Default)]
-struct Merged {
-    rrsets: RRsets,
-    spelled: Option<Arc<[u8]>>,
-    conflicts: Vec<Conflict>,
-}
-
-impl Merged {
-    /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is
-    /// left.
-    fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
-        if !rrset.as_set().may_not_fit() {
-            return Some(rrset);
-        }
-        let fitting: Vec<&[u8]> = rrset.rdatas().filter(|rdata| rr::fits_message(name.as_wire(), rdata)).collect();
-        let dropped = rrset.count - fitting.len() as u32;
-        if dropped == 0 {
-            return Some(rrset.clone());
-        }
-        self.drop(ConflictKind::RecordTooLong, member, dropped);
-        RRset::build(rrset.rtype, rrset.ttl, fitting).map(Arc::new)
-    }
-
-    /// Reports an RRset that is left out.
-    fn drop(&mut self, kind: ConflictKind, member: usize, dropped: u32) {
-        self.conflicts.push(Conflict { kind, member, dropped, by: None });
-    }
-}
-
-/// Returns true if records of a type never come into a region: SOA and NS at the apex are ours, DNSSEC does not
-/// survive, and a DS says nothing where no signature vouches for it.
-fn is_dropped(rtype: u16, apex: bool) -> bool {
-    rr::is_dnssec(rtype) || matches!(rtype, rtype::SOA | rtype::DS) || apex && rtype == rtype::NS
-}
-
-/// Leaves the first member's RRset of a type where others differ from it.
-fn keep_first(
-    parts: &mut BTreeMap<u16, Vec<(usize, Arc<RRset>)>>,
-    rtype: u16,
-    kind: ConflictKind,
-    merged: &mut Merged,
-) {
-    let Some(part) = parts.get_mut(&rtype) else { return };
-    let Some((_, first)) = part.first().cloned() else { return };
-    let ttl = part.iter().map(|(_, rrset)| rrset.ttl).min().unwrap_or(first.ttl);
-    let same = |rrset: &RRset| has_same_records(rtype, first.as_set(), rrset.as_set());
-    part.retain(|(member, rrset)| {
-        let keep = same(rrset);
-        if !keep {
-            merged.drop(kind, *member, rrset.count);
-        }
-        keep
-    });
-    // The smallest TTL counts over all contributions, those that are dropped included: whatever is cached of them must
-    // not outlive what the member meant.
-    if ttl < first.ttl
-        && let Some(shorter) = RRset::build(rtype, ttl, first.rdatas().collect())
-    {
-        part[0].1 = Arc::new(shorter);
-    }
-}
-
-/// Returns true if TXT records describe a DNS-SD instance: `key=value` strings or the single empty string (RFC 6763
-/// section 6). CNS writes UUIDs into TXT, which are no such description and unite like other data.
-fn is_service_text(rrset: &RRset) -> bool {
-    rrset.rdatas().all(|rdata| rdata == [0] || rdata.contains(&b'='))
 }
 
 #[cfg(test)]

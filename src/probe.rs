@@ -27,7 +27,7 @@ use wire::name::Name;
 const LEAST_STALE_AFTER: Duration = Duration::from_secs(300);
 
 /// Settings for the check of name servers from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbePlan {
     /// Interval of the check; none switches it off, except for a single check on request.
     pub every: Option<Duration>,

@@ -263,9 +263,10 @@ impl Publisher {
     }
 
     /// Replaces the root and returns the old one. Only the keeper calls this.
-    pub fn publish(&self, root: Published) -> Arc<Published> {
+    pub fn publish(&self, root: impl Into<Arc<Published>>) -> Arc<Published> {
+        let root = root.into();
         let generation = root.generation;
-        let old = self.root.swap(Arc::new(root));
+        let old = self.root.swap(root);
         self.changes.send_replace(generation);
         old
     }

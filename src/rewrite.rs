@@ -55,26 +55,34 @@ impl Move<'_> {
         if self.leaves(owner, rrset) {
             return Arc::new(rrset.to_rrset());
         }
+        let rdatas = rrset.rdatas().map(|rdata| self.rdata(owner, rrset.rtype, rdata, &exists)).collect();
+        Arc::new(RRset::build(rrset.rtype, rrset.ttl, rdatas).unwrap_or_else(|| rrset.to_rrset()))
+    }
+
+    /// The RDATA of one record, moved as [`Move::rrset`] does.
+    pub fn rdata(&self, owner: &Name, rtype: u16, rdata: &[u8], exists: impl Fn(&Name) -> bool) -> Vec<u8> {
+        if !self.may_move(owner, rtype) {
+            return rdata.to_vec();
+        }
         let replace = |name: &NameBuf| match self.target(name) {
-            Some(Ok(moved)) if rrset.rtype != rtype::CNAME || exists(&moved.to_name()) => Ok(moved),
+            Some(Ok(moved)) if rtype != rtype::CNAME || exists(&moved.to_name()) => Ok(moved),
             _ => Ok(*name),
         };
-        let rdatas = rrset.rdatas().map(|rdata| rr::map_names(rrset.rtype, rdata, replace)).collect();
-        let moved: Result<Vec<_>, _> = rdatas;
-        match moved.map(|rdatas| RRset::build(rrset.rtype, rrset.ttl, rdatas)) {
-            Ok(Some(moved)) => Arc::new(moved),
-            _ => Arc::new(rrset.to_rrset()),
-        }
+        rr::map_names(rtype, rdata, replace).unwrap_or_else(|_| rdata.to_vec())
     }
 
     /// Returns true if an RRset stays as it is.
     pub fn leaves(&self, owner: &Name, rrset: Set<'_>) -> bool {
-        let may_move = match rrset.rtype {
+        !self.may_move(owner, rrset.rtype) || self.targets(rrset).next().is_none()
+    }
+
+    /// Returns true if the policy lets names move in RDATA of a type.
+    fn may_move(&self, owner: &Name, rtype: u16) -> bool {
+        match rtype {
             rtype::PTR if dnssd::is_browsing(owner.as_wire()) => true,
             rtype::NS => false,
             _ => self.policy == RdataNames::Rewrite,
-        };
-        !may_move || self.targets(rrset).next().is_none()
+        }
     }
 
     /// The names in an RRset's RDATA that lie within the member zone, moved.

@@ -29,7 +29,7 @@ pub struct TlsPlan {
 }
 
 /// Addresses and limits of the DNS service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenPlan {
     /// UDP and TCP addresses.
     pub dns: Vec<SocketAddr>,

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The description, in which objects have no fields but those that are named.
 fn description() -> Value {
-    let mut document: Value = serde_json::from_str(&repository_text("src/daemon/page/openapi.json")).expect("JSON");
+    let mut document: Value = serde_json::from_str(&repository_text("src/view/page/openapi.json")).expect("JSON");
     close(&mut document["components"]);
     document
 }

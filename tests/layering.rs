@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 14] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "log", "log/*"],
     &["zone", "zone/*"],
@@ -27,7 +27,7 @@ const LAYERS: [&[&str]; 12] = [
     ],
     &["merge", "merge/*"],
     &[
-        "exchange",
+        "client",
         "source",
         "source/requests",
         "source/shell",
@@ -65,6 +65,8 @@ const LAYERS: [&[&str]; 12] = [
         "discover",
         "discover/*",
     ],
+    &["daemon/sources", "daemon/audit", "daemon/probe"],
+    &["view", "view/*"],
     &["daemon", "daemon/*", "firstboot", "firstboot/*"],
     &["demo", "demo/*"],
     &["cli", "cli/*"],

@@ -1,8 +1,9 @@
 //! The references of `docs/` say what the program says: `configuration.md` is written from the table of keys,
 //! `metrics.md` from the registry. `make docs` writes them anew; this test fails when they are stale.
 
-use aggregator::config::schema::{TABLES, Table};
+use aggregator::config::schema;
 use aggregator::metrics::{Family, Metrics};
+use settings::schema::TableText;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -52,12 +53,12 @@ Where no default is written, the text says what happens without the key.
 ";
 
 /// A section of the reference.
-fn describe(table: &Table) -> String {
+fn describe(table: TableText) -> String {
     let title = if table.path.is_empty() { "The file".to_string() } else { format!("`{}`", table.path) };
     let mut text =
         format!("\n## {title}\n\n{}.\n\n| key | takes | default | meaning |\n|---|---|---|---|\n", table.help);
     for key in table.keys {
-        let (takes, default, help) = (cell(key.takes), literal(key.default), cell(key.help));
+        let (takes, default, help) = (cell(&key.takes), literal(key.default), cell(key.help));
         writeln!(text, "| `{}` | {takes} | {default} | {help} |", key.name).unwrap();
     }
     text
@@ -65,7 +66,7 @@ fn describe(table: &Table) -> String {
 
 #[test]
 fn every_key_is_in_the_reference() {
-    let sections: String = TABLES.into_iter().map(describe).collect();
+    let sections: String = schema::tables().into_iter().map(describe).collect();
     hold("configuration.md", &format!("{CONFIGURATION}{sections}"));
 }
 

@@ -8,11 +8,11 @@
 use crate::cli::paint::{Look, paint};
 use crate::cli::{FAILED, fail, print, print_json};
 use crate::config::Config;
-use crate::daemon::write_table;
 use crate::discover::unicast::system_servers;
 use crate::merge::NsPolicy;
 use crate::probe::{Facts, Finding, Prober, Problem, Reply, ServerCheck, Target, ZoneCheck, classify};
 use crate::terminal::Stream;
+use crate::view::text::write_table;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

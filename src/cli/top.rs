@@ -10,8 +10,8 @@
 use super::retransfer::progress_of;
 use super::{print, request_reply};
 use crate::control::Request;
-use crate::daemon::format_seconds;
 use crate::terminal::{self, Keys, Stream, Style, render};
+use crate::view::text::format_seconds;
 use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;

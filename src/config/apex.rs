@@ -5,7 +5,9 @@
 use crate::config::names::SELF;
 use crate::config::transfer::TransferSection;
 use crate::zone::SoaFields;
-use settings::read::{Fields, Reader};
+use settings::fields::{Fields, put};
+use settings::read::Reader;
+use settings::schema::{Key, Kind, key};
 use settings::tree::Value;
 use std::time::Duration;
 use wire::name::Name;
@@ -18,33 +20,49 @@ pub struct Surroundings<'s> {
     pub touch_disk: bool,
 }
 
-/// Reads the SOA's fields.
-pub fn read_soa(
-    reader: &mut Reader<'_>,
-    fields: &Fields<'_>,
-    zone: &Name,
-    around: &Surroundings<'_>,
-    stale: Duration,
-) -> SoaFields {
-    let mname = fields.read(reader, "mname", |r, key, node| match &node.value {
-        Value::Text(text) if text == SELF => Some(around.server_name.clone()),
-        _ => r.name(key, node),
-    });
-    let ttl = fields.read(reader, "soa_ttl", Reader::ttl).unwrap_or(30);
+/// A plan of a zone that is made here.
+pub trait Apex {
+    fn soa(&mut self) -> &mut SoaFields;
+    fn ns_ttl(&mut self) -> &mut u32;
+}
+
+/// Returns the keys of such a zone for SOA and NS; `ns` is the help of the name servers.
+pub const fn apex<S: Apex>(ns: &'static str) -> [Key<S>; 5] {
+    [
+        key("ns", "", ns).bound("names"),
+        key("ns_ttl", "3600", "TTL of the NS records").takes(Kind::Ttl(|zone, ttl| *zone.ns_ttl() = ttl)),
+        key("mname", r#""self""#, "primary in the SOA").takes(Kind::Own(
+            "domain name or \"self\"",
+            |reader, key, node, zone| match &node.value {
+                Value::Text(text) if text == SELF => true,
+                _ => put(&mut zone.soa().mname, reader.name(key, node)),
+            },
+        )),
+        key("rname", "", "contact in the SOA; default: hostmaster at the zone")
+            .takes(Kind::Mailbox(|zone, contact| zone.soa().rname = contact)),
+        key("soa_ttl", "30", "TTL of the SOA, and of answers that a name is not there")
+            .takes(Kind::Ttl(|zone, ttl| (zone.soa().ttl, zone.soa().minimum) = (ttl, ttl))),
+    ]
+}
+
+/// Returns the SOA of a zone without settings, whose primary is this server.
+pub fn blank_soa(zone: &Name, server_name: &Name) -> SoaFields {
     SoaFields {
-        mname: mname.unwrap_or_else(|| around.server_name.clone()),
+        mname: server_name.clone(),
         // A zone whose name leaves no room for one more label has the contact that is a domain itself.
-        rname: fields
-            .read(reader, "rname", Reader::mailbox)
-            .unwrap_or_else(|| zone.prepend(b"hostmaster").unwrap_or_else(|_| zone.clone())),
-        ttl,
+        rname: zone.prepend(b"hostmaster").unwrap_or_else(|_| zone.clone()),
+        ttl: 0,
         // As CNS has them.
         refresh: 30,
         retry: 60,
-        // Secondaries give the zone up when we do.
-        expire: u32::try_from(stale.as_secs()).unwrap_or(u32::MAX).max(1),
-        minimum: ttl,
+        expire: 0,
+        minimum: 0,
     }
+}
+
+/// Returns the time after which secondaries give a zone up: that after which we do.
+pub fn expire(stale: Duration) -> u32 {
+    u32::try_from(stale.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
 /// Reads the name servers.

@@ -7,13 +7,27 @@
 //!
 //! RFCs: 3339 (date and time).
 
-use crate::config::schema;
 use crate::merge::{Drain, DrainTarget, NamePattern, PatternError, RegionPlan};
 use crate::timestamp::parse_timestamp;
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::Fields;
+use settings::read::{Reader, shorten};
+use settings::schema::{Table, key, suggest};
 use settings::tree::{Node, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::name::Name;
+
+/// `[[drains]]`
+pub static DRAIN: Table<()> = Table {
+    path: "[[drains]]",
+    help: "A member, or names of it, that regions go without",
+    keys: &[&[
+        key("member", "", "the member zone").bound("zone name"),
+        key("region", "", "the region that goes without it; default: all that have it").bound("zone name"),
+        key("names", "", "the owner names that go, relative to the member; default: all").bound("owner pattern"),
+        key("until", "", "when it ends by itself, such as 2026-11-21T06:00:00Z; default: never").bound("date and time"),
+        key("reason", "", "why, for those who see it in status, log and lookup").bound("text"),
+    ]],
+};
 
 /// Reads `[[drains]]` in file order; when each began is not in the file.
 pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[RegionPlan]) -> Vec<Drain> {
@@ -45,7 +59,7 @@ pub fn read_drains(reader: &mut Reader<'_>, root: &Fields<'_>, regions: &[Region
 
 /// Reads one drain and where it stands.
 fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> Option<(Drain, usize)> {
-    let fields = Fields::new(reader, node, &schema::DRAIN, "a drain")?;
+    let fields = DRAIN.read(reader, node, "a drain", &mut ())?;
     if fields.lacks("member") {
         reader.error(node.at, "a drain has no member; write member = \"ZONE\"".to_string());
     }
@@ -63,7 +77,7 @@ fn read_drain(reader: &mut Reader<'_>, node: &Node, regions: &[RegionPlan]) -> O
             None => "member of any aggregation".to_string(),
         };
         let known: Vec<String> = possible.by_ref().flat_map(|plan| &plan.members).map(shorten_name).collect();
-        let advice = match schema::suggest(&text, known.iter().map(String::as_str)) {
+        let advice = match suggest(&text, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => match known.iter().find(|known| known.split_once('.').is_some_and(|(first, _)| first == text)) {
                 Some(full) => format!("write \"{full}\""),
@@ -115,7 +129,7 @@ fn read_region(reader: &mut Reader<'_>, key: &str, node: &Node, regions: &[Regio
     }
     let text = shorten_name(&region);
     let known: Vec<String> = regions.iter().map(|plan| shorten_name(&plan.origin)).collect();
-    let advice = match schema::suggest(&text, known.iter().map(String::as_str)) {
+    let advice = match suggest(&text, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => "write one of [aggregations]".to_string(),
     };

@@ -9,9 +9,10 @@
 //! RFCs: 8945 (TSIG; section 6 has the algorithms), 4648 section 4 (base64).
 
 use crate::config::names::{report_twice, report_unquoted, unquoted_names};
-use crate::config::schema;
 use data_encoding::BASE64;
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::Fields;
+use settings::read::{Reader, shorten};
+use settings::schema::{Table, key, suggest};
 use settings::secret::{SecretError, read_secret_file};
 use settings::tree::{Entry, Node, Value};
 use std::cell::Cell;
@@ -22,6 +23,17 @@ use wire::tsig::{Algorithm, Key, Keyring};
 
 /// Secrets below this many octets can be guessed with effort, whatever the algorithm.
 const SHORT_SECRET_BYTES: usize = 16;
+
+/// A key of TSIG
+pub static KEY: Table<()> = Table {
+    path: "[keys.\"NAME\"]",
+    help: "A TSIG key (RFC 8945)",
+    keys: &[&[
+        key("algorithm", r#""hmac-sha256""#, "hmac-sha256, hmac-sha384 or hmac-sha512").bound("name of an HMAC"),
+        key("secret_file", "", "file that holds the secret in base64, which others must not be able to read")
+            .bound("path"),
+    ]],
+};
 
 /// A key that the file declares.
 struct Declared {
@@ -48,7 +60,7 @@ impl Keys {
             return keys;
         };
         for entry in entries {
-            if let Some(names) = unquoted_names(entry, &schema::KEY) {
+            if let Some(names) = unquoted_names(entry, &KEY) {
                 report_unquoted(reader, entry, &names);
                 let names = names.iter().filter_map(|name| Name::parse(name).ok());
                 keys.declared.extend(names.map(|name| Declared {
@@ -77,7 +89,7 @@ impl Keys {
         let Some(declared) = self.declared.iter().find(|declared| declared.name == name) else {
             let known = self.declared.iter().map(|declared| declared.name.to_string());
             let known: Vec<String> = known.map(|name| name.trim_end_matches('.').to_string()).collect();
-            let advice = match schema::suggest(text.trim_end_matches('.'), known.iter().map(String::as_str)) {
+            let advice = match suggest(text.trim_end_matches('.'), known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => format!("add [keys.\"{}\"]", shorten(text)),
             };
@@ -137,11 +149,8 @@ fn read_key(
         let advice = "this file is no place for secrets, write it into a file of its own and secret_file = \"FILE\"";
         (key == "secret").then(|| advice.to_string())
     };
-    let fields = Fields::with_advice(reader, &entry.node, &schema::KEY, &place, advise)?;
-    let algorithm = match fields.entry("algorithm") {
-        Some(field) => read_algorithm(reader, &field.key, &field.node, legacy),
-        None => Some(Algorithm::Sha256),
-    };
+    let fields = KEY.read_with_advice(reader, &entry.node, &place, &mut (), advise)?;
+    let algorithm = fields.read(reader, "algorithm", |r, key, node| read_algorithm(r, key, node, legacy));
     if fields.lacks("secret_file") && entry.node.get("secret").is_none() {
         reader.error(entry.key_at, format!("{place} has no secret; write secret_file = \"FILE\""));
     }
@@ -171,7 +180,7 @@ fn read_algorithm(reader: &mut Reader<'_>, key: &str, node: &Node, legacy: bool)
     let Ok(algorithm) = text.parse::<Algorithm>() else {
         let offered = Algorithm::ALL.into_iter().filter(|algorithm| legacy || !algorithm.is_legacy());
         let offered: Vec<String> = offered.map(|algorithm| algorithm.to_string()).collect();
-        let advice = match schema::suggest(text, offered.iter().map(String::as_str)) {
+        let advice = match suggest(text, offered.iter().map(String::as_str)) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => "write \"hmac-sha256\", \"hmac-sha384\" or \"hmac-sha512\"".to_string(),
         };

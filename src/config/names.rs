@@ -2,14 +2,22 @@
 //!
 //! Cost: O(text).
 
-use crate::config::schema;
 use settings::read::{Reader, shorten};
-use settings::tree::{Entry, Value};
+use settings::schema::Table;
+use settings::tree::{Entry, Node, Value};
 use std::collections::HashMap;
 use wire::name::Name;
 
 /// Value of `mname` that stands for this server's own name.
 pub const SELF: &str = "self";
+
+/// Reads the primary in a SOA; `own` is the name of this server.
+pub fn read_mname(reader: &mut Reader<'_>, key: &str, node: &Node, own: &Name) -> Option<Name> {
+    match &node.value {
+        Value::Text(text) if text == SELF => Some(own.clone()),
+        _ => reader.name(key, node),
+    }
+}
 
 /// The zones that the file names, also those with mistakes in their details, and where it names them.
 pub type Declared = HashMap<Name, usize>;
@@ -25,7 +33,7 @@ pub fn report_twice(reader: &mut Reader<'_>, what: &str, entry: &Entry, first: u
 }
 
 /// The names that were meant where TOML read the dots of an unquoted name as nested tables.
-pub fn unquoted_names(entry: &Entry, table: &schema::Table) -> Option<Vec<String>> {
+pub fn unquoted_names<S>(entry: &Entry, table: &Table<S>) -> Option<Vec<String>> {
     let Value::Table(inner) = &entry.node.value else { return None };
     if entry.key.contains('.') || inner.is_empty() || inner.iter().any(|field| table.has(&field.key)) {
         return None;

@@ -6,8 +6,8 @@
 //! Cost: O(text) for each peer.
 
 use crate::config::keys::Keys;
-use crate::config::schema::Table;
-use settings::read::{Fields, Reader};
+use settings::read::Reader;
+use settings::schema::Table;
 use settings::tree::{Node, Value};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const DNS_PORT: u16 = 53;
 /// Kind of peer: its noun in messages, and the keys that its table may have.
 pub struct Role {
     pub noun: &'static str,
-    pub table: &'static Table,
+    pub table: &'static Table<Inherited>,
 }
 
 /// Settings of a peer whose own table does not have them.
@@ -50,8 +50,7 @@ pub fn read_peer(
     let mut own = inherited.clone();
     let address_node = match &node.value {
         Value::Table(_) => {
-            let fields = Fields::new(reader, node, role.table, &format!("a {noun} of {place}"))?;
-            own.source = fields.read(reader, "source_address", Reader::source_address).or(own.source);
+            let fields = role.table.read(reader, node, &format!("a {noun} of {place}"), &mut own)?;
             own.key = fields.read(reader, "key", |r, key, node| keys.signing(r, key, node)).or(own.key);
             if fields.lacks("address") {
                 reader.error(node.at, format!("a {noun} of {place} has no \"address\"; write address = \"ADDRESS\""));

@@ -5,10 +5,11 @@
 //!
 //! Cost: O(zones × those that are skipped).
 
-use crate::config::schema;
 use crate::merge::{NsPolicy, RegionPlan};
 use crate::probe::ProbePlan;
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::{Fields, put};
+use settings::read::{Reader, shorten};
+use settings::schema::{Kind, Table, key};
 use settings::tree::{Node, Value};
 use settings::units::format_duration;
 use std::collections::HashMap;
@@ -23,47 +24,53 @@ const DEFAULT_PERIOD: Duration = Duration::from_secs(300);
 /// Shortest interval: the servers belong to others, too.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
+/// `[probe]`
+pub static PROBE: Table<ProbePlan> = Table {
+    path: "[probe]",
+    help: "Whether the name servers of zones and regions answer, alike, and as the parent zone lists them",
+    keys: &[&[
+        key("every", "", "how often they are asked; default: 5m where a region has ns, else off")
+            .takes(Kind::Own("duration or \"off\"", |r, key, node, probe| {
+                put(&mut probe.every, read_period(r, key, node))
+            })),
+        key("resolver", "", "who finds addresses and parent zones; default: those of the system")
+            .takes(Kind::Own("addresses", |r, key, node, probe| put(&mut probe.resolvers, read_servers(r, key, node)))),
+        key(
+            "stale_after",
+            "",
+            "how long a server may be behind, or ahead of this one; default: REFRESH of the zone, 5m at least",
+        )
+        .takes(Kind::PositiveDuration(|probe, span| probe.stale_after = Some(span))),
+        key("timeout", r#""2s""#, "for each question")
+            .takes(Kind::PositiveDuration(|probe, span| probe.timeout = span)),
+        key("skip", "[]", "zones and regions that are not looked at").bound("zone names"),
+        key("parents", "", "servers of parent zones; default: those that the resolver finds")
+            .takes(Kind::Own("table of names and addresses", |r, key, node, probe| {
+                put(&mut probe.parents, read_addresses(r, key, node))
+            })),
+        key("hosts", "", "where name servers are, if not where the resolver finds them")
+            .takes(Kind::Own("table of names and addresses", |r, key, node, probe| {
+                put(&mut probe.hosts, read_addresses(r, key, node))
+            })),
+        key(
+            "port",
+            "53",
+            "where name servers answer, if neither hosts nor parents says so; for tests and odd networks",
+        )
+        .takes(Kind::Number16(1, |probe, port| probe.port = port)),
+    ]],
+};
+
 /// Reads `[probe]`; `zones` are those that are not regions.
 pub fn read_probe(reader: &mut Reader<'_>, root: &Fields<'_>, zones: Vec<Name>, regions: &[RegionPlan]) -> ProbePlan {
     // Without a list of name servers nobody has cared about the delegation so far.
     let is_listed = regions.iter().any(|region| matches!(region.ns, NsPolicy::Listed(_)));
-    let mut plan = ProbePlan {
-        every: is_listed.then_some(DEFAULT_PERIOD),
-        resolvers: Vec::new(),
-        stale_after: None,
-        timeout: Duration::from_secs(2),
-        parents: HashMap::new(),
-        hosts: HashMap::new(),
-        port: DNS_PORT,
-        zones,
-    };
+    let mut plan = ProbePlan { every: is_listed.then_some(DEFAULT_PERIOD), zones, ..ProbePlan::default() };
     // The reverse zones of private networks are delegated to others (RFC 7534), and those of public ones rarely to us.
     let roots = ["in-addr.arpa", "ip6.arpa"].map(|root| Name::parse(root).expect("a name"));
     plan.zones.retain(|zone| !roots.iter().any(|root| zone.is_within(root)));
     plan.zones.extend(regions.iter().map(|region| region.origin.clone()));
-    let Some(entry) = root.entry("probe") else { return plan };
-    let Some(fields) = Fields::new(reader, &entry.node, &schema::PROBE, schema::PROBE.path) else { return plan };
-    if let Some(every) = fields.read(reader, "every", read_period) {
-        plan.every = every;
-    }
-    if let Some(servers) = fields.read(reader, "resolver", read_servers) {
-        plan.resolvers = servers;
-    }
-    if let Some(duration) = fields.read(reader, "stale_after", Reader::positive_duration) {
-        plan.stale_after = Some(duration);
-    }
-    if let Some(duration) = fields.read(reader, "timeout", Reader::positive_duration) {
-        plan.timeout = duration;
-    }
-    if let Some(parents) = fields.read(reader, "parents", read_addresses) {
-        plan.parents = parents;
-    }
-    if let Some(hosts) = fields.read(reader, "hosts", read_addresses) {
-        plan.hosts = hosts;
-    }
-    if let Some(port) = fields.read(reader, "port", |r, key, node| r.integer(key, node, 1..=u16::MAX.into())) {
-        plan.port = u16::try_from(port).expect("a port was asked for");
-    }
+    let fields = PROBE.read_section(reader, root, &mut plan);
     let wanted = "a list of zones such as [\"us-west-1.cns.example.com\"]";
     let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
     for (zone, at) in fields.read(reader, "skip", |r, key, node| r.list(key, node, wanted, named)).unwrap_or_default() {

@@ -7,15 +7,89 @@
 //!
 //! RFCs: 2181 section 8 (TTL), RFD 172 (the short form).
 
-use crate::config::names::{Declared, SELF, report_twice, report_unquoted, unquoted_names};
-use crate::config::schema;
-use crate::config::secondaries::Secondaries;
+use crate::config::names::{Declared, SELF, read_mname, report_twice, report_unquoted, unquoted_names};
+use crate::config::secondaries::{Secondaries, outgoing};
 use crate::merge::{DampingPlan, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan, SoaPlan};
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::{Fields, put};
+use settings::read::{Reader, shorten};
+use settings::schema::{Key, Kind, Table, key, suggest};
 use settings::tree::{Entry, Node, Value};
 use settings::units::format_duration;
 use std::time::Duration;
 use wire::name::Name;
+
+/// A region in table form
+pub static AGGREGATION: Table<RegionPlan> = Table {
+    path: "[aggregations.\"NAME\"]",
+    help: "A region zone and how it is made",
+    keys: &[
+        &[
+            key("members", "", "member zones; the first settles conflicts").bound("zone names"),
+            key("ns", r#""intersection""#, "the name servers of the region")
+                .takes(Kind::Own("names, \"intersection\" or \"union\"", |r, key, node, region| {
+                    put(&mut region.ns, read_ns(r, key, node))
+                })),
+        ],
+        SERIALS,
+        &[key("rdata_names", r#""keep""#, "whether names in RDATA move to the region").takes(Kind::Word(&[
+            ("keep", |region| region.rdata_names = RdataNames::Keep),
+            ("rewrite", |region| region.rdata_names = RdataNames::Rewrite),
+        ]))],
+        MEMBERSHIP,
+        &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
+    ],
+};
+
+/// Keys of what has members: SOA and NS.
+pub const SERIALS: &[Key<RegionPlan>] = &[
+    key("ns_ttl", "3600", "TTL of the NS records").takes(Kind::Ttl(|region, ttl| region.ns_ttl = ttl)),
+    key("soa_ttl", "", "TTL of the SOA; default: the smallest of the members")
+        .takes(Kind::Ttl(|region, ttl| region.soa.ttl = Some(ttl))),
+    key("soa_refresh", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.refresh = Some(time))),
+    key("soa_retry", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.retry = Some(time))),
+    key("soa_expire", "", SMALLEST).takes(Kind::Ttl(|region, time| region.soa.expire = Some(time))),
+    key("soa_minimum", "", "never above the smallest of the members")
+        .takes(Kind::Ttl(|region, ttl| region.soa.minimum = Some(ttl))),
+    key("mname", "", "primary in the SOA; default: the first of ns, else this server")
+        .takes(Kind::Own("domain name or \"self\"", |r, key, node, region| {
+            put(&mut region.mname, read_mname(r, key, node, &region.server_name).map(Some))
+        })),
+    key("rname", "", "contact in the SOA; default: that of the first member")
+        .takes(Kind::Mailbox(|region, contact| region.rname = Some(contact))),
+    key("serial_offset", "0", "added to the sum of the member serials")
+        .takes(Kind::Number32(|region, offset| region.serial_offset = offset)),
+];
+
+/// Help of fields of the SOA that are taken from the members.
+const SMALLEST: &str = "default: the smallest of the members";
+
+/// Keys of what has members: what comes of them.
+pub const MEMBERSHIP: &[Key<RegionPlan>] = &[
+    key("exclude", "[]", "owner names, relative to the zone, that are left out").bound("owner patterns"),
+    key("partial_after", r#""10m""#, "how long to wait for members never transferred")
+        .takes(Kind::Duration(|region, pause| region.partial_after = pause)),
+    key("on_expire", r#""withdraw""#, "what becomes of an expired member's records").takes(Kind::Word(&[
+        ("withdraw", |region| region.on_expire = OnExpire::Withdraw),
+        ("keep", |region| region.on_expire = OnExpire::Keep),
+    ])),
+    key("expire_after", "", "when they leave even before their zone expires; default: with the zone")
+        .takes(Kind::Duration(|region, age| region.expire_after = Some(age))),
+    key("damping", "", "how slowly services lose addresses that members withdraw; default: at once").bound("table"),
+];
+
+/// `damping` in a region
+pub static DAMPING: Table<DampingPlan> = Table {
+    path: "[aggregations.\"NAME\"] damping",
+    help: "How slowly services lose addresses that members withdraw while their instances live",
+    keys: &[&[
+        key("max_removed", r#""1/3""#, "the share of a service's addresses that may go within the window").takes(
+            Kind::Own("fraction", |r, key, node, damping| put(&mut damping.max_removed, read_fraction(r, key, node))),
+        ),
+        key("window", r#""1m""#, "the window").takes(Kind::PositiveDuration(|damping, span| damping.window = span)),
+        key("last", r#""10m""#, "how long the last address of a service stays")
+            .takes(Kind::PositiveDuration(|damping, span| damping.last = span)),
+    ]],
+};
 
 /// Reads `[aggregations]` in file order.
 pub fn read_regions(
@@ -34,7 +108,7 @@ pub fn read_regions(
     };
     let mut named = Vec::new();
     for entry in entries {
-        if let Some(names) = unquoted_names(entry, &schema::AGGREGATION) {
+        if let Some(names) = unquoted_names(entry, &AGGREGATION) {
             report_unquoted(reader, entry, &names);
             continue;
         }
@@ -79,14 +153,14 @@ impl Context<'_> {
         format!("aggregation \"{}\"", shorten(&self.entry.key))
     }
 
-    /// A region without members, as the defaults have it.
-    fn defaults(&self) -> RegionPlan {
+    /// A region without members and settings.
+    pub fn blank(&self) -> RegionPlan {
         RegionPlan {
             origin: self.origin.clone(),
             members: Vec::new(),
             is_united: false,
             ns: NsPolicy::Intersection,
-            ns_ttl: 3600,
+            ns_ttl: 0,
             soa: SoaPlan::default(),
             mname: None,
             rname: None,
@@ -94,7 +168,7 @@ impl Context<'_> {
             serial_offset: 0,
             rdata_names: RdataNames::Keep,
             exclude: Vec::new(),
-            partial_after: Duration::from_secs(600),
+            partial_after: Duration::ZERO,
             on_expire: OnExpire::Withdraw,
             expire_after: None,
             damping: None,
@@ -103,50 +177,61 @@ impl Context<'_> {
 
     /// Reads the region in short or table form.
     fn read(&self, reader: &mut Reader<'_>, secondaries: &mut Secondaries<'_>) -> Option<RegionPlan> {
-        let node = &self.entry.node;
+        let (node, place, mut plan) = (&self.entry.node, self.place(), self.blank());
         match &node.value {
             Value::List(_) => {
-                secondaries.admit(reader, &self.origin, None, &self.place(), true);
-                let members = self.read_members(reader, &self.entry.key, node)?;
-                self.expect_ns(reader, false, &self.place());
-                Some(RegionPlan { members, ..self.defaults() })
+                AGGREGATION.set_defaults(&mut plan);
+                secondaries.admit(reader, &self.origin, None, &place, true);
+                plan.members = self.read_members(reader, &self.entry.key, node)?;
+                self.expect_ns(reader, false, &place);
             }
             Value::Table(_) => {
-                let fields = Fields::new(reader, node, &schema::AGGREGATION, &self.place())?;
+                let fields = AGGREGATION.read(reader, node, &place, &mut plan)?;
                 if fields.lacks("members") {
-                    let place = self.place();
                     reader.error(self.entry.key_at, format!("{place} has no members; write members = [\"ZONE\", ...]"));
                 }
-                let mut plan = self.read_table(reader, &fields, &self.place(), secondaries, |reader, fields| {
-                    fields.read(reader, "members", |r, key, node| self.read_members(r, key, node))
-                });
-                let rdata_names = [("keep", RdataNames::Keep), ("rewrite", RdataNames::Rewrite)];
-                if let Some(choice) =
-                    fields.read(reader, "rdata_names", |r, key, node| r.choice(key, node, &rdata_names))
-                {
-                    plan.rdata_names = choice;
-                }
-                Some(plan)
+                let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
+                plan.members = members.unwrap_or_default();
+                self.finish(reader, &fields, &mut plan, &place, secondaries);
             }
-            _ => reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
+            _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         }
+        Some(plan)
     }
 
-    /// Reads the region in table form, its members as the caller does.
-    pub fn read_table(
+    /// Reads what the keys of a table say together, once the members are known.
+    pub fn finish(
         &self,
         reader: &mut Reader<'_>,
         fields: &Fields<'_>,
+        plan: &mut RegionPlan,
         place: &str,
         secondaries: &mut Secondaries<'_>,
-        read_members: impl FnOnce(&mut Reader<'_>, &Fields<'_>) -> Option<Vec<Name>>,
-    ) -> RegionPlan {
-        let members = read_members(reader, fields).unwrap_or_default();
-        let mut plan = RegionPlan { members, ..self.defaults() };
-        self.read_fields(reader, fields, &mut plan);
-        secondaries.admit(reader, &self.origin, Some(fields), place, !shares_mname(fields, &plan));
+    ) {
+        let wanted = "a list of owner names such as [\"cloudapi\", \"*.cmon\"]";
+        let members = &plan.members;
+        let pattern = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_pattern(reader, key, node, members);
+        let exclude = fields.read(reader, "exclude", |r, key, node| r.list(key, node, wanted, pattern));
+        plan.exclude = exclude.unwrap_or_default();
+        plan.damping = fields.read(reader, "damping", |r, _, node| self.read_damping(r, node));
+        if let Some(entry) = fields.landed("ns") {
+            self.expect_reachable_ns(reader, plan, &entry.node);
+        }
+        secondaries.admit(reader, &self.origin, Some(fields), place, !shares_mname(fields, plan));
         self.expect_ns(reader, fields.entry("ns").is_some(), place);
-        plan
+    }
+
+    /// Warns of name servers within the region.
+    fn expect_reachable_ns(&self, reader: &mut Reader<'_>, plan: &RegionPlan, node: &Node) {
+        let (NsPolicy::Listed(names), Value::List(items)) = (&plan.ns, &node.value) else { return };
+        let place = self.place();
+        for (name, item) in names.iter().zip(items).filter(|(name, _)| name.is_within(&self.origin)) {
+            let message = format!(
+                "name server {name} lies within {place}; whether it has an address shows only when the members are there, \
+                 and without one the region cannot be reached"
+            );
+            reader.warn(item.at, message);
+        }
     }
 
     /// Warns of a region that leaves its name servers to its members.
@@ -162,45 +247,6 @@ impl Context<'_> {
                 ),
             );
         }
-    }
-
-    /// Reads what the table form has beside the members.
-    fn read_fields(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut RegionPlan) {
-        if let Some(ns) = fields.read(reader, "ns", |r, key, node| self.read_ns(r, key, node)) {
-            plan.ns = ns;
-        }
-        if let Some(ttl) = fields.read(reader, "ns_ttl", Reader::ttl) {
-            plan.ns_ttl = ttl;
-        }
-        plan.soa = SoaPlan {
-            ttl: fields.read(reader, "soa_ttl", Reader::ttl),
-            refresh: fields.read(reader, "soa_refresh", Reader::ttl),
-            retry: fields.read(reader, "soa_retry", Reader::ttl),
-            expire: fields.read(reader, "soa_expire", Reader::ttl),
-            minimum: fields.read(reader, "soa_minimum", Reader::ttl),
-        };
-        plan.mname = fields.read(reader, "mname", |r, key, node| match &node.value {
-            Value::Text(text) if text == SELF => Some(self.server_name.clone()),
-            _ => r.name(key, node),
-        });
-        plan.rname = fields.read(reader, "rname", Reader::mailbox);
-        let offset = fields.read(reader, "serial_offset", |r, key, node| r.integer(key, node, 0..=u64::from(u32::MAX)));
-        plan.serial_offset = offset.and_then(|offset| u32::try_from(offset).ok()).unwrap_or(plan.serial_offset);
-        let members = plan.members.clone();
-        let wanted = "a list of owner names such as [\"cloudapi\", \"*.cmon\"]";
-        let pattern = |reader: &mut Reader<'_>, key: &str, node: &Node| self.read_pattern(reader, key, node, &members);
-        if let Some(exclude) = fields.read(reader, "exclude", |r, key, node| r.list(key, node, wanted, pattern)) {
-            plan.exclude = exclude;
-        }
-        if let Some(duration) = fields.read(reader, "partial_after", Reader::duration) {
-            plan.partial_after = duration;
-        }
-        let on_expire = [("withdraw", OnExpire::Withdraw), ("keep", OnExpire::Keep)];
-        if let Some(choice) = fields.read(reader, "on_expire", |r, key, node| r.choice(key, node, &on_expire)) {
-            plan.on_expire = choice;
-        }
-        plan.expire_after = fields.read(reader, "expire_after", Reader::duration);
-        plan.damping = fields.read(reader, "damping", |r, _, node| self.read_damping(r, node));
     }
 
     //--- Members ---
@@ -253,7 +299,7 @@ impl Context<'_> {
         let mut candidates: Vec<&Name> = self.zones.keys().filter(|zone| !listed.contains(zone)).collect();
         candidates.sort_by_key(|zone| self.zones[*zone]);
         let candidates: Vec<String> = candidates.into_iter().map(without_dot).collect();
-        let advice = match schema::suggest(&without_dot(name), candidates.iter().map(String::as_str)) {
+        let advice = match suggest(&without_dot(name), candidates.iter().map(String::as_str)) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => "add it to [zones] or remove it here".to_string(),
         };
@@ -262,59 +308,10 @@ impl Context<'_> {
 
     //--- Details ---
 
-    /// Reads `ns`: a list of names or a policy.
-    fn read_ns(&self, reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<NsPolicy> {
-        let wanted = "a list such as [\"ns1.example.com\"], or \"intersection\", or \"union\"";
-        match &node.value {
-            Value::Text(text) if text == "intersection" => return Some(NsPolicy::Intersection),
-            Value::Text(text) if text == "union" => return Some(NsPolicy::Union),
-            Value::Text(text) => {
-                let text = shorten(text);
-                let advice = match schema::suggest(&text, ["intersection", "union"]) {
-                    Some(near) => format!("did you mean \"{near}\"?"),
-                    None if text.contains('.') => format!("write [\"{text}\"]"),
-                    None => format!("write {wanted}"),
-                };
-                reader.error(node.at, format!("\"{key}\" cannot be \"{text}\"; {advice}"));
-                return None;
-            }
-            Value::List(items) if items.is_empty() => {
-                reader.error(node.at, format!("\"{key}\" is empty; write {wanted}"));
-                return None;
-            }
-            _ => {}
-        }
-        let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
-        let mut names: Vec<Name> = Vec::new();
-        for (name, at) in reader.list(key, node, wanted, named)? {
-            if names.contains(&name) {
-                reader.error(at, format!("\"{key}\" lists {name} twice; remove one"));
-                continue;
-            }
-            if name.is_within(&self.origin) {
-                let place = self.place();
-                reader.warn(
-                    at,
-                    format!(
-                        "name server {name} lies within {place}; whether it has an address shows only when the members \
-                         are there, and without one the region cannot be reached"
-                    ),
-                );
-            }
-            names.push(name);
-        }
-        Some(NsPolicy::Listed(names))
-    }
-
     /// Reads `damping`.
     fn read_damping(&self, reader: &mut Reader<'_>, node: &Node) -> Option<DampingPlan> {
-        let fields = Fields::new(reader, node, &schema::DAMPING, &format!("damping of {}", self.place()))?;
-        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        let plan = DampingPlan {
-            max_removed: fields.read(reader, "max_removed", read_fraction).unwrap_or((1, 3)),
-            window: fields.read(reader, "window", Reader::positive_duration).unwrap_or(minutes(1)),
-            last: fields.read(reader, "last", Reader::positive_duration).unwrap_or(minutes(10)),
-        };
+        let mut plan = DampingPlan { max_removed: (0, 1), window: Duration::ZERO, last: Duration::ZERO };
+        let fields = DAMPING.read(reader, node, &format!("damping of {}", self.place()), &mut plan)?;
         if plan.last < plan.window {
             let at = fields.entry("last").or(fields.entry("window")).map_or(node.at, |entry| entry.node.at);
             let (last, window) = (format_duration(plan.last), format_duration(plan.window));
@@ -361,6 +358,40 @@ impl Context<'_> {
         }
         Some(OwnerPattern { name, below })
     }
+}
+
+/// Reads `ns`: a list of names or a policy.
+pub fn read_ns(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<NsPolicy> {
+    let wanted = "a list such as [\"ns1.example.com\"], or \"intersection\", or \"union\"";
+    match &node.value {
+        Value::Text(text) if text == "intersection" => return Some(NsPolicy::Intersection),
+        Value::Text(text) if text == "union" => return Some(NsPolicy::Union),
+        Value::Text(text) => {
+            let text = shorten(text);
+            let advice = match suggest(&text, ["intersection", "union"]) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None if text.contains('.') => format!("write [\"{text}\"]"),
+                None => format!("write {wanted}"),
+            };
+            reader.error(node.at, format!("\"{key}\" cannot be \"{text}\"; {advice}"));
+            return None;
+        }
+        Value::List(items) if items.is_empty() => {
+            reader.error(node.at, format!("\"{key}\" is empty; write {wanted}"));
+            return None;
+        }
+        _ => {}
+    }
+    let named = |reader: &mut Reader<'_>, key: &str, node: &Node| Some((reader.name(key, node)?, node.at));
+    let mut names: Vec<Name> = Vec::new();
+    for (name, at) in reader.list(key, node, wanted, named)? {
+        if names.contains(&name) {
+            reader.error(at, format!("\"{key}\" lists {name} twice; remove one"));
+            continue;
+        }
+        names.push(name);
+    }
+    Some(NsPolicy::Listed(names))
 }
 
 /// Reads a fraction such as `1/3`, above zero and at most one.

@@ -13,11 +13,12 @@ use crate::catalog::CatalogPlan;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
-use crate::config::schema;
 use crate::notify::{Target, Targets};
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::Fields;
+use settings::read::{Reader, shorten};
+use settings::schema::{Key, Kind, Table, key};
 use settings::tree::{Node, Value};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,8 +27,70 @@ use wire::name::Name;
 /// Versions that a history may have at most; differences over more are longer than the zone.
 const MAX_VERSIONS: u64 = 1_000_000;
 
-/// Secondaries in messages and in the schema.
-const SECONDARY: Role = Role { noun: "secondary", table: &schema::TARGET };
+/// `[secondaries]`
+pub static SECONDARIES: Table<HistoryLimits> = Table {
+    path: "[secondaries]",
+    help: "Who may transfer the zones from here, and who is notified, unless a zone says otherwise",
+    keys: &[&[
+        key("allow_transfer", "[]", "who may transfer every zone from here").bound("prefixes and keys"),
+        key("notify", "[]", "secondaries that are told of every change").bound("addresses"),
+        key("catalog", "", "catalog zone (RFC 9432) that lists everything served; default: none").bound("domain name"),
+        key("history_versions", "500", "versions of each zone that differences reach back")
+            .takes(Kind::Number(0..=MAX_VERSIONS, |history, versions| history.versions = to_usize(versions))),
+        key("history_bytes", r#""64MiB""#, "memory for the differences of each zone")
+            .takes(Kind::Size(|history, octets| history.bytes = to_usize(octets))),
+        key("history_total_bytes", r#""512MiB""#, "the same for all zones together; those with most lose their oldest")
+            .takes(Kind::Size(|history, octets| history.total = to_usize(octets))),
+    ]],
+};
+
+/// Returns the keys of a zone that say who may copy it; `ixfr` is the help of `ixfr_out`.
+pub const fn outgoing<S>(ixfr: &'static str) -> [Key<S>; 3] {
+    let default = "who may transfer it from here; default: that of [secondaries]";
+    [
+        key("allow_transfer", "", default).bound("prefixes and keys"),
+        key("notify", "", "secondaries that are told of changes; default: that of [secondaries]").bound("addresses"),
+        key("ixfr_out", r#""auto""#, ixfr).bound("\"auto\", true or false"),
+    ]
+}
+
+/// Table form of an access rule for transfers
+pub static RULE: Table<()> = Table {
+    path: "allow_transfer",
+    help: "Who may transfer; both parts must be met where both are written",
+    keys: &[&[
+        key("prefix", "", "addresses that may transfer").bound("address prefix"),
+        key("key", "", "TSIG key that requests must be signed with").bound("name of a key"),
+    ]],
+};
+
+/// A secondary in table form
+pub static TARGET: Table<Inherited> = Table {
+    path: "notify",
+    help: "A secondary that is told of changes",
+    keys: &[&[
+        key("address", "", "address with or without a port").bound("address"),
+        key("source_address", "", "local address that NOTIFY comes from; default: what the system chooses")
+            .takes(Kind::SourceAddress(|target, source| target.source = Some(source))),
+        key("key", "", "TSIG key to sign with").bound("name of a key"),
+    ]],
+};
+
+/// Secondaries in messages.
+const ROLE: Role = Role { noun: "secondary", table: &TARGET };
+
+/// A number that may be more than the address space holds.
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+impl Default for HistoryLimits {
+    fn default() -> HistoryLimits {
+        let mut limits = HistoryLimits { versions: 0, bytes: 0, total: 0 };
+        SECONDARIES.set_defaults(&mut limits);
+        limits
+    }
+}
 
 /// Settings for outgoing transfers and NOTIFY, as the file has them.
 pub struct Secondaries<'k> {
@@ -54,10 +117,8 @@ impl<'k> Secondaries<'k> {
             outgoing: HashMap::new(),
             targets: Targets::new(),
         };
-        let Some(entry) = root.entry("secondaries") else { return section };
-        let table = &schema::SECONDARIES;
-        let Some(fields) = Fields::new(reader, &entry.node, table, table.path) else { return section };
-        section.defaults = section.read_lists(reader, &fields, table.path);
+        let fields = SECONDARIES.read_section(reader, root, &mut section.history);
+        section.defaults = section.read_lists(reader, &fields, SECONDARIES.path);
         section.useless_at = fields.entry("notify").map(|entry| entry.node.at);
         if let Some(catalog) = fields.entry("catalog")
             && let Some(name) = reader.name("catalog", &catalog.node)
@@ -68,13 +129,10 @@ impl<'k> Secondaries<'k> {
             }
             section.catalog = Some((name, catalog.node.at));
         }
-        let versions = fields.read(reader, "history_versions", |r, key, node| r.integer(key, node, 0..=MAX_VERSIONS));
-        let bytes = fields.read(reader, "history_bytes", Reader::size);
-        let total = fields.read(reader, "history_total_bytes", Reader::size);
         let history = &mut section.history;
-        history.versions = versions.and_then(|versions| versions.try_into().ok()).unwrap_or(history.versions);
-        history.bytes = bytes.map_or(history.bytes, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-        history.total = total.map_or(history.total.max(history.bytes), |total| total.try_into().unwrap_or(usize::MAX));
+        if fields.landed("history_total_bytes").is_none() {
+            history.total = history.total.max(history.bytes);
+        }
         section
     }
 
@@ -93,7 +151,7 @@ impl<'k> Secondaries<'k> {
             let own = fields.and_then(|own| own.entry("notify").or(own.entry("allow_transfer")));
             let (place, at) = match own {
                 Some(entry) => (place, Some(entry.node.at)),
-                None => (schema::SECONDARIES.path, self.useless_at.take()),
+                None => (SECONDARIES.path, self.useless_at.take()),
             };
             if let Some(at) = at {
                 let advice = "write allow_transfer = [...], or notify = []";
@@ -155,7 +213,7 @@ impl<'k> Secondaries<'k> {
     fn read_rule(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Rule> {
         let rule = match &node.value {
             Value::Table(_) => {
-                let fields = Fields::new(reader, node, &schema::RULE, &format!("\"{key}\" of {place}"))?;
+                let fields = RULE.read(reader, node, &format!("\"{key}\" of {place}"), &mut ())?;
                 let prefix = fields.read(reader, "prefix", read_prefix);
                 let signed = fields.read(reader, "key", |r, key, node| self.keys.verifying(r, key, node));
                 if fields.lacks("prefix") && fields.lacks("key") {
@@ -190,7 +248,7 @@ impl<'k> Secondaries<'k> {
         let wanted = "a list of addresses such as [\"192.0.2.1\"]";
         let none = Inherited::default();
         let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-            let peer = read_peer(reader, self.keys, &SECONDARY, place, key, node, &none)?;
+            let peer = read_peer(reader, self.keys, &ROLE, place, key, node, &none)?;
             Some((Target { address: peer.address, key: peer.key, source: peer.source }, node.at))
         };
         let written = match &node.value {

@@ -6,13 +6,13 @@
 //!
 //! RFCs: 7766 (TCP), 7858 (DNS over TLS, port 853).
 
-use crate::config::schema;
 use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::serve::{ListenPlan, TlsPlan};
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::{Fields, put};
+use settings::read::{Reader, shorten};
+use settings::schema::{Kind, Table, key, suggest};
 use settings::tree::{Node, Value};
-use settings::units::{format_duration, format_size};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -24,10 +24,6 @@ const DNS_PORT: u16 = 53;
 const TLS_PORT: u16 = 853;
 /// Default port of the metrics: the one of a DNS server in the list of exporter ports that Prometheus keeps.
 const METRICS_PORT: u16 = 9153;
-/// Default control socket, in the folder that service managers make for a service's runtime files.
-pub const DEFAULT_SOCKET: &str = "/run/aggregator/control.sock";
-/// Default state folder, in the folder that service managers make for a service's lasting files.
-const DEFAULT_STATE: &str = "/var/lib/aggregator";
 /// Longest hold-down. A change that waits longer is of no use to clients that balance load by DNS.
 const MAX_HOLD_DOWN: Duration = Duration::from_secs(10);
 /// Smallest memory limit: less has no room for the messages of a transfer.
@@ -36,6 +32,104 @@ const LEAST_MEMORY: u64 = 1 << 20;
 const MOST_DEFAULT_THREADS: usize = 8;
 /// `sun_path` of a Unix socket address holds 108 octets on Linux, 104 on others, with the final NUL.
 const MAX_SOCKET_PATH_BYTES: usize = 103;
+
+//--- Tables ---
+
+/// `[server]`
+pub static SERVER: Table<ServerSections> = Table {
+    path: "[server]",
+    help: "This server and its listeners",
+    keys: &[&[
+        key("name", "", "own name, used where a region lists no name server; default: the host name")
+            .takes(Kind::Name(|server, name| server.name = name)),
+        key("listen", r#"["0.0.0.0:53", "[::]:53"]"#, "UDP and TCP addresses").bound("addresses"),
+        key("udp_threads", "", "UDP threads for each address; default: processors, at most 8")
+            .takes(Kind::Count(256, |server, threads| server.listen.udp_threads = threads)),
+        key("tcp_connections", "1000", "TCP and TLS connections in total; beyond, others are closed for newcomers")
+            .takes(Kind::Count(1_000_000, |server, most| server.listen.tcp_connections = most)),
+        key("tcp_connections_per_client", "50", "the same from one client: an IPv4 address or an IPv6 /64")
+            .takes(Kind::Count(1_000_000, |server, most| server.listen.tcp_connections_per_client = most)),
+        key("tcp_idle_timeout", r#""10s""#, "how long a TCP connection may be silent")
+            .takes(Kind::PositiveDuration(|server, timeout| server.listen.tcp_idle_timeout = timeout)),
+        key("hold_down", r#""100ms""#, "shortest time between two publications; for a zone's first load 10 ms at most")
+            .takes(Kind::DurationWithin(Duration::ZERO..=MAX_HOLD_DOWN, |server, pause| server.hold_down = pause)),
+        key(
+            "memory",
+            "",
+            "memory for zones, their histories, trees and transfers in progress; default: half of what the process \
+             may have",
+        )
+        .takes(Kind::SizeFrom(LEAST_MEMORY, |server, octets| server.memory = Some(octets))),
+        key("tsig_legacy", "false", "whether keys may have hmac-md5 and hmac-sha1, to verify requests")
+            .takes(Kind::Flag(|server, choice| server.tsig_legacy = choice)),
+        key("tls", "", "DNS over TLS; default: off").bound("table"),
+    ]],
+};
+
+/// `tls` in `[server]`; all three keys are needed.
+pub static TLS: Table<()> = Table {
+    path: "[server] tls",
+    help: "DNS over TLS (RFC 7858), zone transfers included (RFC 9103)",
+    keys: &[&[
+        key("listen", "", "TCP addresses; port 853 when none is written").bound("addresses"),
+        key("certificate", "", "PEM file with the certificate chain").bound("path"),
+        key("key", "", "PEM file with the private key").bound("path"),
+    ]],
+};
+
+/// `[state]`
+pub static STATE: Table<Option<PathBuf>> = Table {
+    path: "[state]",
+    help: "What is kept on disk",
+    // In the folder that service managers make for a service's lasting files.
+    keys: &[&[key("folder", r#""/var/lib/aggregator""#, "zones and serials; false keeps nothing")
+        .takes(Kind::Own("path or false", |r, key, node, folder| put(folder, read_folder(r, key, node))))]],
+};
+
+/// `[metrics]`
+pub static METRICS: Table<MetricsPlan> = Table {
+    path: "[metrics]",
+    help: "The HTTP endpoint for Prometheus",
+    keys: &[&[
+        key("listen", r#""127.0.0.1:9153""#, "TCP addresses; [] switches it off").bound("address or addresses"),
+        key("page", "true", "whether the status page and its API are there, too")
+            .takes(Kind::Flag(|metrics, choice| metrics.page = choice)),
+        key(
+            "names",
+            "[]",
+            "host names under which the page is asked for, beside addresses, localhost and the own name",
+        )
+        .takes(Kind::Own("names", |reader, key, node, metrics| {
+            let wanted = "a list of names such as [\"status.example.com\"]";
+            put(&mut metrics.names, reader.list(key, node, wanted, Reader::name))
+        })),
+    ]],
+};
+
+/// `[control]`
+pub static CONTROL: Table<ControlPlan> = Table {
+    path: "[control]",
+    help: "The socket for the other commands",
+    // In the folder that service managers make for a service's runtime files.
+    keys: &[&[key("socket", r#""/run/aggregator/control.sock""#, "Unix socket")
+        .takes(Kind::Own("path", |r, key, node, control| put(&mut control.socket, read_socket(r, key, node))))]],
+};
+
+/// `[log]`
+pub static LOG: Table<LogPlan> = Table {
+    path: "[log]",
+    help: "What is logged, and how",
+    keys: &[&[
+        key("level", r#""info""#, "off, error, warn, info, debug, trace, or a filter by module")
+            .takes(Kind::Own("level or filter", |r, key, node, log| put(&mut log.level, log_level(r, key, node)))),
+        key("format", r#""human""#, "how a line looks").takes(Kind::Word(&[
+            ("human", |log| log.format = LogFormat::Human),
+            ("json", |log| log.format = LogFormat::Json),
+        ])),
+    ]],
+};
+
+//--- Sections ---
 
 /// A configured listen address and where it is written.
 pub type Placed = (SocketAddr, usize);
@@ -61,56 +155,41 @@ pub struct ServerSections {
 
 /// Reads all five sections; absent ones give defaults.
 pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSections {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut sections = ServerSections {
         name: host_name(),
-        listen: default_listen(),
-        hold_down: Duration::from_millis(100),
+        listen: ListenPlan { udp_threads: threads.min(MOST_DEFAULT_THREADS), ..ListenPlan::default() },
+        hold_down: Duration::ZERO,
         memory: None,
         tsig_legacy: false,
-        state: Some(PathBuf::from(DEFAULT_STATE)),
-        metrics: MetricsPlan {
-            listen: vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), METRICS_PORT)],
-            page: true,
-            names: Vec::new(),
-        },
-        control: ControlPlan { socket: PathBuf::from(DEFAULT_SOCKET) },
-        log: LogPlan { level: "info".to_string(), format: LogFormat::Human },
+        state: None,
+        metrics: MetricsPlan::default(),
+        control: ControlPlan::default(),
+        log: LogPlan::default(),
         places: Vec::new(),
         files: Vec::new(),
     };
-    if let Some(entry) = root.entry("server") {
-        read_server(reader, &entry.node, &mut sections);
+    let fields = SERVER.read_section(reader, root, &mut sections);
+    let convert = |reader: &mut Reader<'_>, key: &str, node: &Node| some_addresses(reader, key, node, DNS_PORT);
+    sections.listen.dns = read_listen(reader, &fields, &mut sections.places, convert);
+    if let Some(entry) = fields.entry("tls") {
+        read_tls(reader, &entry.node, entry.key_at, &mut sections);
     }
-    if let Some(entry) = root.entry("state") {
-        read_state(reader, &entry.node, &mut sections);
-    }
-    if let Some(entry) = root.entry("metrics") {
-        read_metrics(reader, &entry.node, &mut sections);
-    }
-    if let Some(entry) = root.entry("control") {
-        read_control(reader, &entry.node, &mut sections);
-    }
-    if let Some(entry) = root.entry("log") {
-        read_log(reader, &entry.node, &mut sections);
-    }
+    STATE.read_section(reader, root, &mut sections.state);
+    let fields = METRICS.read_section(reader, root, &mut sections.metrics);
+    let convert = |reader: &mut Reader<'_>, key: &str, node: &Node| addresses(reader, key, node, METRICS_PORT);
+    sections.metrics.listen = read_listen(reader, &fields, &mut sections.places, convert);
+    CONTROL.read_section(reader, root, &mut sections.control);
+    LOG.read_section(reader, root, &mut sections.log);
     refuse_shared_addresses(reader, &sections);
     sections
 }
 
-/// The plan of a file without `[server]`.
-fn default_listen() -> ListenPlan {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    ListenPlan {
-        dns: vec![
-            SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), DNS_PORT),
-            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DNS_PORT),
-        ],
-        udp_threads: threads.min(MOST_DEFAULT_THREADS),
-        tcp_connections: 1000,
-        tcp_connections_per_client: 50,
-        tcp_idle_timeout: Duration::from_secs(10),
-        tls: None,
-    }
+/// Returns the control socket of a file that names none.
+pub fn default_socket() -> PathBuf {
+    let mut control = ControlPlan::default();
+    CONTROL.set_defaults(&mut control);
+    control.socket
 }
 
 /// The machine's own name, or `localhost` when it has none that is a domain name.
@@ -122,49 +201,9 @@ fn host_name() -> Name {
         .unwrap_or_else(|| Name::parse("localhost").expect("localhost is a name"))
 }
 
-//--- Sections ---
-
-/// Reads `[server]`.
-fn read_server(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
-    let Some(fields) = Fields::new(reader, node, &schema::SERVER, schema::SERVER.path) else { return };
-    if let Some(name) = fields.read(reader, "name", Reader::name) {
-        sections.name = name;
-    }
-    let plan = &mut sections.listen;
-    if let Some(placed) = fields.read(reader, "listen", |r, key, node| some_addresses(r, key, node, DNS_PORT)) {
-        plan.dns = placed.iter().map(|(address, _)| *address).collect();
-        sections.places.extend(placed);
-    }
-    if let Some(threads) = fields.read(reader, "udp_threads", |r, key, node| r.count(key, node, 256)) {
-        plan.udp_threads = threads;
-    }
-    if let Some(most) = fields.read(reader, "tcp_connections", |r, key, node| r.count(key, node, 1_000_000)) {
-        plan.tcp_connections = most;
-    }
-    if let Some(most) = fields.read(reader, "tcp_connections_per_client", |r, key, node| r.count(key, node, 1_000_000))
-    {
-        plan.tcp_connections_per_client = most;
-    }
-    if let Some(timeout) = fields.read(reader, "tcp_idle_timeout", Reader::positive_duration) {
-        plan.tcp_idle_timeout = timeout;
-    }
-    if let Some(duration) = fields.read(reader, "hold_down", read_hold_down) {
-        sections.hold_down = duration;
-    }
-    if let Some(memory) = fields.read(reader, "memory", read_memory) {
-        sections.memory = Some(memory);
-    }
-    if let Some(legacy) = fields.read(reader, "tsig_legacy", Reader::boolean) {
-        sections.tsig_legacy = legacy;
-    }
-    if let Some(entry) = fields.entry("tls") {
-        read_tls(reader, &entry.node, entry.key_at, sections);
-    }
-}
-
-/// Reads `tls` in `[server]`; all three keys are needed.
+/// Reads `tls` in `[server]`.
 fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut ServerSections) {
-    let Some(fields) = Fields::new(reader, node, &schema::TLS, schema::TLS.path) else { return };
+    let Some(fields) = TLS.read(reader, node, TLS.path, &mut ()) else { return };
     let listen = fields.read(reader, "listen", |r, key, node| some_addresses(r, key, node, TLS_PORT));
     let certificate = fields.read(reader, "certificate", Reader::path);
     let key = fields.read(reader, "key", Reader::path);
@@ -174,7 +213,7 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
         ("key", "write the path of a PEM file"),
     ] {
         if fields.lacks(name) {
-            reader.error(key_at, format!("{} has no \"{name}\"; {advice}", schema::TLS.path));
+            reader.error(key_at, format!("{} has no \"{name}\"; {advice}", TLS.path));
         }
     }
     for (name, path) in [("certificate", &certificate), ("key", &key)] {
@@ -189,82 +228,24 @@ fn read_tls(reader: &mut Reader<'_>, node: &Node, key_at: usize, sections: &mut 
     }
 }
 
-/// Reads the shortest time between publications.
-fn read_hold_down(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
-    let duration = reader.duration(key, node)?;
-    if duration > MAX_HOLD_DOWN {
-        let (given, most) = (format_duration(duration), format_duration(MAX_HOLD_DOWN));
-        reader.error(node.at, format!("\"{key}\" cannot be {given}; write at most \"{most}\""));
-        return None;
-    }
-    Some(duration)
-}
-
-/// Reads the budget of memory.
-fn read_memory(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u64> {
-    let octets = reader.size(key, node)?;
-    if octets < LEAST_MEMORY {
-        let (given, least) = (format_size(octets), format_size(LEAST_MEMORY));
-        reader.error(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\""));
-        return None;
-    }
-    Some(octets)
-}
-
-/// Reads `[state]`; false switches it off.
-fn read_state(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
-    let Some(fields) = Fields::new(reader, node, &schema::STATE, schema::STATE.path) else { return };
-    let folder = fields.read(reader, "folder", |reader, key, node| match &node.value {
+/// Reads the state folder; none if it is switched off.
+fn read_folder(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<PathBuf>> {
+    match &node.value {
         Value::Boolean(false) => Some(None),
         Value::Text(_) => reader.path(key, node).map(Some),
         _ => reader.wrong_type(key, node, "the path of a folder, or false"),
-    });
-    sections.state = folder.unwrap_or(sections.state.take());
+    }
 }
 
-/// Reads `[metrics]`; an empty list switches the endpoint off.
-fn read_metrics(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
-    let Some(fields) = Fields::new(reader, node, &schema::METRICS, schema::METRICS.path) else { return };
-    if let Some(placed) = fields.read(reader, "listen", |r, key, node| addresses(r, key, node, METRICS_PORT)) {
-        sections.metrics.listen = placed.iter().map(|(address, _)| *address).collect();
-        sections.places.extend(placed);
-    }
-    if let Some(page) = fields.read(reader, "page", Reader::boolean) {
-        sections.metrics.page = page;
-    }
-    let names = fields.read(reader, "names", |reader, key, node| {
-        reader.list(key, node, "a list of names such as [\"status.example.com\"]", Reader::name)
-    });
-    sections.metrics.names.extend(names.unwrap_or_default());
-}
-
-/// Reads `[control]`.
-fn read_control(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
-    let Some(fields) = Fields::new(reader, node, &schema::CONTROL, schema::CONTROL.path) else { return };
-    let Some(socket) = fields.read(reader, "socket", Reader::path) else { return };
+/// Reads the path of the control socket.
+fn read_socket(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<PathBuf> {
+    let socket = reader.path(key, node)?;
     let length = socket.as_os_str().len();
     if length > MAX_SOCKET_PATH_BYTES {
-        let at = fields.entry("socket").map_or(node.at, |entry| entry.node.at);
-        reader.error(
-            at,
-            format!(
-                "\"socket\" is {length} octets long with its folder; write a path of at most {MAX_SOCKET_PATH_BYTES}"
-            ),
-        );
+        let advice = format!("write a path of at most {MAX_SOCKET_PATH_BYTES}");
+        reader.error(node.at, format!("\"{key}\" is {length} octets long with its folder; {advice}"));
     }
-    sections.control.socket = socket;
-}
-
-/// Reads `[log]`.
-fn read_log(reader: &mut Reader<'_>, node: &Node, sections: &mut ServerSections) {
-    let Some(fields) = Fields::new(reader, node, &schema::LOG, schema::LOG.path) else { return };
-    if let Some(level) = fields.read(reader, "level", log_level) {
-        sections.log.level = level;
-    }
-    let formats = [("human", LogFormat::Human), ("json", LogFormat::Json)];
-    if let Some(format) = fields.read(reader, "format", |r, key, node| r.choice(key, node, &formats)) {
-        sections.log.format = format;
-    }
+    Some(socket)
 }
 
 /// Reads a log level or a filter.
@@ -274,7 +255,7 @@ fn log_level(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String> 
     let text = reader.text(key, node, wanted)?;
     // A filter takes any lone word for the name of a module, so that a mistyped level would log nothing else.
     if !text.contains(['=', ',', '[']) && !LEVELS.contains(&text) {
-        let advice = match schema::suggest(text, LEVELS) {
+        let advice = match suggest(text, LEVELS) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => format!("write {wanted}"),
         };
@@ -291,6 +272,20 @@ fn log_level(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String> 
 }
 
 //--- Addresses ---
+
+/// Reads `listen`, and notes the places of addresses that the file names.
+fn read_listen(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    places: &mut Vec<Placed>,
+    convert: impl FnOnce(&mut Reader<'_>, &str, &Node) -> Option<Vec<Placed>>,
+) -> Vec<SocketAddr> {
+    let placed = fields.read(reader, "listen", convert).unwrap_or_default();
+    if fields.entry("listen").is_some() {
+        places.extend(&placed);
+    }
+    placed.into_iter().map(|(address, _)| address).collect()
+}
 
 /// Reads one address or a list of at least one.
 fn some_addresses(reader: &mut Reader<'_>, key: &str, node: &Node, port: u16) -> Option<Vec<Placed>> {

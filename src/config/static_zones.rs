@@ -6,15 +6,18 @@
 //!
 //! RFCs: 1035 section 5 (text), 2782 (SRV), 6763 (services), OpenStack "DNS-based Service Discovery".
 
-use crate::config::apex::{Surroundings, read_ns, read_soa};
+use crate::config::apex::{Apex, Surroundings, apex, blank_soa, expire, read_ns};
 use crate::config::instances::{self, Written};
 use crate::config::names::SELF;
-use crate::config::schema;
-use crate::config::secondaries::Secondaries;
+use crate::config::primaries::ZONE;
+use crate::config::secondaries::{Secondaries, outgoing};
+use crate::config::trees::TREE;
 use crate::static_zone::openstack::{self, Offer};
 use crate::static_zone::{self, OwnRecord, StaticZonePlan};
 use crate::zone::{Soa, SoaFields, TextRecord, read_text};
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::{Fields, put};
+use settings::read::{Reader, shorten};
+use settings::schema::{Kind, Table, key, suggest};
 use settings::tree::{Entry, Node, Value};
 use std::time::Duration;
 use wire::dnssd::{Endpoint, ServiceType};
@@ -28,11 +31,68 @@ const MARKS: [&str; 2] = ["services", "openstack"];
 /// Expire time: within it secondaries hear of us, or give the zone up; the value is that of CNS.
 const EXPIRE: Duration = Duration::from_secs(30 * 86_400);
 
+/// A zone that is written in the file
+pub static SERVICES: Table<StaticZonePlan> = Table {
+    path: "[zones.\"NAME\"] with services",
+    help: "A zone of our own: records, and services from which records follow",
+    keys: &[
+        &[
+            key("services", "", "records as in a zone file; SOA and NS of the zone may be among them")
+                .bound("text or list of texts"),
+            key("openstack", "", "services that are found by DNS-SD (RFC 6763)").bound("tables"),
+            key("ttl", "30", "TTL of records that have none of their own").bound("seconds or duration"),
+            key("serial", "", "serial of these records; default: counted with each change")
+                .takes(Kind::Number32(|zone, serial| zone.serial = Some(Serial(serial)))),
+        ],
+        &apex("name servers of the zone; default: this server"),
+        &outgoing("whether secondaries get differences; auto: unless replicas share the mname and not the serial"),
+    ],
+};
+
+/// A service in such a zone
+pub static OPENSTACK: Table<OfferDraft> = Table {
+    path: "[[zones.\"NAME\".openstack]]",
+    help: "An OpenStack service and its endpoint",
+    keys: &[&[
+        key("type", "", "the instance: identity, compute, baremetal, not keystone, nova, ironic")
+            .takes(Kind::Own("service type", |r, key, node, offer| {
+                put(&mut offer.kind, read_service_type(r, key, node).map(Some))
+            })),
+        key("url", "", "the endpoint; http or https, a host name or an address")
+            .takes(Kind::Own("URL", |r, key, node, offer| {
+                put(&mut offer.endpoint, read_endpoint(r, key, node).map(Some))
+            })),
+        key("priority", "0", "the lowest is tried first (RFC 2782)")
+            .takes(Kind::Number16(0, |offer, priority| offer.priority = priority)),
+        key("weight", "0", "share among endpoints of one priority")
+            .takes(Kind::Number16(0, |offer, weight| offer.weight = weight)),
+    ]],
+};
+
+/// A service that is being read.
+#[derive(Default)]
+pub struct OfferDraft {
+    kind: Option<ServiceType>,
+    endpoint: Option<Endpoint>,
+    priority: u16,
+    weight: u16,
+}
+
+impl Apex for StaticZonePlan {
+    fn soa(&mut self) -> &mut SoaFields {
+        &mut self.soa
+    }
+
+    fn ns_ttl(&mut self) -> &mut u32 {
+        &mut self.ns_ttl
+    }
+}
+
 /// Returns true if a table of `[zones]` has its records itself, also if the key is misspelt.
 pub fn is_services(entry: &Entry) -> bool {
     let Value::Table(fields) = &entry.node.value else { return false };
     let has = |key: &str| fields.iter().any(|field| field.key == key);
-    let near = |field: &Entry| schema::suggest(&field.key, MARKS).is_some();
+    let near = |field: &Entry| suggest(&field.key, MARKS).is_some();
     MARKS.into_iter().any(has) || (!has("primaries") && !has("zookeeper") && fields.iter().any(near))
 }
 
@@ -47,24 +107,24 @@ pub fn read_services(
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let advise = |key: &str| {
         let advice = "the records of the zone are in the file; remove \"services\" and \"openstack\", or this";
-        let other = !schema::SERVICES.has(key) && (schema::ZONE.has(key) || schema::TREE.has(key));
+        let other = !SERVICES.has(key) && (ZONE.has(key) || TREE.has(key));
         other.then(|| advice.to_string())
     };
-    let fields = Fields::with_advice(reader, &entry.node, &schema::SERVICES, &place, advise)?;
-    let ttl = fields.read(reader, "ttl", Reader::ttl).unwrap_or(30);
-    let written = fields.read(reader, "services", |r, key, node| read_records(r, key, node, &zone, ttl));
-    let serial = fields.read(reader, "serial", |r, key, node| r.integer(key, node, 0..=u32::MAX.into()));
-    let soa = read_soa(reader, &fields, &zone, around, EXPIRE);
-    let ns = read_ns(reader, &fields, &place).unwrap_or_else(|| vec![around.server_name.clone()]);
     let mut plan = StaticZonePlan {
-        soa,
-        ns,
-        ns_ttl: fields.read(reader, "ns_ttl", Reader::ttl).unwrap_or(3600),
-        serial: serial.and_then(|serial| u32::try_from(serial).ok()).map(Serial),
+        soa: blank_soa(&zone, around.server_name),
+        ns: vec![around.server_name.clone()],
+        ns_ttl: 0,
+        serial: None,
         records: Vec::new(),
-        offers: fields.read(reader, "openstack", |r, _, node| read_offers(r, &place, node)).unwrap_or_default(),
+        offers: Vec::new(),
         zone,
     };
+    plan.soa.expire = expire(EXPIRE);
+    let fields = SERVICES.read_with_advice(reader, &entry.node, &place, &mut plan, advise)?;
+    let ttl = fields.read(reader, "ttl", Reader::ttl).unwrap_or_default();
+    let written = fields.read(reader, "services", |r, key, node| read_records(r, key, node, &plan.zone, ttl));
+    plan.ns = read_ns(reader, &fields, &place).unwrap_or(plan.ns);
+    plan.offers = fields.read(reader, "openstack", |r, _, node| read_offers(r, &place, node)).unwrap_or_default();
     // Replicas that write one primary into the SOA may differ under one serial, unless they are told the serial.
     let mname = fields.entry("mname").map(|entry| &entry.node.value);
     let own_mname = !matches!(mname, Some(Value::Text(name)) if name != SELF);
@@ -251,32 +311,33 @@ fn read_offers(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Vec<
 /// Reads one service.
 fn read_offer(reader: &mut Reader<'_>, place: &str, node: &Node) -> Option<Offer> {
     let place = format!("\"openstack\" of {place}");
-    let fields = Fields::new(reader, node, &schema::OPENSTACK, &place)?;
+    let mut offer = OfferDraft::default();
+    let fields = OPENSTACK.read(reader, node, &place, &mut offer)?;
     for key in ["type", "url"] {
         if fields.lacks(key) {
             let advice = "write type = \"identity\", url = \"https://os.example.com/\"";
             reader.error(node.at, format!("{place} has no \"{key}\"; {advice}"));
         }
     }
-    let kind = fields.read(reader, "type", |reader, key, node| {
-        let text = reader.text(key, node, "a service type such as \"identity\"")?;
-        let kind = text.parse::<ServiceType>();
-        match &kind {
-            Ok(kind) => kind.doubt().into_iter().for_each(|doubt| reader.warn(node.at, format!("\"{kind}\" {doubt}"))),
-            Err(error) => reader.error(node.at, format!("\"{}\" {error}", shorten(text))),
-        }
-        kind.ok()
-    });
-    let endpoint = fields.read(reader, "url", |reader, key, node| {
-        let text = reader.text(key, node, "an URL such as \"https://os.example.com/\"")?;
-        Endpoint::parse(text).map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text)))).ok()
-    });
-    let mut number = |key: &'static str| {
-        let read = fields.read(reader, key, |r, key, node| r.integer(key, node, 0..=u16::MAX.into()));
-        read.and_then(|number| u16::try_from(number).ok()).unwrap_or(0)
-    };
-    let (priority, weight) = (number("priority"), number("weight"));
+    let OfferDraft { kind, endpoint, priority, weight } = offer;
     Some(Offer { kind: kind?, endpoint: endpoint?, priority, weight })
+}
+
+/// Reads the type of a service.
+fn read_service_type(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<ServiceType> {
+    let text = reader.text(key, node, "a service type such as \"identity\"")?;
+    let kind = text.parse::<ServiceType>();
+    match &kind {
+        Ok(kind) => kind.doubt().into_iter().for_each(|doubt| reader.warn(node.at, format!("\"{kind}\" {doubt}"))),
+        Err(error) => reader.error(node.at, format!("\"{}\" {error}", shorten(text))),
+    }
+    kind.ok()
+}
+
+/// Reads the endpoint of a service.
+fn read_endpoint(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Endpoint> {
+    let text = reader.text(key, node, "an URL such as \"https://os.example.com/\"")?;
+    Endpoint::parse(text).map_err(|error| reader.error(node.at, format!("\"{}\" {error}", shorten(text)))).ok()
 }
 
 #[cfg(test)]

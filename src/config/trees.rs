@@ -8,18 +8,20 @@
 //! RFCs: 1035 section 3.5 and 3596 section 2.5 (reverse names).
 
 use crate::acl::Prefix;
-use crate::config::apex::{Surroundings, read_ns, read_soa};
+use crate::config::apex::{Apex, Surroundings, apex, blank_soa, expire, read_ns};
 use crate::config::names::{Declared, SELF};
-use crate::config::schema;
-use crate::config::secondaries::{Secondaries, read_prefix};
-use crate::config::transfer::read_regress;
+use crate::config::primaries::ZONE;
+use crate::config::secondaries::{Secondaries, outgoing, read_prefix};
+use crate::config::transfer::REGRESS;
 use crate::source::zookeeper::TreePlan;
 use crate::source::zookeeper::plan::{DEFAULT_PORT, Digest, Identity, Member, Secret, TlsPlan, Watches};
 use crate::source::zookeeper::zones::{self, path_of, reverse};
-use settings::read::{Fields, Reader, shorten};
+use crate::zone::SoaFields;
+use settings::fields::{Fields, put};
+use settings::read::{Reader, shorten};
+use settings::schema::{Kind, Table, key, suggest};
 use settings::secret::{read_private_file, read_secret_file};
 use settings::tree::{Entry, Node, Value};
-use settings::units::format_duration;
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -31,7 +33,7 @@ use wire::name::Name;
 const MARK: &str = "zookeeper";
 
 /// The sessions that ZooKeeper gives lie within these bounds unless it is told otherwise; ours need not be longer.
-const SESSION_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
+const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 /// The limits of replies that make sense: room for what ZooKeeper says of itself, and less than it can say at once.
 const MAX_REPLIES: RangeInclusive<u32> = 64 << 10..=1 << 30;
@@ -42,11 +44,76 @@ const REVERSE_ROOTS: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 /// Largest size of a file with a private key, more than any in PEM needs.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
+/// A zone that comes from a tree of ZooKeeper's
+pub static TREE: Table<TreePlan> = Table {
+    path: "[zones.\"NAME\"] with zookeeper",
+    help: "A zone that Registrar fills, by way of ZooKeeper, and its reverse zones",
+    keys: &[
+        &[
+            key("zookeeper", "", "members of the ensemble; port 2181 when none is written")
+                .bound("addresses or host names"),
+            key("domain", "", "domain of the tree; default: the zone's own name")
+                .takes(Kind::Name(|tree, domain| tree.domain = domain)),
+            key("chroot", r#""/""#, "node below which the tree begins")
+                .takes(Kind::Own("path", |r, key, node, tree| put(&mut tree.path, read_chroot(r, key, node)))),
+            key("session_timeout", r#""30s""#, "how long the ensemble keeps a session without contact")
+                .takes(Kind::DurationWithin(SESSION_TIMEOUTS, |tree, timeout| tree.session_timeout = timeout)),
+            key("serve_stale", r#""14d""#, "how long the last tree is served without a session")
+                .takes(Kind::PositiveDuration(|tree, age| tree.serve_stale = age)),
+            key(
+                "regress_after",
+                "",
+                "how long a tree that was reset must have had shrink_share of its nodes again; \
+             default: that of [transfer]",
+            )
+            .takes(Kind::DurationWithin(REGRESS, |tree, span| tree.regress_after = span)),
+            key("max_reply", r#""32MiB""#, "longest reply of a member, such as the list of a node's children").takes(
+                Kind::Own("64KiB to 1GiB", |r, key, node, tree| put(&mut tree.max_reply, read_max_reply(r, key, node))),
+            ),
+            key("reverse", "", "reverse zones; default: none, or all with binder_compat").bound("names and prefixes"),
+            key("binder_compat", "false", "whether unknown names are refused, as Binder does")
+                .takes(Kind::Flag(|tree, choice| tree.binder_compat = choice)),
+            key("watches", r#""auto""#, "one watch for the tree, or two for each node").takes(Kind::Word(&[
+                ("auto", |tree| tree.watches = Watches::Auto),
+                ("recursive", |tree| tree.watches = Watches::Recursive),
+                ("each", |tree| tree.watches = Watches::Each),
+            ])),
+            key("digest", "", "file with user:password, which others must not be able to read").bound("path"),
+            key("tls", "", "TLS to the ensemble; default: off").bound("table"),
+        ],
+        &apex("name servers of the zone and its reverse zones; default: this server"),
+        &[key("serial_offset", "0", "added to the serial that follows from the tree")
+            .takes(Kind::Number32(|tree, offset| tree.zones.serial_offset = offset))],
+        &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
+    ],
+};
+
+/// `tls` of such a zone
+pub static TREE_TLS: Table<()> = Table {
+    path: "[zones.\"NAME\"] tls",
+    help: "TLS to the ensemble",
+    keys: &[&[
+        key("ca", "", "PEM file with the certificates that the ensemble's are signed with").bound("path"),
+        key("certificate", "", "PEM file with our own certificate chain; default: none").bound("path"),
+        key("key", "", "PEM file with its private key, which others must not be able to read").bound("path"),
+    ]],
+};
+
+impl Apex for TreePlan {
+    fn soa(&mut self) -> &mut SoaFields {
+        &mut self.zones.soa
+    }
+
+    fn ns_ttl(&mut self) -> &mut u32 {
+        &mut self.zones.ns_ttl
+    }
+}
+
 /// Returns true if a table of `[zones]` stands for a tree, also if the key is misspelt.
 pub fn is_tree(entry: &Entry) -> bool {
     let Value::Table(fields) = &entry.node.value else { return false };
     let has = |key: &str| fields.iter().any(|field| field.key == key);
-    let near = |field: &Entry| schema::suggest(&field.key, [MARK]).is_some();
+    let near = |field: &Entry| suggest(&field.key, [MARK]).is_some();
     has(MARK) || (!has("primaries") && fields.iter().any(near))
 }
 
@@ -70,49 +137,43 @@ pub fn read_tree<'n>(
     let place = format!("zone \"{}\"", shorten(&entry.key));
     let advise = |key: &str| {
         let advice = "the zone comes from ZooKeeper or from primaries; remove \"zookeeper\" or this";
-        (key != MARK && schema::ZONE.has(key)).then(|| advice.to_string())
+        (key != MARK && ZONE.has(key)).then(|| advice.to_string())
     };
-    let fields = Fields::with_advice(reader, &entry.node, &schema::TREE, &place, advise)?;
-    let members = fields.read(reader, MARK, |r, key, node| read_members(r, &place, key, node)).unwrap_or_default();
-    let domain = fields.read(reader, "domain", Reader::name).unwrap_or_else(|| zone.clone());
-    let chroot = fields.read(reader, "chroot", read_chroot).unwrap_or_default();
-    let binder_compat = fields.read(reader, "binder_compat", Reader::boolean).unwrap_or(false);
-    let reverse = fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node));
-    let all = || REVERSE_ROOTS.iter().map(|root| Name::parse(root).expect("a constant name")).collect();
-    let reverse = reverse.unwrap_or_else(|| if binder_compat { all() } else { Vec::new() });
-    let stale =
-        fields.read(reader, "serve_stale", Reader::positive_duration).unwrap_or(Duration::from_secs(14 * 86_400));
-    let choices = [Watches::Auto, Watches::Recursive, Watches::Each].map(|watches| (watches.label(), watches));
-    let (soa, ns) = (read_soa(reader, &fields, &zone, around, stale), read_ns(reader, &fields, &place));
-    let plan = TreePlan {
-        path: format!("{chroot}{}", path_of(&domain)),
-        domain,
-        members,
-        session_timeout: fields
-            .read(reader, "session_timeout", read_session_timeout)
-            .unwrap_or(Duration::from_secs(30)),
+    let mut plan = TreePlan {
+        path: String::new(),
+        domain: zone.clone(),
+        members: Vec::new(),
+        session_timeout: Duration::ZERO,
         connect_timeout: around.transfer.limits.connect_timeout,
-        serve_stale: stale,
-        watches: fields.read(reader, "watches", |r, key, node| r.choice(key, node, &choices)).unwrap_or(Watches::Auto),
-        binder_compat,
-        digest: fields.read(reader, "digest", |r, key, node| read_digest(r, key, node, around.touch_disk)),
-        tls: fields.entry("tls").and_then(|entry| read_tls(reader, &place, entry, around.touch_disk)),
-        max_reply: fields.read(reader, "max_reply", read_max_reply).unwrap_or(relay::DEFAULT_LIMIT),
+        serve_stale: Duration::ZERO,
+        watches: Watches::Auto,
+        binder_compat: false,
+        digest: None,
+        tls: None,
+        max_reply: 0,
         max_bytes: around.transfer.limits.max_bytes,
         shrink_share: around.transfer.limits.shrink_share,
         confirm_after: around.transfer.limits.confirm_after,
-        regress_after: fields
-            .read(reader, "regress_after", read_regress)
-            .unwrap_or(around.transfer.timers.regress_after),
+        regress_after: around.transfer.timers.regress_after,
         zones: zones::Plan {
+            soa: blank_soa(&zone, around.server_name),
             origin: zone,
-            reverse,
-            soa,
-            ns: ns.unwrap_or_else(|| vec![around.server_name.clone()]),
-            ns_ttl: fields.read(reader, "ns_ttl", Reader::ttl).unwrap_or(3600),
-            serial_offset: fields.read(reader, "serial_offset", read_offset).unwrap_or(0),
+            reverse: Vec::new(),
+            ns: vec![around.server_name.clone()],
+            ns_ttl: 0,
+            serial_offset: 0,
         },
     };
+    let fields = TREE.read_with_advice(reader, &entry.node, &place, &mut plan, advise)?;
+    plan.members = fields.read(reader, MARK, |r, key, node| read_members(r, &place, key, node)).unwrap_or_default();
+    plan.path.push_str(&path_of(&plan.domain));
+    let reverse = fields.read(reader, "reverse", |r, key, node| read_reverse(r, &place, key, node));
+    let all = || REVERSE_ROOTS.iter().map(|root| Name::parse(root).expect("a constant name")).collect();
+    plan.zones.reverse = reverse.unwrap_or_else(|| if plan.binder_compat { all() } else { Vec::new() });
+    plan.zones.soa.expire = expire(plan.serve_stale);
+    plan.zones.ns = read_ns(reader, &fields, &place).unwrap_or(plan.zones.ns);
+    plan.digest = fields.read(reader, "digest", |r, key, node| read_digest(r, key, node, around.touch_disk));
+    plan.tls = fields.entry("tls").and_then(|entry| read_tls(reader, &place, entry, around.touch_disk));
     let reverse_at = fields.entry("reverse").map_or(entry.key_at, |entry| entry.node.at);
     // Replicas may publish different versions under one serial while a storm lasts; whose SOAs differ, nobody mixes
     // them.
@@ -244,21 +305,6 @@ fn read_chroot(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<String
     None
 }
 
-/// Reads how long a session may be without contact.
-fn read_session_timeout(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Duration> {
-    let duration = reader.duration(key, node)?;
-    let [least, most] = SESSION_TIMEOUTS;
-    if duration < least || duration > most {
-        let [least, most] = SESSION_TIMEOUTS.map(format_duration);
-        reader.error(
-            node.at,
-            format!("\"{key}\" cannot be {}; write \"{least}\" to \"{most}\"", format_duration(duration)),
-        );
-        return None;
-    }
-    Some(duration)
-}
-
 /// Reads how long a reply may be.
 fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
     let size = reader.size(key, node)?;
@@ -267,13 +313,6 @@ fn read_max_reply(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32
         reader.error(node.at, format!("\"{key}\" cannot be {size} octets; write \"64KiB\" to \"1GiB\""));
     }
     within
-}
-
-//--- What the zones hold beside the tree ---
-
-/// Reads the offset that is added to serials.
-fn read_offset(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<u32> {
-    reader.integer(key, node, 0..=u64::from(u32::MAX)).and_then(|offset| u32::try_from(offset).ok())
 }
 
 //--- Reverse zones ---
@@ -358,7 +397,7 @@ fn read_digest(reader: &mut Reader<'_>, key: &str, node: &Node, touch_disk: bool
 /// Reads `tls`.
 fn read_tls(reader: &mut Reader<'_>, place: &str, entry: &Entry, touch_disk: bool) -> Option<TlsPlan> {
     let place = format!("\"tls\" of {place}");
-    let fields = Fields::new(reader, &entry.node, &schema::TREE_TLS, &place)?;
+    let fields = TREE_TLS.read(reader, &entry.node, &place, &mut ())?;
     let ca_file = fields.read(reader, "ca", Reader::path);
     let certificate_file = fields.read(reader, "certificate", Reader::path);
     let key_file = fields.read(reader, "key", Reader::path);

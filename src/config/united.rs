@@ -10,14 +10,15 @@
 
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
-use crate::config::regions::Context;
-use crate::config::schema;
-use crate::config::secondaries::Secondaries;
+use crate::config::primaries::{WAY, Way};
+use crate::config::regions::{Context, MEMBERSHIP, SERIALS, read_ns};
+use crate::config::secondaries::{Secondaries, outgoing};
 use crate::config::transfer::TransferSection;
-use crate::config::zones::read_way;
 use crate::merge::RegionPlan;
 use crate::transfer::ZonePlan;
-use settings::read::{Fields, Reader, shorten};
+use settings::fields::put;
+use settings::read::{Reader, shorten};
+use settings::schema::{Kind, Table, key};
 use settings::tree::{Entry, Node, Value};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,6 +26,35 @@ use wire::name::Name;
 
 /// Stands between the id of a member and the name of its zone.
 const MARK: char = ':';
+
+/// A zone of which several primaries have parts
+pub static UNITED: Table<RegionPlan> = Table {
+    path: "[zones.\"NAME\"] with members",
+    help: "A zone of which several primaries have parts, such as a reverse zone that several datacenters share",
+    keys: &[
+        &[
+            key("members", "", "who has parts of the zone; the first settles conflicts").bound("list of tables"),
+            key("ns", r#""intersection""#, "the name servers of the zone")
+                .takes(Kind::Own("names, \"intersection\" or \"union\"", |r, key, node, zone| {
+                    put(&mut zone.ns, read_ns(r, key, node))
+                })),
+        ],
+        SERIALS,
+        MEMBERSHIP,
+        &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
+    ],
+};
+
+/// One member of such a zone
+pub static UNITED_MEMBER: Table<Way> = Table {
+    path: "a member of [zones.\"NAME\"]",
+    help: "A part of a zone and its primaries",
+    keys: &[
+        &[key("id", "", "name of the member, unique within the zone: letters, digits, hyphens, underscores")
+            .bound("text")],
+        WAY,
+    ],
+};
 
 /// Reads a zone with members: how each is transferred, and how the zone is made of them.
 pub fn read_united(
@@ -36,7 +66,10 @@ pub fn read_united(
     secondaries: &mut Secondaries<'_>,
 ) -> Option<(Vec<ZonePlan>, RegionPlan)> {
     let place = format!("zone \"{}\"", shorten(&entry.key));
-    let fields = Fields::new(reader, &entry.node, &schema::UNITED, &place)?;
+    let none = Declared::new();
+    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none, server_name };
+    let mut region = context.blank();
+    let fields = UNITED.read(reader, &entry.node, &place, &mut region)?;
     let wanted = "a list of tables such as [{ id = \"west-1\", primaries = [\"192.0.2.1\"] }]";
     let member = |r: &mut Reader<'_>, _: &str, node: &Node| read_member(r, zone, node, &place, transfer, keys);
     let members = fields.read(reader, "members", |r, key, node| r.list(key, node, wanted, member))?;
@@ -65,11 +98,8 @@ pub fn read_united(
         }
         plans.push(plan);
     }
-    let none = Declared::new();
-    let context = Context { entry, origin: zone.clone(), zones: &none, regions: &none, united: &none, server_name };
-    let mut region = context.read_table(reader, &fields, &place, secondaries, |_, _| {
-        Some(plans.iter().map(|plan| plan.zone.clone()).collect())
-    });
+    region.members = plans.iter().map(|plan| plan.zone.clone()).collect();
+    context.finish(reader, &fields, &mut region, &place, secondaries);
     region.is_united = true;
     Some((plans, region))
 }
@@ -84,15 +114,16 @@ fn read_member(
     keys: &Keys,
 ) -> Option<(ZonePlan, usize)> {
     let any = format!("a member of {place}");
-    let fields = Fields::new(reader, node, &schema::UNITED_MEMBER, &any)?;
+    let mut way = Way::new(zone.clone(), zone.clone(), transfer);
+    let fields = UNITED_MEMBER.read(reader, node, &any, &mut way)?;
     if fields.lacks("id") {
         reader.error(node.at, format!("{any} has no id; write id = \"NAME OF ITS DATACENTER\""));
     }
     let name = fields.read(reader, "id", |r, key, node| read_id(r, key, node, zone));
     let own = name.as_ref().map_or(any, |name| format!("member \"{}\" of {place}", id_of(name)));
     // Its other keys are judged whether or not it has a name.
-    let key = name.clone().unwrap_or_else(|| zone.clone());
-    let plan = read_way(reader, (key, zone.clone()), &fields, (&own, node.at), transfer, keys);
+    way.plan.zone = name.clone().unwrap_or_else(|| zone.clone());
+    let plan = way.finish(reader, &fields, (&own, node.at), keys);
     name.and(plan).map(|plan| (plan, node.at))
 }
 

@@ -6,18 +6,17 @@
 //!
 //! Cost: O(names × members) of the regions that are meant, beside the keeper.
 
-use super::Daemon;
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::Reply;
-use crate::keeper::{self, RegionView, View};
+use crate::keeper::{self, RegionView, Snapshots, View};
 use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope};
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, oneshot};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::oneshot;
 use wire::name::{self, Name};
 
 /// Largest number of names that a preview lists for one region; the total is always given.
@@ -104,37 +103,10 @@ impl RegionReport {
     }
 }
 
-impl Daemon {
-    /// Takes a member, or names of it, out of regions, or tells what that would do.
-    pub(super) fn drain(&self, order: DrainOrder) -> impl Future<Output = Reply> + Send + use<> {
-        let (commands, orders) = (self.keeper.commands.clone(), self.orders.clone());
-        async move {
-            let _turn = orders.lock().await;
-            carry_out(&commands, order).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
-    }
-
-    /// Ends drains that operators have ordered.
-    pub(super) fn undrain(&self, target: TargetText) -> impl Future<Output = Reply> + Send + use<> {
-        let (commands, orders) = (self.keeper.commands.clone(), self.orders.clone());
-        async move {
-            let _turn = orders.lock().await;
-            release(&commands, target).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
-    }
-}
-
-/// Asks the keeper for the published versions.
-pub async fn view(commands: &mpsc::Sender<keeper::Command>) -> Result<View, String> {
-    let (sender, view) = oneshot::channel();
-    // If the keeper is gone, the other end of the channel is, too.
-    let _ = commands.send(keeper::Command::View(sender)).await;
-    view.await.map_err(|_| "the server is stopping".to_owned())
-}
-
-/// Previews an order and gives it to the keeper.
-async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) -> Result<Reply, String> {
-    let view = view(commands).await?;
+/// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
+/// keeper.
+pub async fn drain(keeper: &keeper::Handle, order: DrainOrder) -> Result<Reply, String> {
+    let view = keeper.snapshots.load().view(Instant::now());
     let now = SystemTime::now();
     let target = order.target.resolve(&view)?;
     let until = order.lasts.map(|lasts| now + lasts);
@@ -166,7 +138,7 @@ async fn carry_out(commands: &mpsc::Sender<keeper::Command>, order: DrainOrder) 
     }
     if !order.preview {
         let (sender, done) = oneshot::channel();
-        let _ = commands.send(keeper::Command::Drain(Box::new(drain), sender)).await;
+        let _ = keeper.commands.send(keeper::Command::Drain(Box::new(drain), sender)).await;
         let persistent = done.await.map_err(|_| "the server is stopping".to_owned())?;
         (report.done, report.persistent) = (true, Some(persistent));
         let lasts = order.lasts.map(|lasts| format!(" for {}", format_duration(lasts))).unwrap_or_default();
@@ -186,9 +158,9 @@ pub fn warn_of_loss(persistent: bool) -> &'static str {
     }
 }
 
-/// Finds the drains that are meant and has the keeper end them.
-async fn release(commands: &mpsc::Sender<keeper::Command>, target: TargetText) -> Result<Reply, String> {
-    let view = view(commands).await?;
+/// Ends drains that operators have ordered: finds those that are meant and has the keeper end them.
+pub async fn undrain(keeper: &keeper::Handle, target: TargetText) -> Result<Reply, String> {
+    let view = keeper.snapshots.load().view(Instant::now());
     let wanted = target.resolve(&view)?;
     let of_member = || view.drains.iter().filter(|drain| drain.target.member == wanted.member);
     let is_meant = |drain: &&Drain| {
@@ -206,7 +178,7 @@ async fn release(commands: &mpsc::Sender<keeper::Command>, target: TargetText) -
     }
     let targets: Vec<DrainTarget> = meant.iter().map(|drain| drain.target.clone()).collect();
     let (sender, done) = oneshot::channel();
-    let _ = commands.send(keeper::Command::Undrain(targets.clone(), sender)).await;
+    let _ = keeper.commands.send(keeper::Command::Undrain(targets.clone(), sender)).await;
     let persistent = done.await.map_err(|_| "the server is stopping".to_owned())?;
     let mut text = String::new();
     meant.iter().for_each(|drain| _ = writeln!(text, "ended: {}", describe_drain(drain)));
@@ -251,8 +223,8 @@ fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
 }
 
 /// Checks that the drains of a configuration leave each region some data; the error names the regions, and the remedy.
-pub async fn check_drains(commands: &mpsc::Sender<keeper::Command>, config: &Config) -> Result<(), String> {
-    let view = view(commands).await?;
+pub async fn check_drains(snapshots: &Snapshots, config: &Config) -> Result<(), String> {
+    let view = snapshots.load().view(Instant::now());
     let now = SystemTime::now();
     let ordered = view.drains.iter().filter(|drain| !drain.configured);
     let drains: Vec<Drain> = config.drains.iter().chain(ordered).filter(|drain| !drain.is_over(now)).cloned().collect();

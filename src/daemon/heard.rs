@@ -23,8 +23,8 @@
 
 use super::restore::Remains;
 use super::sources::Sources;
+use crate::client::{Question, Role, soa_of};
 use crate::config::Config;
-use crate::exchange::{self, Role};
 use crate::keeper;
 use crate::merge::{NsPolicy, RegionPlan};
 use crate::publish::{Published, Publisher, State};
@@ -32,7 +32,7 @@ use crate::source::{Wake, WakeKind};
 use crate::state::Store;
 use crate::zone::Zone;
 use hickory_proto::op::ResponseCode;
-use hickory_proto::rr::{RData, RecordType};
+use hickory_proto::rr::RecordType;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -259,15 +259,13 @@ async fn find(server: Name, port: u16) -> Vec<SocketAddr> {
 async fn ask_one(places: Arc<Semaphore>, region: Name, server: SocketAddr) -> Vec<(Name, Serial)> {
     // Nobody closes it.
     let _place = places.acquire().await;
-    let answer = exchange::ask(server, &region, RecordType::SOA, Role::Authority, PATIENCE).await;
+    let question = Question::new(&region, RecordType::SOA, Role::Authority);
+    let answer = question.ask(&server.into(), PATIENCE).await;
     let answer = answer
         .ok()
         .filter(|answer| answer.metadata.authoritative && answer.metadata.response_code == ResponseCode::NoError);
-    let serials = answer.iter().flat_map(|answer| &answer.answers).filter_map(|record| match &record.data {
-        RData::SOA(soa) if exchange::from_library(&record.name) == region => Some((region.clone(), Serial(soa.serial))),
-        _ => None,
-    });
-    serials.collect()
+    let serial = answer.and_then(|answer| soa_of(&answer, &region));
+    serial.map(|(_, serial)| (region, serial)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -275,8 +273,8 @@ mod tests {
     use super::*;
     use crate::publish::{Identity, Served};
     use hickory_proto::op::{Message, MessageType};
-    use hickory_proto::rr::Record;
     use hickory_proto::rr::rdata::SOA;
+    use hickory_proto::rr::{RData, Record};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::net::UdpSocket;

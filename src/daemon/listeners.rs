@@ -12,7 +12,6 @@
 use crate::acl::Prefix;
 use crate::config::Config;
 use crate::daemon::descriptors::Descriptors;
-use crate::daemon::page::Page;
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
 use crate::serve::BindError;
@@ -22,6 +21,7 @@ use crate::serve::stream::{StreamContext, StreamListener, listen};
 use crate::serve::tls::{TlsIdentity, TlsListener};
 use crate::serve::udp::UdpListener;
 use crate::systemd::{Inherited, Kind, Manager};
+use crate::view::page::Page;
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::io;

@@ -12,13 +12,11 @@
 
 use crate::config::Config;
 use crate::daemon::audit::part_of;
-use crate::daemon::text::format_seconds;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::probe::{ProbePlan, Prober, Problem, Reply, Target, ZoneCheck, classify};
 use crate::publish::Publisher;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -39,25 +37,30 @@ pub struct ProbeReport {
 }
 
 impl ProbeReport {
-    /// Writes the lines for `status ZONE`.
-    pub fn write(&self, text: &mut String) {
-        let ago = (unix_seconds(SystemTime::now()) - self.asked).max(0).cast_unsigned();
-        _ = writeln!(text, "name servers of {}, asked {} ago", self.check.zone, format_seconds(ago));
-        for server in &self.check.servers {
-            let serial = server.serial.map(|serial| format!(" serial {serial},")).unwrap_or_default();
-            if server.findings.is_empty() {
-                let note = server.note.as_deref().unwrap_or("no fault");
-                _ = writeln!(text, "  {}:{serial} {note}", server.label());
-            }
-            for finding in &server.findings {
-                _ = writeln!(text, "  {}:{serial} {}: {}", server.label(), finding.problem.label(), finding.text);
-            }
-        }
-    }
-
     /// Returns the number of faults; a check that failed itself counts as none.
     pub fn faults(&self) -> usize {
         self.check.findings().filter(|(_, finding)| finding.problem != Problem::Unknown).count()
+    }
+}
+
+/// What the probe has found, for readers.
+#[derive(Clone, Default)]
+pub struct Results(Arc<Mutex<Known>>);
+
+impl Results {
+    /// Returns the results for all zones, or for one, in canonical order.
+    pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
+        let known = self.lock();
+        let wanted = known.zones.values().filter_map(|memory| memory.report.as_ref());
+        let wanted = wanted.filter(|report| only.is_none_or(|only| *only == report.check.zone));
+        let mut reports: Vec<ProbeReport> = wanted.cloned().collect();
+        reports.sort_by(|a, b| a.check.zone.canonical_cmp(&b.check.zone));
+        reports
+    }
+
+    /// Locks the results.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,7 +86,7 @@ struct Memory {
 pub struct Probe {
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
-    known: Arc<Mutex<Known>>,
+    known: Results,
     /// Plan, server name and handle of the running task.
     running: Option<(ProbePlan, Name, AbortHandle)>,
 }
@@ -91,7 +94,12 @@ pub struct Probe {
 impl Probe {
     /// Returns a probe that does nothing yet.
     pub fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>) -> Probe {
-        Probe { publisher, metrics, known: Arc::default(), running: None }
+        Probe { publisher, metrics, known: Results::default(), running: None }
+    }
+
+    /// Returns what it finds.
+    pub fn results(&self) -> Results {
+        self.known.clone()
     }
 
     /// Follows a configuration; goes on as it is where nothing has changed for it. Must be called within a tokio
@@ -112,7 +120,7 @@ impl Probe {
             (ProbePlan { zones: plan.zones.clone(), ..old.0 }, old.1) == (plan.clone(), server.clone())
         });
         let start = tokio::time::Instant::now();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let mut due = VecDeque::new();
         for zone in &plan.zones {
             let memory = known.zones.entry(zone.clone()).or_default();
@@ -134,33 +142,18 @@ impl Probe {
         self.running = Some((plan.clone(), server.clone(), task.abort_handle()));
     }
 
-    /// Returns the results for all zones, or for one, in canonical order.
-    pub fn report(&self, only: Option<&Name>) -> Vec<ProbeReport> {
-        let known = self.lock();
-        let wanted = known.zones.values().filter_map(|memory| memory.report.as_ref());
-        let wanted = wanted.filter(|report| only.is_none_or(|only| *only == report.check.zone));
-        let mut reports: Vec<ProbeReport> = wanted.cloned().collect();
-        reports.sort_by(|a, b| a.check.zone.canonical_cmp(&b.check.zone));
-        reports
-    }
-
     /// Ends the task, and forgets what it found about zones other than these; gives its plan.
     fn end(&mut self, is_kept: impl Fn(&Name) -> bool) -> Option<(ProbePlan, Name)> {
         let old = self.running.take().map(|(plan, server, task)| {
             task.abort();
             (plan, server)
         });
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         // A task that is just about to tell something sees that it is too late.
         known.generation += 1;
         let gone = known.zones.extract_if(|zone, _| !is_kept(zone));
         gone.for_each(|(zone, _)| self.metrics.forget_probe(&zone.to_string()));
         old
-    }
-
-    /// Locks the results.
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -192,7 +185,7 @@ struct Round {
     plan: ProbePlan,
     publisher: Arc<Publisher>,
     metrics: Arc<Metrics>,
-    known: Arc<Mutex<Known>>,
+    known: Results,
     generation: u64,
 }
 
@@ -276,7 +269,7 @@ impl Round {
 
     /// Locks the results; none if another task is in charge of them now.
     fn lock(&self) -> Option<MutexGuard<'_, Known>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         (known.generation == self.generation).then_some(known)
     }
 

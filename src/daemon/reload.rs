@@ -15,27 +15,24 @@
 //!
 //! Cost: O(configuration), and O(records) of zones that are new.
 
-use super::changes::ReloadChanges;
 use super::disk::DiskWork;
 use super::drain::check_drains;
 use super::listeners::{Bound, Listeners};
-use super::loading::Loading;
 use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
-use super::sources::Sources;
 use super::{Daemon, RunError, audit, heard};
 use crate::config::Config;
 use crate::control::{self, Command, ControlListener, ControlServer, Reply};
 use crate::discover::unicast::system_servers;
 use crate::keeper;
-use crate::metrics::{Metrics, unix_seconds};
-use crate::notify::Notifier;
-use crate::publish::Publisher;
+use crate::metrics::unix_seconds;
 use crate::schedule::Schedule;
 use crate::serve::notify::Reception;
 use crate::serve::tls::TlsIdentity;
 use crate::source::zookeeper::roots::Roots;
-use crate::state::Store;
+use crate::view::Handle;
+use crate::view::changes::ReloadChanges;
+use crate::view::loading::Loading;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -109,18 +106,14 @@ impl Daemon {
     fn start_reload(&mut self, askers: Vec<oneshot::Sender<Reply>>) {
         self.manager.reloading();
         let reload = Reload {
-            old: self.config.clone(),
+            old: self.view.config.load_full(),
+            view: self.view.clone(),
             listeners: self.listeners.clone(),
-            keeper: self.keeper.clone(),
-            publisher: self.publisher.clone(),
-            metrics: self.metrics.clone(),
-            store: self.store.clone(),
+            keeper: self.orders.keeper.clone(),
             loading: self.loading.clone(),
             roots: self.roots.clone(),
-            sources: self.sources.clone(),
             notify: self.notify.clone(),
-            notifier: self.notifier.clone(),
-            orders: self.orders.clone(),
+            turn: self.orders.turn.clone(),
             commands: self.command_sender.clone(),
             disk: self.disk.clone(),
         };
@@ -133,11 +126,11 @@ impl Daemon {
     pub(super) fn end_reload(&mut self, result: Result<Reloaded, String>, askers: Vec<oneshot::Sender<Reply>>) {
         let reply = match result.and_then(|reloaded| self.adopt(reloaded)) {
             Ok(changes) => {
-                self.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
+                self.view.metrics.config_loaded.set(unix_seconds(SystemTime::now()));
                 let text = changes.describe();
                 tracing::info!(changes = text.trim_end().replace('\n', "; "), "configuration reloaded");
                 // Last, so that whoever sees the number finds its reason in the log.
-                self.metrics.count_reload(true);
+                self.view.metrics.count_reload(true);
                 Reply { ok: true, text, data: serde_json::json!(changes) }
             }
             Err(problems) => self.not_reloaded(problems),
@@ -162,17 +155,17 @@ impl Daemon {
     /// Takes what a reload made.
     fn adopt(&mut self, reloaded: Reloaded) -> Result<ReloadChanges, String> {
         let Reloaded { config, changes, schedule, control, resolvers, mut problem } = reloaded;
-        self.config = config;
-        self.probe.follow(&self.config, resolvers);
+        self.probe.follow(&config, resolvers);
         if let Some(schedule) = schedule {
             self.schedule = schedule;
         }
         if let Some(control) = control {
             self.control = control;
         }
-        if let Some(Err(error)) = self.log.as_ref().map(|log| log.set_filter(&self.config.log.level)) {
+        if let Some(Err(error)) = self.log.as_ref().map(|log| log.set_filter(&config.log.level)) {
             problem.get_or_insert_with(|| format!("reloaded, but the log stays as it was: {error}"));
         }
+        self.view.config.store(config);
         problem.map_or(Ok(changes), Err)
     }
 
@@ -181,7 +174,7 @@ impl Daemon {
         for error in problems.lines() {
             tracing::error!(error, "configuration not reloaded");
         }
-        self.metrics.count_reload(false);
+        self.view.metrics.count_reload(false);
         Reply::failure(problems)
     }
 }
@@ -191,17 +184,13 @@ impl Daemon {
 /// One reload, with what it needs of the server.
 struct Reload {
     old: Arc<Config>,
+    view: Handle,
     listeners: Arc<Mutex<Listeners>>,
     keeper: keeper::Handle,
-    publisher: Arc<Publisher>,
-    metrics: Arc<Metrics>,
-    store: Option<Arc<Store>>,
     loading: Option<Arc<Loading>>,
     roots: Arc<Roots>,
-    sources: Sources,
     notify: Arc<Reception>,
-    notifier: Arc<Notifier>,
-    orders: Arc<Mutex<()>>,
+    turn: Arc<Mutex<()>>,
     commands: mpsc::Sender<Command>,
     disk: DiskWork,
 }
@@ -247,30 +236,32 @@ impl Reload {
         let control = control.map_err(failed)?;
         // A running schedule is kept while it is the same: the scheduler's library gives not all of its memory back.
         let same_schedule = (&config.audit, &config.server_name) == (&self.old.audit, &self.old.server_name);
-        let schedule = if same_schedule { None } else { Some(audit::start_schedule(&config, &self.sources).await?) };
+        let schedule =
+            if same_schedule { None } else { Some(audit::start_schedule(&config, &self.view.sources).await?) };
         let config = Arc::new(config);
-        let (store, plan, published) = (self.store.clone(), config.clone(), self.publisher.load());
+        let (store, plan, published) = (self.view.store.clone(), config.clone(), self.view.publisher.load());
         let loading = self.loading.clone();
         let read = move || restore(store.as_deref(), &plan, &published, loading.as_deref());
         let remains = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
         let mut remains = remains.map_err(|error| error.to_string())?;
-        remains.heard = heard::ask(&config, self.store.as_deref(), &self.publisher.load()).await;
-        let turn = self.orders.clone().lock_owned().await;
-        check_drains(&self.keeper.commands, &config).await?;
+        remains.heard = heard::ask(&config, self.view.store.as_deref(), &self.view.publisher.load()).await;
+        let turn = self.turn.clone().lock_owned().await;
+        check_drains(&self.keeper.snapshots, &config).await?;
         Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
     }
 
     /// The steps that everybody sees.
     async fn finish(self, prepared: Prepared) -> Result<Reloaded, String> {
         let Prepared { config, bound, control, schedule, resolvers, remains, turn } = prepared;
-        let published = self.publisher.load();
+        let Handle { publisher, metrics, sources, notifier, .. } = &self.view;
+        let published = publisher.load();
         let plan = publish_plan(&self.keeper, &config, remains, &published).await.ok_or("the keeper has ended")?;
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
-        changes.primaries_changed = self.sources.changed(&config);
+        changes.primaries_changed = sources.changed(&config);
         self.notify.set_announcers(announcers(&config));
-        self.notifier.set_targets(config.targets.clone());
-        self.sources.replace(&config, &self.keeper, &self.publisher, &self.metrics, &self.roots);
+        notifier.set_targets(config.targets.clone());
+        sources.replace(&config, &self.keeper, publisher, metrics, &self.roots);
         // What is in service already cannot fail any more; a thread that the system denies is the one exception.
         let adopted = self.listeners.lock().await.adopt(&config, bound);
         drop(turn);

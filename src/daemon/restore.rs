@@ -1,11 +1,11 @@
 //! Restoration of the zones and histories that an earlier run of the program left on disk, before anything is served.
 
 use super::RunError;
-use super::loading::Loading;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::publish::Published;
 use crate::state::{self, Restored, StateError, Store};
+use crate::view::loading::Loading;
 use crate::zone::History;
 use std::collections::HashMap;
 use std::sync::Arc;

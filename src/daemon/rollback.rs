@@ -6,20 +6,20 @@
 //!
 //! Cost: O(changes between the versions), and O(names that differ) to release.
 
-use super::Daemon;
-use super::diff::{self, Changes};
-use super::drain::{view, warn_of_loss};
-use super::status::describe_pin;
+use super::drain::warn_of_loss;
 use crate::control::Reply;
 use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
 use crate::merge::Pin;
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
 use crate::state::Store;
+use crate::view::diff::{self, Changes};
+use crate::view::status::describe_pin;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use tokio::sync::{MutexGuard, mpsc, oneshot};
+use std::time::Instant;
+use tokio::sync::{MutexGuard, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -36,36 +36,15 @@ pub struct RollbackOrder {
 }
 
 /// Handles that orders need.
-struct Ways {
-    commands: mpsc::Sender<keeper::Command>,
-    store: Option<Arc<Store>>,
-}
-
-impl Daemon {
-    /// Takes a region back to an earlier version, or tells what that would do.
-    pub(super) fn rollback(&self, order: RollbackOrder) -> impl Future<Output = Reply> + Send + use<> {
-        let (ways, orders) = (self.ways(), self.orders.clone());
-        async move { ways.pin(order, orders.lock().await).await.unwrap_or_else(|error| Reply::failure(error + "\n")) }
-    }
-
-    /// Lets a region follow its members again, or tells what that would do.
-    pub(super) fn release(&self, zone: String, preview: bool) -> impl Future<Output = Reply> + Send + use<> {
-        let (ways, orders) = (self.ways(), self.orders.clone());
-        async move {
-            ways.release(&zone, preview, orders.lock().await).await.unwrap_or_else(|error| Reply::failure(error + "\n"))
-        }
-    }
-
-    /// Returns the handles that orders need.
-    fn ways(&self) -> Ways {
-        Ways { commands: self.keeper.commands.clone(), store: self.store.clone() }
-    }
+pub struct Ways {
+    pub keeper: keeper::Handle,
+    pub store: Option<Arc<Store>>,
 }
 
 impl Ways {
-    /// Carries out an order.
-    async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = view(&self.commands).await?;
+    /// Takes a region back to an earlier version, or tells what that would do.
+    pub async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
+        let view = self.keeper.snapshots.load().view(Instant::now());
         let RollbackOrder { zone, to, reason, preview } = order;
         let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
@@ -80,7 +59,7 @@ impl Ways {
         if !preview {
             let (sender, done) = oneshot::channel();
             let order = PinOrder { region: name.clone(), to, reason };
-            let _ = self.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
+            let _ = self.keeper.commands.send(keeper::Command::Pin(Box::new(order), sender)).await;
             let pin = done.await.map_err(|_| "the server is stopping".to_owned())?;
             let pin = pin.map_err(|error| error.to_string())?;
             drop(turn);
@@ -94,9 +73,9 @@ impl Ways {
         Ok(Reply { ok: true, text, data })
     }
 
-    /// Carries out the order that ends another.
-    async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = view(&self.commands).await?;
+    /// Lets a region follow its members again, or tells what that would do.
+    pub async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
+        let view = self.keeper.snapshots.load().view(Instant::now());
         let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
         let pin = region.pin.clone().ok_or_else(|| format!("region {name} is not pinned"))?;
@@ -127,7 +106,7 @@ impl Ways {
             return Ok(Reply { ok: true, text, data: json!({ "changes": changes, "done": false }) });
         }
         let (sender, done) = oneshot::channel();
-        let _ = self.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
+        let _ = self.keeper.commands.send(keeper::Command::Release(pin.region.clone(), sender)).await;
         let released = done.await.map_err(|_| "the server is stopping".to_owned())?;
         released.map_err(|error| error.to_string())?;
         drop(turn);

@@ -84,7 +84,7 @@ impl Stage {
                 due = now + self.pace();
                 // CNS repeats its announcements; here the poll of every second stands in for one that gets lost.
                 for site in &self.sites {
-                    site.announce(self.client.server()?).await?;
+                    site.announce(self.client.server()).await?;
                 }
             }
             // A run too short for a change has to show one all the same.
@@ -285,7 +285,7 @@ mod tests {
             sites.push(Site::start(origin, number, "127.0.0.1:0".parse().unwrap()).await.unwrap());
         }
         let frozen = freeze(&sites, &region).await;
-        let client = Client::connect(frozen.address()).await.unwrap();
+        let client = Client::new(frozen.address());
         (Stage::new(sites, region, client, Some(Duration::from_millis(100)), patience).unwrap(), frozen)
     }
 

@@ -11,7 +11,7 @@
 //! domain one for each label of its host's name at most, and each domain is asked once.
 
 use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
-use crate::exchange::{self, Role, from_library};
+use crate::client::{Question, Role, address_of, from_library, rcode_name};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{RData, RecordType};
 use std::collections::HashMap;
@@ -162,7 +162,8 @@ impl Resolver<'_> {
     async fn ask(&self, owner: &Name, rtype: RecordType) -> Result<Vec<RData>, DiscoverError> {
         let mut last = DiscoverError::NoServer;
         for server in self.servers {
-            let response = match exchange::ask(*server, owner, rtype, Role::Resolver, self.patience).await {
+            let response = match Question::new(owner, rtype, Role::Resolver).ask(&(*server).into(), self.patience).await
+            {
                 Ok(response) => response,
                 Err(error) => {
                     last = DiscoverError::Silent(server.to_string(), error.to_string());
@@ -174,7 +175,7 @@ impl Resolver<'_> {
                     let answers = response.answers.into_iter().filter(|record| record.record_type() == rtype);
                     return Ok(answers.map(|record| record.data).collect());
                 }
-                code => last = DiscoverError::Rcode(server.to_string(), exchange::rcode_name(code)),
+                code => last = DiscoverError::Rcode(server.to_string(), rcode_name(code)),
             }
         }
         Err(last)
@@ -196,11 +197,7 @@ impl Resolver<'_> {
     async fn hosts(&self, host: &Name) -> Result<Vec<Host>, DiscoverError> {
         let mut addresses = Vec::new();
         for rtype in [RecordType::A, RecordType::AAAA] {
-            addresses.extend(self.ask(host, rtype).await?.into_iter().filter_map(|data| match data {
-                RData::A(address) => Some(IpAddr::V4(address.0)),
-                RData::AAAA(address) => Some(IpAddr::V6(address.0)),
-                _ => None,
-            }));
+            addresses.extend(self.ask(host, rtype).await?.iter().filter_map(address_of));
         }
         if addresses.is_empty() { Err(DiscoverError::NoAddress(host.clone())) } else { Ok(address_hosts(addresses)) }
     }

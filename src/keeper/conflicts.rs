@@ -1,16 +1,48 @@
-//! Log lines and status of records that a primary has and that its zone here cannot hold.
+//! Conflicts as they are shown: between the members of a region, and of records that a primary has and that its zone here
+//! cannot hold. The latter are logged here, too.
 //!
-//! Cost: O(names with such records).
+//! Cost: O(names with conflicts).
 
-use super::regions::LOGGED_CONFLICTS;
-use crate::merge::ConflictKind;
+use crate::merge::{Conflict, ConflictKind, Region};
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::name::Name;
 
+/// Conflicts logged one by one after an update; the rest is a number.
+pub(super) const LOGGED_CONFLICTS: usize = 20;
 /// Conflicts listed for one region or zone; the total is always told.
-pub(super) const LISTED_CONFLICTS: usize = 100;
+const LISTED_CONFLICTS: usize = 100;
+
+/// The conflicts of a region, as they are shown.
+#[derive(Default)]
+pub(super) struct RegionConflicts {
+    /// Names with conflicts.
+    pub names: usize,
+    /// Names by kind of conflict, in the order of [`ConflictKind::ALL`].
+    pub counts: [i64; ConflictKind::ALL.len()],
+    /// First of the names in order, with the dropped records.
+    pub listed: BTreeMap<String, Vec<Conflict>>,
+}
+
+impl RegionConflicts {
+    /// Sums up the conflicts of a region.
+    pub fn of(region: &Region) -> RegionConflicts {
+        let mut counts = [0; ConflictKind::ALL.len()];
+        for conflicts in region.conflicts.values() {
+            let mut kinds: Vec<ConflictKind> = conflicts.iter().map(|conflict| conflict.kind).collect();
+            kinds.dedup();
+            kinds.iter().for_each(|kind| counts[*kind as usize] += 1);
+        }
+        let mut places: Vec<_> = region.conflicts.iter().collect();
+        if places.len() > LISTED_CONFLICTS {
+            places.select_nth_unstable_by(LISTED_CONFLICTS, |a, b| a.0.name.canonical_cmp(&b.0.name));
+            places.truncate(LISTED_CONFLICTS);
+        }
+        let listed = places.into_iter().map(|(place, conflicts)| (place.name.to_string(), conflicts.clone())).collect();
+        RegionConflicts { names: region.conflicts.len(), counts, listed }
+    }
+}
 
 /// A conflict within one zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -85,19 +85,7 @@ impl Drains {
 
     /// Returns the names of a member that are drained from a region.
     pub fn scope(&self, member: &Name, region: &Name) -> Scope {
-        let mut scope = Scope::default();
-        self.of(member, region).for_each(|drain| scope.add(&drain.target));
-        scope
-    }
-
-    /// Returns the time at which the oldest drain of a member in a region began.
-    pub fn since(&self, member: &Name, region: &Name) -> Option<SystemTime> {
-        self.of(member, region).map(|drain| drain.since).min()
-    }
-
-    /// The drains of a member in a region.
-    fn of(&self, member: &Name, region: &Name) -> impl Iterator<Item = &Drain> {
-        self.all.iter().filter(|drain| drain.concerns(member, region))
+        scope(&self.all, member, region)
     }
 
     /// Returns true if the drains are not yet on disk.
@@ -109,6 +97,13 @@ impl Drains {
     pub fn take_unsaved(&mut self) -> Option<Vec<Drain>> {
         std::mem::take(&mut self.unsaved).then(|| self.all.clone())
     }
+}
+
+/// Returns the names of a member that drains take out of a region.
+pub(super) fn scope(drains: &[Drain], member: &Name, region: &Name) -> Scope {
+    let mut scope = Scope::default();
+    drains.iter().filter(|drain| drain.concerns(member, region)).for_each(|drain| scope.add(&drain.target));
+    scope
 }
 
 /// Tells what happens to a drain.

@@ -7,6 +7,7 @@
 //!
 //! Cost: O(changed names × members) for a change, O(names) for a member that comes or goes.
 
+use super::conflicts::{LOGGED_CONFLICTS, RegionConflicts};
 use super::fingerprint::{NO_PLAN, fingerprint};
 use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
 use crate::merge::{
@@ -23,8 +24,6 @@ use wire::serial::Serial;
 
 /// Longest time that a serial stays half way to its sum.
 const LONGEST_HALF_WAY: Duration = Duration::from_secs(3600);
-/// Conflicts logged one by one after an update; the rest is a number.
-pub(super) const LOGGED_CONFLICTS: usize = 20;
 
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;
@@ -78,6 +77,8 @@ pub(super) struct KeptRegion {
     pub causes: Vec<Cause>,
     /// Contents to which the region is pinned, which clients see instead of the merged ones.
     pub pinned: Option<Pinned>,
+    /// The conflicts as they are shown; none since the last merge.
+    pub conflicts: Option<Arc<RegionConflicts>>,
     /// Fingerprint of the plan and the drains, as far as contents depend on them; that of no plan while anything is
     /// held.
     pub fingerprint: u32,
@@ -110,6 +111,7 @@ impl KeptRegion {
             followed: None,
             causes: Vec::new(),
             pinned: None,
+            conflicts: None,
             goes_on: None,
         }
     }
@@ -281,6 +283,7 @@ impl Keeper {
     /// Merges all of a region, as soon as that is due.
     pub(super) fn merge_anew(&self, kept: &mut KeptRegion, now: Instant) {
         kept.intakes.clear();
+        kept.conflicts = None;
         kept.fingerprint = fingerprint(MERGE_VERSION, &kept.region.plan, &self.scopes(&kept.region.plan));
         if self.is_due(kept, now) {
             self.fill(kept, now);
@@ -291,6 +294,7 @@ impl Keeper {
     /// Makes a region's next version out of the names that changed, or of all.
     pub(super) fn merge_region(&self, kept: &mut KeptRegion, changed: Option<Vec<(usize, Name)>>) -> bool {
         let started = Instant::now();
+        kept.conflicts = None;
         self.follow_others(kept);
         let members: Box<Members> = kept.intakes.iter().map(|intake| intake.zone().cloned()).collect();
         let before = kept.region.zone.clone();
@@ -360,25 +364,13 @@ impl Keeper {
         }
     }
 
-    /// Returns, for each member of a region, true if it contributes: its zone has neither expired nor been without
-    /// contact for longer than the region allows.
-    pub(super) fn contributing(&self, plan: &RegionPlan) -> Vec<bool> {
-        let contributes = |source: &SourceZone| {
-            let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;
-            let age = source.refreshed.map(|at| at.elapsed());
-            let too_old = plan.expire_after.is_some_and(|limit| age.is_none_or(|age| age > limit));
-            source.zone.is_some() && !expired && !too_old
-        };
-        plan.members.iter().map(|member| self.sources.get(member).is_some_and(contributes)).collect()
-    }
-
     /// Those of which a region takes anything: the members that contribute, the drained ones for their serials and name
     /// servers.
     ///
     /// Not those alone, while one that is not drained has nothing to give: what is left would deny every name to all who
     /// ask, where without any drain the region had expired (`docs/regions.md` 22).
     fn taken(&self, plan: &RegionPlan, scopes: &[Scope]) -> Vec<bool> {
-        let mut taken = self.contributing(plan);
+        let mut taken = contributing(&self.sources, plan);
         let undrained: Vec<bool> =
             taken.iter().zip(scopes).filter(|(_, scope)| !scope.whole).map(|(contributes, _)| *contributes).collect();
         if !undrained.is_empty() && undrained.iter().all(|contributes| !contributes) {
@@ -442,6 +434,18 @@ impl Keeper {
         }
         changed
     }
+}
+
+/// Returns, for each member of a region, true if it contributes: its zone has neither expired nor been without contact
+/// for longer than the region allows.
+pub(super) fn contributing(sources: &HashMap<Name, SourceZone>, plan: &RegionPlan) -> Vec<bool> {
+    let contributes = |source: &SourceZone| {
+        let expired = source.state == State::Expired && plan.on_expire == OnExpire::Withdraw;
+        let age = source.contact.get().map(|at| at.elapsed());
+        let too_old = plan.expire_after.is_some_and(|limit| age.is_none_or(|age| age > limit));
+        source.zone.is_some() && !expired && !too_old
+    };
+    plan.members.iter().map(|member| sources.get(member).is_some_and(contributes)).collect()
 }
 
 /// Logs new conflicts, each once, up to a number that does not flood the log.

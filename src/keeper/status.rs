@@ -1,8 +1,12 @@
 //! Status of zones, regions, members and conflicts, as operators see it.
+//!
+//! Cost: O(zones + members of all regions).
 
-use super::{Keeper, SourceZone, ZoneConflict, conflicts};
-use crate::budget::Usage;
-use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Pin, Region, RegionPlan};
+use super::drains::scope;
+use super::regions::contributing;
+use super::snapshot::RegionSnapshot;
+use super::{Snapshot, SourceZone, ZoneConflict, conflicts};
+use crate::merge::{Conflict, Damper, Drain, DrainTarget, Pin, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::publish::State;
 use serde::Serialize;
@@ -12,15 +16,12 @@ use wire::name::Name;
 use wire::serial::Serial;
 
 /// Status of everything that the keeper knows, at one moment.
-#[derive(Clone, Debug, Serialize)]
-pub struct Snapshot {
-    pub generation: u64,
+#[derive(Clone, Debug)]
+pub struct Status {
     /// Source zones, in canonical order of names.
     pub zones: Vec<ZoneStatus>,
     pub regions: Vec<RegionStatus>,
     pub drains: Vec<DrainStatus>,
-    /// Use of the memory budget.
-    pub memory: Usage,
 }
 
 /// A member, or names of it, that regions go without.
@@ -123,7 +124,7 @@ impl SourceZone {
             serial: self.zone.as_ref().map(|zone| zone.soa.serial),
             records: self.zone.as_ref().map_or(0, |zone| zone.records),
             names: self.zone.as_ref().map_or(0, |zone| zone.names()),
-            refreshed_seconds_ago: self.refreshed.map(|at| now.saturating_duration_since(at).as_secs()),
+            refreshed_seconds_ago: self.contact.get().map(|at| now.saturating_duration_since(at).as_secs()),
             expires_in_seconds: self.expires().map(|at| at.saturating_duration_since(now).as_secs()),
             conflict_names: self.zone.as_ref().map_or(0, |zone| zone.left_out.names()),
             conflicts: self.zone.as_ref().map(|zone| conflicts::list(zone)).unwrap_or_default(),
@@ -131,41 +132,43 @@ impl SourceZone {
     }
 }
 
-impl Keeper {
-    /// Tells everything.
-    pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
+impl Snapshot {
+    /// Tells everything, in canonical order of names.
+    pub fn status(&self, now: Instant) -> Status {
         let mut zones: Vec<ZoneStatus> = self.sources.iter().map(|(name, source)| source.status(name, now)).collect();
         zones.sort_by(|a, b| a.zone.canonical_cmp(&b.zone));
-        let mut regions: Vec<RegionStatus> = self
-            .regions
-            .iter()
-            .map(|(name, kept)| RegionStatus {
-                region: name.clone(),
-                state: kept.state,
-                serial: kept.served().map(|zone| zone.soa.serial),
-                drift: kept.drift(),
-                records: kept.served().map_or(0, |zone| zone.records),
-                names: kept.served().map_or(0, |zone| zone.names()),
-                ns_fallback: kept.region.ns_fallback,
-                held_addresses: kept.damper.as_ref().map_or(0, Damper::held_addresses),
-                pinned: kept.pin().map(PinStatus::new),
-                followed: kept.followed,
-                newer_elsewhere: kept.newer_elsewhere(),
-                servers_without_address: kept.region.servers_without_address.clone(),
-                members: self.member_statuses(&kept.region.plan, now),
-                conflict_names: kept.region.conflicts.len(),
-                conflicts: list_conflicts(&kept.region),
-            })
-            .collect();
+        let mut regions: Vec<RegionStatus> =
+            self.regions.values().map(|region| self.region_status(region, now)).collect();
         regions.sort_by(|a, b| a.region.canonical_cmp(&b.region));
-        let drains = self.drains.all().iter().map(|drain| self.drain_status(drain)).collect();
-        Snapshot { generation: self.generation, zones, regions, drains, memory: self.budget.usage() }
+        Status { zones, regions, drains: self.drains.iter().map(|drain| self.drain_status(drain)).collect() }
+    }
+
+    /// Returns the status of a region.
+    fn region_status(&self, region: &RegionSnapshot, now: Instant) -> RegionStatus {
+        let served = region.served.as_ref();
+        RegionStatus {
+            region: region.plan.origin.clone(),
+            state: region.state,
+            serial: served.map(|zone| zone.soa.serial),
+            drift: region.drift,
+            records: served.map_or(0, |zone| zone.records),
+            names: served.map_or(0, |zone| zone.names()),
+            ns_fallback: region.ns_fallback,
+            held_addresses: region.damper.as_ref().map_or(0, Damper::held_addresses),
+            pinned: region.pin.as_ref().map(PinStatus::new),
+            followed: region.followed,
+            newer_elsewhere: region.newer_elsewhere,
+            servers_without_address: region.servers_without_address.clone(),
+            members: self.member_statuses(&region.plan, now),
+            conflict_names: region.conflicts.names,
+            conflicts: region.conflicts.listed.clone(),
+        }
     }
 
     /// Returns the status of a drain.
     fn drain_status(&self, drain: &Drain) -> DrainStatus {
         let concerned = |plan: &&RegionPlan| plan.members.iter().any(|member| drain.concerns(member, &plan.origin));
-        let plans = self.regions.values().map(|kept| &kept.region.plan).filter(concerned);
+        let plans = self.regions.values().map(|region| &region.plan).filter(concerned);
         let mut regions: Vec<Name> = plans.map(|plan| plan.origin.clone()).collect();
         regions.sort_by(Name::canonical_cmp);
         DrainStatus {
@@ -180,7 +183,7 @@ impl Keeper {
 
     /// The states of a region's members.
     pub(super) fn member_statuses(&self, plan: &RegionPlan, now: Instant) -> Vec<MemberStatus> {
-        let is_drained = |member: &Name| self.drains.scope(member, &plan.origin).whole;
+        let is_drained = |member: &Name| scope(&self.drains, member, &plan.origin).whole;
         let status = |(member, contributes): (&Name, bool)| {
             let source = self.sources.get(member);
             let zone = source.and_then(|source| source.zone.as_ref());
@@ -190,7 +193,7 @@ impl Keeper {
                     // Two failed tries after a missed refresh are no accident any more. What has expired is kept where
                     // the configuration says so.
                     let patience = u64::from(zone.soa.refresh) + 2 * u64::from(zone.soa.retry);
-                    let age = source.refreshed.map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
+                    let age = source.contact.get().map_or(u64::MAX, |at| now.saturating_duration_since(at).as_secs());
                     if source.state != State::Ok || age > patience { "stale" } else { "ok" }
                 }
                 (_, Some(_)) => "expired",
@@ -198,25 +201,6 @@ impl Keeper {
             };
             MemberStatus { zone: member.clone(), state, serial: zone.map(|zone| zone.soa.serial) }
         };
-        plan.members.iter().zip(self.contributing(plan)).map(status).collect()
+        plan.members.iter().zip(contributing(&self.sources, plan)).map(status).collect()
     }
-}
-
-/// Lists the first conflicts in the order of their names.
-fn list_conflicts(region: &Region) -> BTreeMap<String, Vec<Conflict>> {
-    let mut places: Vec<_> = region.conflicts.iter().collect();
-    places.sort_by(|a, b| a.0.name.canonical_cmp(&b.0.name));
-    let listed = places.into_iter().take(conflicts::LISTED_CONFLICTS);
-    listed.map(|(place, conflicts)| (place.name.to_string(), conflicts.clone())).collect()
-}
-
-/// Calls `set` with the number of names for each kind of conflict.
-pub(super) fn count_conflicts(region: &Region, mut set: impl FnMut(&'static str, i64)) {
-    let mut counts = [0; ConflictKind::ALL.len()];
-    for conflicts in region.conflicts.values() {
-        let mut kinds: Vec<ConflictKind> = conflicts.iter().map(|conflict| conflict.kind).collect();
-        kinds.dedup();
-        kinds.iter().for_each(|kind| counts[*kind as usize] += 1);
-    }
-    ConflictKind::ALL.iter().zip(counts).for_each(|(kind, count)| set(kind.label(), count));
 }

@@ -6,6 +6,7 @@ mod others;
 mod pins;
 mod restarts;
 mod serials;
+mod transitions;
 
 use super::*;
 use crate::merge::serial;
@@ -73,6 +74,10 @@ impl Bench {
         };
         self.keeper.handle(Vec::new(), vec![command]);
         answered.try_recv().unwrap();
+    }
+
+    fn status(&self) -> Status {
+        self.keeper.snapshots.load().status(Instant::now())
     }
 
     fn state(&self, zone: &str) -> State {
@@ -145,7 +150,7 @@ fn an_expired_member_leaves_and_comes_back() {
     bench.update("w2.x", News::Current, expire);
     assert_eq!((bench.state("w2.x"), bench.ask("web.w2.x"), bench.ask("web.w.x")), (State::Expired, (2, 0), (0, 1)));
     assert!(serial(&bench).newer_than(before));
-    let snapshot = bench.keeper.snapshot(Instant::now());
+    let snapshot = bench.status();
     let states: Vec<_> = snapshot.regions[0].members.iter().map(|member| member.state).collect();
     assert_eq!(states, ["ok", "expired"]);
     bench.update("w1.x", News::Current, expire);
@@ -222,7 +227,30 @@ fn members_can_stay_beyond_expiry() {
     bench.update("w1.x", News::Current, Duration::from_secs(2_592_001));
     assert_eq!((bench.ask("web.w1.x"), bench.ask("web.w.x")), ((2, 0), (0, 1)));
     // It is in the region, and so nobody is told that it is not.
-    assert_eq!(bench.keeper.member_statuses(&plan, Instant::now())[0].state, "stale");
+    assert_eq!(bench.status().regions[0].members[0].state, "stale");
+}
+
+#[test]
+fn what_is_known_can_be_read_while_a_region_is_merged() {
+    let zones = ["w1.x", "w2.x"];
+    let mut bench = Bench::new(&zones, Vec::new());
+    for zone in zones {
+        let lines: String = (0..5_000).map(|number| format!("n{number} 30 A 192.0.2.1\n")).collect();
+        bench.load(&format!("{zone}."), &format!("@ 30 SOA 1\n{lines}"), ZERO);
+    }
+    let snapshots = bench.keeper.snapshots.clone();
+    let serials: Vec<Option<Serial>> = std::thread::scope(|scope| {
+        let merge = scope.spawn(|| bench.plan(&zones, vec![region("w.x", &zones)]));
+        let mut serials = Vec::new();
+        while !merge.is_finished() {
+            let status = snapshots.load().status(Instant::now());
+            assert_eq!(status.zones.len(), 2);
+            serials.push(status.regions.first().and_then(|region| region.serial));
+        }
+        serials
+    });
+    assert!(serials.iter().filter(|serial| serial.is_none()).count() > 10, "{serials:?}");
+    assert_eq!(bench.status().regions[0].serial, Some(Serial(2)));
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! View of everything published at one moment, with the data that the regions in it are made of.
 //!
-//! Invariant: the root, the members' zones and their states belong to each other, because only the keeper changes them
-//! and it gives them out between two publications. They are shared, not copied.
-//!
-//! Cost: O(zones + members of all regions) reference counts, for each that asks.
+//! Cost: O(zones + members of all regions) reference counts.
 
-use super::{Keeper, MemberStatus, ZoneStatus};
+use super::snapshot::RegionSnapshot;
+use super::{MemberStatus, Snapshot, ZoneStatus};
 use crate::merge::{Damper, Drain, Pin, RegionPlan, TracedMember};
 use crate::publish::Published;
 use crate::zone::Zone;
@@ -44,31 +42,28 @@ pub struct MemberView {
     pub traced: TracedMember,
 }
 
-impl Keeper {
+impl Snapshot {
     /// Gives out the published versions.
-    pub(super) fn view(&self, now: Instant) -> View {
+    pub fn view(&self, now: Instant) -> View {
         let zones = self.sources.iter().map(|(name, source)| (name.clone(), source.status(name, now)));
-        let region = |(name, kept): (&Name, &super::KeptRegion)| {
-            let plan = &kept.region.plan;
+        let region = |(name, region): (&Name, &RegionSnapshot)| {
             let member = |(index, status): (usize, MemberStatus)| {
                 let zone = self.sources.get(&status.zone).and_then(|source| source.zone.clone());
                 // As it was at the last merge: the clock may have moved on since, the region has not. One that still
                 // waits for its members has taken nothing of anybody.
-                let intake = kept.intakes.get(index);
-                let taken = intake.and_then(|intake| intake.zone().cloned());
-                let drained = intake.map(|intake| intake.scope().clone()).unwrap_or_default();
+                let (taken, drained) = region.taken.get(index).cloned().unwrap_or_default();
                 MemberView { status, traced: TracedMember { zone, taken, drained } }
             };
-            let members = self.member_statuses(plan, now).into_iter().enumerate().map(member).collect();
-            let (plan, drift, damper) = (plan.clone(), kept.drift(), kept.damper.clone());
-            let (merged, pin) = (kept.region.zone.clone(), kept.pin().cloned());
+            let members = self.member_statuses(&region.plan, now).into_iter().enumerate().map(member).collect();
+            let (plan, damper) = (region.plan.clone(), region.damper.clone());
+            let (drift, merged, pin) = (region.drift, region.merged.clone(), region.pin.clone());
             (name.clone(), RegionView { plan, drift, members, damper, merged, pin })
         };
         View {
-            published: self.publisher.load(),
+            published: self.published.clone(),
             zones: zones.collect(),
             regions: self.regions.iter().map(region).collect(),
-            drains: self.drains.all().to_vec(),
+            drains: self.drains.clone(),
         }
     }
 }

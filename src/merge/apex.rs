@@ -48,7 +48,7 @@ impl Region {
     }
 
     /// The names of the region's NS set.
-    fn name_servers(&mut self, members: &Members) -> Vec<Name> {
+    pub(super) fn name_servers(&mut self, members: &Members) -> Vec<Name> {
         self.ns_fallback = false;
         let listed = |zone: &Arc<Zone>| -> Vec<Name> { zone.name_servers().collect() };
         let mut sets = members.iter().flatten().map(listed);

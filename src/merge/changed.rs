@@ -4,7 +4,9 @@
 //!
 //! Cost: O(changed names × members); with delegations see there.
 
-use super::{Conflict, Members, Merged, Place, RdataNames, Region};
+use super::rules::Merged;
+use super::sink::Silent;
+use super::{Conflict, Members, Place, RdataNames, Region};
 use crate::zone::{Editor, Node, Owner, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -84,7 +86,7 @@ impl Region {
         let name = Name::join(owner.labels(), &self.plan.origin);
         let found = match self.sole(members, &name, owner) {
             Some((node, spelled)) => Found::Sole(node, spelled),
-            None => Found::Merged(self.merge_name(members, &name)),
+            None => Found::Merged(self.merge_name(members, &name, Silent)),
         };
         Look { name, found }
     }
@@ -101,13 +103,10 @@ impl Region {
             if !cuts {
                 continue;
             }
-            let mut above = name.parent();
-            while let Some(ancestor) = above.filter(|ancestor| ancestor.is_within(&self.plan.origin)) {
-                if self.nodes(members, &ancestor).any(|(.., node)| node.get(rtype::DNAME).is_some()) {
-                    more.insert(ancestor.clone());
-                }
-                above = ancestor.parent();
-            }
+            let above = std::iter::successors(name.parent(), Name::parent);
+            let above = above.take_while(|above| above.is_within(&self.plan.origin));
+            let has_dname = |(.., node): (usize, &Name, Node<'_>)| node.get(rtype::DNAME).is_some();
+            more.extend(above.filter(|above| self.nodes(members, above).any(has_dname)));
         }
         names.extend(more);
     }

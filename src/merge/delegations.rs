@@ -22,7 +22,8 @@
 //! because tables have no order by name: less than 0.1 µs a name, and 1 µs for one below the cut, 4 µs where its own
 //! member cuts. Memory: some hundred octets a cut, and the names below cuts in the zones that cut.
 
-use super::{ConflictKind, Members, RegionPlan, is_dropped};
+use super::reasons::{ConflictKind, is_dropped};
+use super::{Members, RegionPlan};
 use crate::zone::{Node, Owner, Zone};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -8,12 +8,12 @@
 //!
 //! Cost: O(names × members).
 
-use super::{Conflict, Members, Place, Region, is_dropped};
+use super::sink::Silent;
+use super::{Conflict, Members, Place, Region};
 use crate::rewrite::RdataNames;
-use crate::zone::{Builder, Editor, Node, RRsets, Stored, Zone};
+use crate::zone::{Builder, Editor, RRsets, Stored, Zone};
 use std::sync::Arc;
 use wire::name::{MAX_NAME_BYTES, Name};
-use wire::rr::rtype;
 
 impl Region {
     /// Begins a version with all names of all members, put on the present version if there is one. Returns also the
@@ -56,7 +56,7 @@ impl Region {
                 }
                 let name = Name::join(owner, &origin);
                 self.note_aliases(members, &name);
-                let merged = self.merge_name(members, &name);
+                let merged = self.merge_name(members, &name, Silent);
                 builder.push(&name, &merged.rrsets, merged.spelled.as_deref());
                 self.report(None, &name, merged.conflicts, reported);
             }
@@ -82,7 +82,7 @@ impl Region {
                 return (RRsets::default(), None);
             }
             let name = Name::join(owner, &origin);
-            let merged = self.merge_name(members, &name);
+            let merged = self.merge_name(members, &name, Silent);
             (merged.rrsets, (!merged.conflicts.is_empty()).then_some((name, merged.conflicts)))
         });
         for (name, conflicts) in conflicts.into_iter().flatten() {
@@ -92,19 +92,5 @@ impl Region {
         editor.set(&origin, base.apex().to_rrsets(), base.apex().spelled.map(Arc::from));
         let touched = editor.differing(base);
         (editor, touched)
-    }
-
-    /// Returns true if the RRsets of a node, if it is the only one of its name, come into the region as they are, which
-    /// can be told without knowing the name.
-    fn is_plain(&self, node: Node<'_>) -> bool {
-        let stays = |rtype| match rtype {
-            rtype::DNAME | rtype::PTR => false,
-            rtype::PLACEHOLDER => node.rrsets().count() == 1,
-            _ => !is_dropped(rtype, false),
-        };
-        self.plan.rdata_names == RdataNames::Keep
-            && self.plan.exclude.is_empty()
-            && node.spelled.is_none()
-            && node.rrsets().all(|rrset| stays(rrset.rtype) && !rrset.may_not_fit())
     }
 }

@@ -12,6 +12,7 @@
 //! Cost: O(names touched) as long as the scope stays, O(names) when it changes; O(1) without drains.
 
 use super::Scope;
+use super::reasons::LeftOut;
 use crate::zone::{Editor, Node, RRsets, Zone};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -148,6 +149,37 @@ impl Intake {
         } else {
             editor.set(name, node.map(Node::to_rrsets).unwrap_or_default(), spelled);
         }
+    }
+}
+
+/// A member beside what is taken of it.
+#[derive(Clone, Debug)]
+pub struct TracedMember {
+    /// Zone of the member, also when nothing of it is taken.
+    pub zone: Option<Arc<Zone>>,
+    /// Zone that the region is made of, as [`Intake::zone`] has it; none when nothing is taken.
+    pub taken: Option<Arc<Zone>>,
+    /// Scope of the drains of the member.
+    pub drained: Scope,
+}
+
+impl TracedMember {
+    /// A member of which everything is taken, or nothing.
+    pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
+        TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
+    }
+
+    /// Returns true if the region takes anything from the member at present.
+    pub fn contributes(&self) -> bool {
+        self.taken.is_some()
+    }
+
+    /// Reason for which nothing is taken of the member at an owner name without origin.
+    pub(super) fn withholds(&self, owner: &[u8]) -> Option<LeftOut> {
+        if !self.contributes() {
+            return Some(LeftOut::Withdrawn);
+        }
+        self.drained.covers(owner).then_some(LeftOut::Drained)
     }
 }
 

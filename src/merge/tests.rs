@@ -1,11 +1,14 @@
 //! Every row of the merge's tables, and the law that a merge of what changed equals a merge of everything.
 
+mod trace;
+
 use super::*;
 use crate::zone::tests::{arbitrary_text, load, zone};
 use crate::zone::{Editor, Loader, Soa};
 use proptest::prelude::*;
 use std::time::Duration;
 use wire::name::NameBuf;
+use wire::rr::{self, RRset};
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -50,6 +53,32 @@ fn merged(edit: impl FnOnce(&mut RegionPlan), first: &str, second: &str) -> (Vec
 fn lines(region: &Region) -> Vec<String> {
     let text = format!("{:?}", region.zone.as_ref().unwrap());
     text.lines().filter(|line| !line.starts_with("w.x.")).map(str::to_owned).collect()
+}
+
+/// The oracle's trace of a name; demands that the merge itself tells the same of each record.
+pub fn traced(plan: &RegionPlan, members: &[TracedMember], name: &Name) -> trace::Trace {
+    let expected = trace::trace(plan, members, name);
+    let told = Trace::new(plan, members, name);
+    assert_eq!(told.conflicts, expected.conflicts, "{name}");
+    assert_eq!(told.contributions.len(), expected.contributions.len(), "{name}");
+    for (told, expected) in told.contributions.iter().zip(&expected.contributions) {
+        let facts = (told.member, told.owner.to_string(), told.rtype, told.ttl, &told.rdata, told.held);
+        assert_eq!(
+            facts,
+            (expected.member, expected.owner.to_string(), expected.rtype, expected.ttl, &expected.rdata, expected.held),
+            "{name}"
+        );
+        let label = told.left_out.map(LeftOut::label);
+        assert_eq!(label, expected.left_out.map(trace::LeftOut::label), "{name} {told:?}");
+        assert!(label.is_some() || told.there() == expected.there(), "{name} {told:?} {expected:?}");
+    }
+    for given in &told.contributions {
+        if let Some(LeftOut::Conflict { kind, by }) = given.left_out {
+            let is_it = |conflict: &Conflict| (conflict.kind, conflict.member, conflict.by) == (kind, given.member, by);
+            assert!(told.conflicts.iter().any(is_it), "{name} {given:?}");
+        }
+    }
+    expected
 }
 
 /// The pitfalls of replacing text (`docs/regions.md` 3): member, region, owner as the member spells it, and what becomes
@@ -119,7 +148,7 @@ fn what_belongs_to_the_member_zone_stays_there() {
 #[test]
 fn a_cname_at_an_apex_is_dropped() {
     let mut loader = Loader::new(name("w1.x"));
-    let owner = name::NameBuf::parse("w1.x").unwrap();
+    let owner = NameBuf::parse("w1.x").unwrap();
     let soa = Soa { serial: Serial(1), refresh: 1, retry: 1, expire: 1, minimum: 1 };
     loader.push(&owner, rtype::SOA, 30, &soa.to_rdata(&[0], &[0]));
     let mut zone = loader.finish(None).unwrap().zone;
@@ -360,7 +389,7 @@ fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
         for owner in ["big", "one"] {
             let told = &region.conflicts[&Place { member: None, name: at(owner) }];
             assert_eq!(told[..], [Conflict { kind: ConflictKind::RecordTooLong, member: 0, dropped: 1, by: None }]);
-            let traced = trace(&plan, &[TracedMember::plain(Some(zone.clone()), true)], &at(owner));
+            let traced = traced(&plan, &[TracedMember::plain(Some(zone.clone()), true)], &at(owner));
             assert_eq!(traced.conflicts, *told);
             assert_eq!(traced.records.len(), merged.get(at(owner).as_wire()).map_or(0, |node| node.records() as usize));
         }
@@ -593,8 +622,59 @@ fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
     })
 }
 
+/// A plan like another under which nothing of a lone name needs a look, so that whole shards are taken.
+fn even_plan(plan: &RegionPlan) -> RegionPlan {
+    RegionPlan { rdata_names: RdataNames::Keep, exclude: Vec::new(), ..plan.clone() }
+}
+
+/// Lines of a member without records that need a look also where they are alone.
+fn even_text(text: &str) -> String {
+    let text = text.replace("DNAME b", "A 192.0.2.7").replace("PTR i._x._tcp", "TXT p");
+    text.replace("RRSIG s", "TXT r").replace("\nA ", "\na ")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// The ways that only a merge takes (a sole node as it stands, a plain one, whole shards) give what the general one
+    /// gives, which explanations go.
+    #[test]
+    fn shortcuts_agree_with_the_general_way(
+        plan in arbitrary_plan(),
+        texts in prop_oneof![arbitrary_members(arbitrary_text()), arbitrary_members(arbitrary_delegations())],
+        even: bool,
+    ) {
+        let plan = if even { even_plan(&plan) } else { plan };
+        let load = |(index, text): (usize, &Option<String>)| {
+            let text = text.as_ref().map(|text| if even { even_text(text) } else { text.clone() })?;
+            Some(Arc::new(zone(&format!("w{}.x.", index + 1), &text)))
+        };
+        let members: Vec<_> = texts.iter().enumerate().map(load).collect();
+        let mut region = Region::new(plan.clone());
+        region.merge_all(&members);
+        let Some(merged) = &region.zone else { return Ok(()) };
+        let names = members.iter().flatten().flat_map(|zone| zone.nodes().map(|node| node.owner()));
+        for labels in names.filter(|labels| !labels.is_empty()) {
+            let (name, owner) = (Name::join(labels, &plan.origin), Owner::new(labels));
+            let mut general = region.merge_name(&members, &name, Silent);
+            general.conflicts.sort_unstable();
+            let expected = (format!("{:?}", general.rrsets), general.spelled);
+            let given = |node: Node<'_>, spelled: Option<Arc<[u8]>>| (format!("{:?}", node.to_rrsets()), spelled);
+            let node = merged.get(name.as_wire()).unwrap_or_default();
+            prop_assert_eq!(given(node, node.spelled.map(Arc::from)), expected.clone(), "{}", name);
+            let conflicts = region.conflicts.get(&Place { member: None, name: name.clone() });
+            prop_assert_eq!(conflicts.cloned().unwrap_or_default(), general.conflicts.clone(), "{}", name);
+            if let Some((node, spelled)) = region.sole(&members, &name, &owner) {
+                prop_assert_eq!(given(node, spelled), expected.clone(), "{}", name);
+                prop_assert!(general.conflicts.is_empty(), "{}", name);
+            }
+            let nodes: Vec<Node<'_>> = region.nodes(&members, &name).map(|(.., node)| node).collect();
+            if let [node] = nodes[..] && region.is_plain(node) && !region.delegations.covers(labels) {
+                prop_assert_eq!(given(node, None), expected, "{}", name);
+                prop_assert!(general.conflicts.is_empty(), "{}", name);
+            }
+        }
+    }
 
     /// Merging what changed gives the zone, and the conflicts, that merging everything gives.
     #[test]
@@ -607,13 +687,7 @@ proptest! {
         ],
         even: bool,
     ) {
-        // With nothing that needs a look, whole shards are taken.
-        let even_plan = || RegionPlan { rdata_names: RdataNames::Keep, exclude: Vec::new(), ..plan.clone() };
-        let plan = if even { even_plan() } else { plan };
-        let even_text = |text: &String| {
-            let text = text.replace("DNAME b", "A 192.0.2.7").replace("PTR i._x._tcp", "TXT p");
-            text.replace("RRSIG s", "TXT r").replace("\nA ", "\na ")
-        };
+        let plan = if even { even_plan(&plan) } else { plan };
         let mut again = Region::new(plan.clone());
         let mut region = Region::new(plan.clone());
         let mut members: Vec<Option<Arc<Zone>>> = vec![None; 3];

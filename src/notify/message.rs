@@ -3,66 +3,39 @@
 //! Invariants: an announcement fits into 512 octets; a reply counts only when it repeats the question.
 //! Cost: O(octets).
 
-use wire::name::{Name, NameBuf};
-use wire::rr::{CLASS_IN, RRset, rtype};
+use wire::message::{Header, OPCODE_NOTIFY, Question, RequestWriter, Section, flag};
+use wire::name::Name;
+use wire::rr::{RRset, rtype};
 
-/// Octets of a header.
-const HEADER_BYTES: usize = 12;
 /// Octets that every secondary takes over UDP without being asked (RFC 1035 section 4.2.1).
 const MOST_BYTES: usize = 512;
-/// Opcode NOTIFY in its place among the flags (RFC 1996 section 3.1).
-const OPCODE_NOTIFY: u16 = 4 << 11;
-/// Bits of the opcode in the second 16 bits of the header.
-const OPCODE_MASK: u16 = 15 << 11;
-/// Response (RFC 1035 section 4.1.1).
-const FLAG_QR: u16 = 0x8000;
-/// Authoritative answer, which announcements carry as well as replies.
-const FLAG_AA: u16 = 0x0400;
 
 /// Writes an announcement that leaves `room` octets for a signature.
 pub(super) fn write(zone: &Name, soa: &RRset, id: u16, room: usize) -> Vec<u8> {
-    let with_soa = HEADER_BYTES + zone.as_wire().len() + 4 + soa.as_set().wire_bytes() + room <= MOST_BYTES;
+    let message = RequestWriter::new(id, OPCODE_NOTIFY, flag::AA, zone, rtype::SOA);
     // RFC 1996 section 3.7: the SOA is a hint, and may be missing where there is no room.
-    let header = [id, OPCODE_NOTIFY | FLAG_AA, 1, u16::from(with_soa), 0, 0];
-    let mut message = header.map(u16::to_be_bytes).concat();
-    message.extend_from_slice(zone.as_wire());
-    message.extend([rtype::SOA, CLASS_IN].map(u16::to_be_bytes).concat());
-    if with_soa {
-        // Stored records have the question's name for their owner.
-        soa.as_set().write_wire(&mut message);
+    if message.length() + soa.as_set().wire_bytes() + room <= MOST_BYTES {
+        message.add_set(Section::Answer, soa.as_set()).finish()
+    } else {
+        message.finish()
     }
-    message
 }
 
 /// The id of a response; none when it is no response at all.
 pub(super) fn response_id(message: &[u8]) -> Option<u16> {
-    let is_response = message.len() >= HEADER_BYTES && field(message, 2) & FLAG_QR != 0;
-    is_response.then(|| field(message, 0))
+    Header::read(message).filter(|header| header.has(flag::QR)).map(|header| header.id)
 }
 
 /// The response code of a message with a known id, if it is the reply to an announcement of the zone.
 pub(super) fn read_reply(message: &[u8], zone: &Name) -> Option<u8> {
-    let flags = response_id(message).map(|_| field(message, 2))?;
-    let code = (flags & 15) as u8;
-    if flags & OPCODE_MASK != OPCODE_NOTIFY {
-        return None;
-    }
+    let header = Header::read(message).filter(|header| header.has(flag::QR) && header.opcode() == OPCODE_NOTIFY)?;
+    let code = header.rcode() as u8;
     // Who refuses may have read no further than the header.
-    if field(message, 4) == 0 && code != 0 {
+    if header.questions == 0 && code != 0 {
         return Some(code);
     }
-    let (name, end) = NameBuf::read_plain(message, HEADER_BYTES).ok()?;
-    let fixed = message.get(end..end + 4)?;
-    let is_ours = field(message, 4) == 1
-        && name.to_lowercase().as_wire() == zone.as_wire()
-        && field(fixed, 0) == rtype::SOA
-        && field(fixed, 2) == CLASS_IN;
-    is_ours.then_some(code)
-}
-
-/// Two octets as a number.
-fn field(message: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([message[at], message[at + 1]])
+    let (question, _) = Question::read(message).ok()?;
+    (header.questions == 1 && question.is_for(zone, rtype::SOA)).then_some(code)
 }
 
 #[cfg(test)]

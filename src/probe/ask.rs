@@ -12,7 +12,7 @@
 
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
-use crate::exchange::{self, Role, from_library, rcode_name, to_library};
+use crate::client::{ClientError, Question, Role, address_of, from_library, rcode_name, soa_of, to_library};
 use hickory_client::NetError;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
@@ -102,11 +102,7 @@ impl Prober {
             Ok(_) => return Reply::Lame("it answers without authority".into()),
             Err(reply) => return reply,
         };
-        let serial = records_at(soa.answers, zone).into_iter().find_map(|record| match record.data {
-            RData::SOA(soa) => Some(Serial(soa.serial)),
-            _ => None,
-        });
-        let Some(serial) = serial else { return Reply::Lame("it answers without an SOA".into()) };
+        let Some((_, serial)) = soa_of(&soa, zone) else { return Reply::Lame("it answers without an SOA".into()) };
         match self.ask_origin(server, zone, RecordType::NS).await {
             // CNS has the zone, as it has just said, but never sets AA beside NS records (`docs/cns.md` 5).
             Ok(response) => Reply::Authority { serial, ns: sorted(ns_names(&records_at(response.answers, zone))) },
@@ -125,15 +121,21 @@ impl Prober {
     }
 
     /// Asks when it is our turn.
-    async fn ask(&self, server: SocketAddr, owner: &Name, rtype: RecordType, role: Role) -> Result<Message, NetError> {
+    async fn ask(
+        &self,
+        server: SocketAddr,
+        owner: &Name,
+        rtype: RecordType,
+        role: Role,
+    ) -> Result<Message, ClientError> {
         let _permit = self.permits.acquire().await.expect("nobody closes it");
-        exchange::ask(server, owner, rtype, role, self.plan.timeout).await
+        Question::new(owner, rtype, role).ask(&server.into(), self.plan.timeout).await
     }
 
     /// Asks for NS records over TCP when it is our turn.
-    async fn ask_over_tcp(&self, server: SocketAddr, zone: &Name) -> Result<Message, NetError> {
+    async fn ask_over_tcp(&self, server: SocketAddr, zone: &Name) -> Result<Message, ClientError> {
         let _permit = self.permits.acquire().await.expect("nobody closes it");
-        exchange::ask_over_tcp(server, zone, RecordType::NS, Role::Authority, self.plan.timeout).await
+        Question::new(zone, RecordType::NS, Role::Authority).ask_tcp(&server.into(), self.plan.timeout).await
     }
 
     //--- Names ---
@@ -238,7 +240,7 @@ impl Prober {
                     ResponseCode::NoError | ResponseCode::NXDomain => format!("{server} does not recurse"),
                     code => format!("resolver {server} answers {}", rcode_name(code)),
                 },
-                Err(error) => format!("resolver {server}: {}", describe(&error)),
+                Err(error) => format!("resolver {server}: {}", error.describe()),
             };
         }
         Err(last)
@@ -292,7 +294,7 @@ impl Prober {
         for _ in 0..MOST_REFERRALS {
             let response = match self.ask(server, zone, RecordType::NS, Role::Authority).await {
                 Ok(response) => response,
-                Err(error) => return Delegation::Unknown(format!("{server}: {}", describe(&error))),
+                Err(error) => return Delegation::Unknown(format!("{server}: {}", error.describe())),
             };
             let is_authoritative = response.metadata.authoritative;
             match response.metadata.response_code {
@@ -369,12 +371,9 @@ fn ns_names(records: &[Record]) -> Vec<Name> {
 fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
     let mut glue: HashMap<Name, Vec<IpAddr>> = HashMap::new();
     for record in records {
-        let address = match &record.data {
-            RData::A(address) => IpAddr::V4(address.0),
-            RData::AAAA(address) => IpAddr::V6(address.0),
-            _ => continue,
-        };
-        glue.entry(from_library(&record.name)).or_default().push(address);
+        if let Some(address) = address_of(&record.data) {
+            glue.entry(from_library(&record.name)).or_default().push(address);
+        }
     }
     glue
 }
@@ -383,19 +382,19 @@ fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
 fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alias: &mut Option<Name>) {
     let owner = to_library(name);
     for record in answers {
-        match record.data {
-            RData::A(address) => addresses.push(IpAddr::V4(address.0)),
-            RData::AAAA(address) => addresses.push(IpAddr::V6(address.0)),
-            RData::CNAME(target) if record.name == owner => *alias = Some(from_library(&target.0)),
-            _ => {}
+        addresses.extend(address_of(&record.data));
+        if let RData::CNAME(target) = record.data
+            && record.name == owner
+        {
+            *alias = Some(from_library(&target.0));
         }
     }
 }
 
 /// Returns the kind of reply that a failed exchange stands for.
-fn reply_of(error: &NetError) -> Reply {
-    let reason = describe(error);
-    let NetError::Io(error) = error else { return Reply::Silent(reason) };
+fn reply_of(error: &ClientError) -> Reply {
+    let reason = error.describe();
+    let Some(NetError::Io(error)) = error.of_library() else { return Reply::Silent(reason) };
     match error.kind() {
         ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Reply::NoRoute,
         // A firewall on this machine.
@@ -410,15 +409,6 @@ fn reply_of(error: &NetError) -> Reply {
         _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Reply::NoRoute,
         // Such as too many open files.
         _ => Reply::Failed(reason),
-    }
-}
-
-/// Describes the error of a failed exchange, in plain words where there are any.
-fn describe(error: &NetError) -> String {
-    match error {
-        NetError::Timeout => "no answer".to_owned(),
-        NetError::Io(error) => error.to_string(),
-        error => error.to_string(),
     }
 }
 

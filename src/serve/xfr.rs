@@ -24,9 +24,10 @@ use crate::zone::{Delta, Record, Soa, Zone};
 use std::net::IpAddr;
 use std::sync::Arc;
 use wire::message::{
-    ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags, rcode,
+    self, ExtendedError, HEADER_BYTES, OPCODE_QUERY, OPT_BYTES, POINTER_LIMIT, Question, Request, ResponseFlags,
+    Section, rcode,
 };
-use wire::name::{self, Name};
+use wire::name::{self, Name, NameBuf};
 use wire::rr::{self, CLASS_IN, FIXED_BYTES, RRset, Set, rtype};
 use wire::serial::Serial;
 
@@ -189,21 +190,14 @@ fn differences(served: &Served, zone: &Zone, theirs: &[u8]) -> Option<Vec<Arc<De
 
 /// The RDATA, uncompressed, of the one SOA in the authority section of an IXFR request (RFC 1995 section 3).
 fn read_soa(message: &[u8], origin: &[u8]) -> Option<Vec<u8>> {
-    let number = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
-    let mut position = name::skip(message, HEADER_BYTES)? + 4;
-    for _ in 0..number(6)? {
-        position = rr::skip_record(message, position)?;
-    }
-    if number(8)? != 1 {
+    let mut authority = message::Records::new(message)?.flatten().filter(|record| record.section == Section::Authority);
+    let (Some(soa), None) = (authority.next(), authority.next()) else { return None };
+    let owner = NameBuf::read(message, soa.owner).ok()?.0.to_lowercase();
+    if soa.rtype != rtype::SOA || soa.class != CLASS_IN || owner.as_wire() != origin {
         return None;
     }
-    let (owner, fixed) = name::NameBuf::read(message, position).ok()?;
-    let (kind, class, _, start, length) = rr::read_fixed(message, fixed)?;
-    if kind != rtype::SOA || class != CLASS_IN || owner.to_lowercase().as_wire() != origin {
-        return None;
-    }
-    let mut rdata = Vec::with_capacity(length);
-    rr::decompress(rtype::SOA, message, start, length, &mut rdata).ok()?;
+    let mut rdata = Vec::with_capacity(soa.length);
+    rr::decompress(rtype::SOA, message, soa.rdata, soa.length, &mut rdata).ok()?;
     Some(rdata)
 }
 
@@ -390,10 +384,9 @@ impl<'a> Messages<'a> {
         let flags = ResponseFlags { authoritative: true, truncated: false };
         let mut header = self.request.response_header(rcode::NOERROR, flags, [records, 0, additional]);
         if !first {
-            // The count of questions.
-            header[4..6].fill(0);
+            header.questions = 0;
         }
-        out[..HEADER_BYTES].copy_from_slice(&header);
+        out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
         self.sent.messages += 1;
         self.sent.records += u64::from(records);
         Some(Ok(end))

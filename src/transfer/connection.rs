@@ -13,18 +13,15 @@
 //! 8945 section 5.3.1.
 
 use crate::budget::Claim;
-use crate::metrics::unix_seconds;
+use crate::client::{self, now, random_id};
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::{Limits, PrimaryPlan};
 use crate::transfer::progress::Tally;
 use crate::transfer::reader::{Progress, Reader, Received};
 use crate::zone::{Soa, Zone};
-use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::name::Name;
 use wire::serial::Serial;
@@ -86,16 +83,6 @@ pub async fn fetch_opening(
     Ok(received.soa())
 }
 
-/// A random number that needs no generator: the hasher's keys differ from one to the next.
-pub(super) fn random_id() -> u16 {
-    RandomState::new().hash_one(0) as u16
-}
-
-/// The time as TSIG has it.
-pub(super) fn now() -> u64 {
-    u64::try_from(unix_seconds(SystemTime::now())).unwrap_or(0)
-}
-
 /// Connects, asks, and reads the answer.
 async fn fetch(
     reader: Reader,
@@ -105,7 +92,7 @@ async fn fetch(
     claim: &Claim,
 ) -> Result<(Received, Traffic), TransferError> {
     let begun = Instant::now();
-    let stream = match timeout(limits.connect_timeout, connect(primary)).await {
+    let stream = match timeout(limits.connect_timeout, client::connect(primary)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(TransferError::Timeout(Phase::Connect)),
     };
@@ -114,19 +101,6 @@ async fn fetch(
         excess = claim.refused() => Err(TransferError::Memory(excess)),
         received = exchange(stream, reader, primary.key.as_ref(), limits, begun, (tally, claim)) => received,
     }
-}
-
-/// Opens the connection, from the source address if there is one.
-pub(super) async fn connect(primary: &PrimaryPlan) -> Result<TcpStream, TransferError> {
-    let socket = if primary.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
-    let socket = socket.map_err(TransferError::Connect)?;
-    if let Some(source) = primary.source {
-        socket.bind(SocketAddr::new(source, 0)).map_err(|error| TransferError::Source(source, error))?;
-    }
-    let stream = socket.connect(primary.address).await.map_err(TransferError::Connect)?;
-    // The query is one small segment that must not wait for company; failing to ask for that does no harm.
-    let _ = stream.set_nodelay(true);
-    Ok(stream)
 }
 
 /// Sends the query and reads until the reader has enough.
@@ -213,12 +187,10 @@ struct Incoming<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
-    /// Sends a message with its length in front, in one segment (RFC 7766 section 8).
+    /// Sends a message.
     async fn send(&mut self, message: &[u8]) -> Result<(), TransferError> {
-        let length = u16::try_from(message.len()).expect("a query for one name is short");
-        let frame = [&length.to_be_bytes(), message].concat();
         let (deadline, late) = self.deadline();
-        match timeout_at(deadline, self.stream.get_mut().write_all(&frame)).await {
+        match timeout_at(deadline, self.stream.get_mut().write_all(&client::frame(message))).await {
             Ok(written) => written.map_err(TransferError::from_stream),
             Err(_) => Err(late),
         }

@@ -3,7 +3,9 @@
 //! Invariant: every way to fail has exactly one label, and labels never change between versions.
 
 use crate::budget::Excess;
+use crate::client::ClientError;
 use crate::zone::ZoneError;
+use hickory_client::NetError;
 use std::io;
 use std::net::IpAddr;
 use wire::name::NameError;
@@ -148,6 +150,27 @@ impl TransferError {
             _ => TransferError::Io(error),
         }
     }
+}
+
+impl From<ClientError> for TransferError {
+    fn from(error: ClientError) -> TransferError {
+        match error {
+            ClientError::Source(source, error) => TransferError::Source(source, error),
+            ClientError::Connect(NetError::Io(error)) => TransferError::Connect(copy(&error)),
+            ClientError::Connect(NetError::Timeout) => TransferError::Timeout(Phase::Connect),
+            ClientError::Exchange(NetError::Io(error)) => TransferError::from_stream(copy(&error)),
+            ClientError::Exchange(NetError::Timeout) => TransferError::Timeout(Phase::Message),
+            ClientError::Connect(error) | ClientError::Exchange(error) => TransferError::Poll(error.to_string().into()),
+            ClientError::Id => TransferError::Id,
+            ClientError::Malformed => TransferError::Malformed("no DNS message"),
+            ClientError::Tsig(error) => TransferError::Tsig(error),
+        }
+    }
+}
+
+/// The error out of its shared box.
+fn copy(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }
 
 /// Describes what did not happen in time.

@@ -1,20 +1,11 @@
 //! The plan of transfers, which the configuration makes and the tasks follow.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Duration;
 use wire::name::Name;
-use wire::tsig::Key;
 
 /// One primary of a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrimaryPlan {
-    pub address: SocketAddr,
-    /// Local address that polls and transfers come from; CNS knows its secondaries by it.
-    pub source: Option<IpAddr>,
-    /// Signs what we ask and checks what comes back.
-    pub key: Option<Arc<Key>>,
-}
+pub use crate::client::Server as PrimaryPlan;
 
 /// Bounds on the timers that a zone's SOA asks for, and how long older serials must last before they are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,21 +20,6 @@ pub struct TimerBounds {
     pub regress_after: Duration,
     /// The same while some of them are silent.
     pub regress_after_silence: Duration,
-}
-
-impl Default for TimerBounds {
-    fn default() -> Self {
-        TimerBounds {
-            refresh_min: Duration::from_secs(5),
-            refresh_max: Duration::from_secs(24 * 3600),
-            retry_min: Duration::from_secs(2),
-            retry_max: Duration::from_secs(60),
-            expire_min: Duration::from_secs(60),
-            expire_max: Duration::from_secs(60 * 24 * 3600),
-            regress_after: Duration::from_secs(300),
-            regress_after_silence: Duration::from_secs(24 * 3600),
-        }
-    }
 }
 
 /// Limits of one transfer.
@@ -68,26 +44,6 @@ pub struct Limits {
     pub confirm_after: Duration,
     /// Transfers at once from one address and port of a primary, whatever the zone.
     pub per_primary: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connect_timeout: Duration::from_secs(5),
-            message_timeout: Duration::from_secs(15),
-            total_timeout: Duration::from_secs(600),
-            min_rate_bytes: 1024,
-            // Five times a zone of a million records of CNS; what it becomes in memory is bounded by the budget.
-            max_bytes: 256 << 20,
-            max_records: 5_000_000,
-            max_messages: 1_000_000,
-            shrink_share: 0.5,
-            confirm_after: Duration::from_secs(10),
-            // A quarter of what NSD takes from everybody together, and enough for 20,000 zones within three minutes
-            // where a transfer takes 200 ms.
-            per_primary: 25,
-        }
-    }
 }
 
 /// Plan of one zone.

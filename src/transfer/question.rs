@@ -7,19 +7,15 @@
 //!
 //! RFC 1035 section 4, RFC 6891 section 6, RFC 8945 section 5.
 
-use crate::transfer::connection;
+use crate::client::{self, exchange_tcp, exchange_udp};
 use crate::transfer::doubt::{Answer, Question};
-use crate::transfer::message::number16;
 use crate::transfer::plan::PrimaryPlan;
 use crate::zone::Soa;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UdpSocket;
 use tokio::time::timeout;
+use wire::message::{self, Header, OPCODE_QUERY, Records, RequestWriter, Section, flag, rcode};
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, CLASS_IN, rtype};
-use wire::tsig;
 
 /// How often a question is sent.
 const TRIES: usize = 3;
@@ -27,8 +23,6 @@ const TRIES: usize = 3;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The payload size that every question states.
 const PAYLOAD_BYTES: u16 = 1232;
-/// Bytes of a message header (RFC 1035 section 4.1.1).
-const HEADER_BYTES: usize = 12;
 
 /// What a message is.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,16 +37,15 @@ enum Reply {
 /// Asks a primary for a set of a zone. `None` when that brings no answer.
 pub async fn ask(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Option<Answer> {
     for _ in 0..TRIES {
-        let reply = match timeout(PATIENCE, ask_over_udp(zone, question, primary)).await {
-            Ok(Some(reply)) => reply,
-            // Nothing came, or nothing that can be believed.
-            _ => continue,
-        };
+        let response = timeout(PATIENCE, exchange_udp(primary, write(question))).await;
+        // Nothing came, or nothing that can be believed.
+        let Ok(Ok(response)) = response else { continue };
+        let Some(reply) = read(&response, zone, question) else { continue };
         return match reply {
             Reply::Answer(answer) => Some(answer),
             Reply::Truncated if question.may_use_tcp => {
-                let over_tcp = ask_over_tcp(zone, question, primary);
-                match timeout(2 * PATIENCE, over_tcp).await.ok()?? {
+                let response = timeout(2 * PATIENCE, exchange_tcp(primary, write(question))).await.ok()?.ok()?;
+                match read(&response, zone, question)? {
                     Reply::Answer(answer) => Some(answer),
                     Reply::Truncated | Reply::None => None,
                 }
@@ -63,100 +56,48 @@ pub async fn ask(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Opt
     None
 }
 
-/// Sends the question in a datagram and waits for what fits it.
-async fn ask_over_udp(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Option<Reply> {
-    let (message, mut chain) = write(question, primary);
-    let any = if primary.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind(SocketAddr::new(primary.source.unwrap_or(any), 0)).await.ok()?;
-    socket.connect(primary.address).await.ok()?;
-    socket.send(&message).await.ok()?;
-    let mut response = vec![0; usize::from(u16::MAX)];
-    loop {
-        let length = socket.recv(&mut response).await.ok()?;
-        // Another id belongs to another question.
-        if response[..length].starts_with(&message[..2]) {
-            response.truncate(length);
-            break;
-        }
-    }
-    if let Some(chain) = &mut chain {
-        chain.check(&mut response, connection::now()).ok()?;
-    }
-    read(&response, &message, zone, question)
+/// A message that asks the question.
+fn write(question: &Question) -> Vec<u8> {
+    RequestWriter::new(client::random_id(), OPCODE_QUERY, 0, &question.owner, question.rtype)
+        .add_opt(PAYLOAD_BYTES)
+        .finish()
 }
 
-/// Sends the question over a connection of its own.
-async fn ask_over_tcp(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Option<Reply> {
-    let (message, mut chain) = write(question, primary);
-    let mut stream = connection::connect(primary).await.ok()?;
-    let length = u16::try_from(message.len()).expect("a question for one name is short");
-    stream.write_all(&[&length.to_be_bytes(), message.as_slice()].concat()).await.ok()?;
-    let mut response = vec![0; usize::from(stream.read_u16().await.ok()?)];
-    stream.read_exact(&mut response).await.ok()?;
-    if let Some(chain) = &mut chain {
-        chain.check(&mut response, connection::now()).ok()?;
+/// Reads a message that has the question's id. `None` if it belongs to something else or cannot be read.
+fn read(response: &[u8], zone: &Name, question: &Question) -> Option<Reply> {
+    let header = Header::read(response).filter(|header| header.has(flag::QR) && header.opcode() == OPCODE_QUERY)?;
+    if header.questions != 1 {
+        return (header.rcode() != rcode::NOERROR).then_some(Reply::None);
     }
-    read(&response, &message, zone, question)
-}
-
-/// The question, and what checks the answer.
-fn write(question: &Question, primary: &PrimaryPlan) -> (Vec<u8>, Option<tsig::Chain>) {
-    let mut message = connection::random_id().to_be_bytes().to_vec();
-    // No flags, one question, one record behind it.
-    message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
-    message.extend_from_slice(question.owner.as_wire());
-    message.extend([question.rtype, CLASS_IN].map(u16::to_be_bytes).concat());
-    // RFC 6891 section 6.1.2: the root, OPT, payload size; no flags, no options.
-    message.push(0);
-    message.extend([rtype::OPT, PAYLOAD_BYTES, 0, 0, 0].map(u16::to_be_bytes).concat());
-    let chain = primary.key.as_ref().map(|key| tsig::sign_request(&mut message, key, connection::now()));
-    (message, chain)
-}
-
-/// Reads a response. `None` if it belongs to something else or cannot be read.
-fn read(response: &[u8], message: &[u8], zone: &Name, question: &Question) -> Option<Reply> {
-    let head = response.get(..HEADER_BYTES)?;
-    let (flags, counts) = (number16(head, 2), [6, 8].map(|at| number16(head, at)));
-    // A response to QUERY.
-    let is_response = flags & 0xf800 == 0x8000 && head[..2] == message[..2];
-    let (is_cut, rcode) = (flags & 0x0200 != 0, flags & 0x000f);
-    if !is_response || number16(head, 4) != 1 {
-        return (is_response && rcode != 0).then_some(Reply::None);
-    }
-    let (owner, end) = NameBuf::read(response, HEADER_BYTES).ok()?;
-    let fixed = response.get(end..end + 4)?;
-    let is_same = |owner: &NameBuf| owner.as_wire().eq_ignore_ascii_case(question.owner.as_wire());
-    if !is_same(&owner) || number16(fixed, 0) != question.rtype || number16(fixed, 2) != CLASS_IN {
+    if !message::Question::read(response).ok()?.0.is_for(&question.owner, question.rtype) {
         return None;
     }
     // NXDOMAIN says of a set what NOERROR without records does.
-    match rcode {
-        0 | 3 if is_cut => return Some(Reply::Truncated),
-        0 | 3 => {}
+    match header.rcode() {
+        rcode::NOERROR | rcode::NXDOMAIN if header.has(flag::TC) => return Some(Reply::Truncated),
+        rcode::NOERROR | rcode::NXDOMAIN => {}
         _ => return Some(Reply::None),
     }
-    let mut answer = Answer { authoritative: flags & 0x0400 != 0, ..Answer::default() };
-    let mut position = end + 4;
-    for index in 0..u32::from(counts[0]) + u32::from(counts[1]) {
-        let is_answer = index < u32::from(counts[0]);
-        let (owner, after) = NameBuf::read(response, position).ok()?;
-        let fixed = response.get(after..after + 10)?;
-        let (rtype, class, length) = (number16(fixed, 0), number16(fixed, 2), usize::from(number16(fixed, 8)));
-        let start = after + 10;
-        position = start + length;
-        if position > response.len() {
-            return None;
-        }
+    let mut answer = Answer { authoritative: header.has(flag::AA), ..Answer::default() };
+    for record in Records::new(response)? {
+        let record = record.ok()?;
+        let (owner, _) = NameBuf::read(response, record.owner).ok()?;
+        let is_set = |name: &Name, rtype: u16| {
+            owner.as_wire().eq_ignore_ascii_case(name.as_wire()) && record.rtype == rtype && record.class == CLASS_IN
+        };
         let mut rdata = Vec::new();
-        let is_of_zone = owner.as_wire().eq_ignore_ascii_case(zone.as_wire());
-        if is_answer && is_same(&owner) && rtype == question.rtype && class == CLASS_IN {
-            rr::decompress(rtype, response, start, length, &mut rdata).ok()?;
-            answer.records.push(rdata);
-        } else if is_answer {
-            answer.has_others = true;
-        } else if is_of_zone && rtype == rtype::SOA && class == CLASS_IN {
-            rr::decompress(rtype, response, start, length, &mut rdata).ok()?;
-            answer.serial = Soa::from_rdata(&rdata).map(|soa| soa.serial);
+        let decompress = |rdata| rr::decompress(record.rtype, response, record.rdata, record.length, rdata);
+        match record.section {
+            Section::Answer if is_set(&question.owner, question.rtype) => {
+                decompress(&mut rdata).ok()?;
+                answer.records.push(rdata);
+            }
+            Section::Answer => answer.has_others = true,
+            Section::Authority if is_set(zone, rtype::SOA) => {
+                decompress(&mut rdata).ok()?;
+                answer.serial = Soa::from_rdata(&rdata).map(|soa| soa.serial);
+            }
+            Section::Authority | Section::Additional => {}
         }
     }
     Some(Reply::Answer(answer))

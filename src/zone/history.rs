@@ -26,12 +26,6 @@ pub struct HistoryLimits {
     pub total: usize,
 }
 
-impl Default for HistoryLimits {
-    fn default() -> Self {
-        HistoryLimits { versions: 500, bytes: 64 << 20, total: 512 << 20 }
-    }
-}
-
 /// Octets that each of several histories may occupy so that all together keep to a total: the small ones stay whole,
 /// the large ones are cut to the same size.
 pub fn share_of_total(mut sizes: Vec<usize>, total: usize) -> usize {

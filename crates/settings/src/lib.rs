@@ -1,12 +1,13 @@
 //! Configuration files: TOML or JSON into values with positions, and the reading of those values.
 //!
 //! [`tree`] turns either format into one tree, [`read`] converts its values and collects errors, which [`error`]
-//! places; [`schema`] describes keys and tables and suggests near misses, [`units`] reads durations and sizes,
-//! [`secret`] files that strangers may not read. What the keys mean is the programs' to say.
+//! places; [`schema`] describes keys and tables and suggests near misses, [`fields`] reads a file by them; [`units`] reads
+//! durations and sizes, [`secret`] files that strangers may not read. What the keys mean is the programs' to say.
 
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod fields;
 pub mod read;
 pub mod schema;
 pub mod secret;

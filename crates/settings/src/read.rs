@@ -10,8 +10,7 @@
 //! RFCs: 1035 (names, mail addresses), 2181 section 8 (TTL), 4291 (IPv6 addresses).
 
 use crate::error::{ConfigError, ConfigErrors, Source, on_one_line};
-use crate::schema::{Table, suggest};
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{Node, Value};
 use crate::units;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -159,6 +158,21 @@ impl<'t> Reader<'t> {
         Some(duration)
     }
 
+    /// Reads a duration within bounds.
+    pub fn duration_within(&mut self, key: &str, node: &Node, range: &RangeInclusive<Duration>) -> Option<Duration> {
+        let duration = self.duration(key, node)?;
+        if range.contains(&duration) {
+            return Some(duration);
+        }
+        let [given, least, most] = [duration, *range.start(), *range.end()].map(units::format_duration);
+        let wanted = match range.start().is_zero() {
+            true => format!("at most \"{most}\""),
+            false => format!("\"{least}\" to \"{most}\""),
+        };
+        self.error(node.at, format!("\"{key}\" cannot be {given}; write {wanted}"));
+        None
+    }
+
     /// Reads a TTL: seconds, or a duration of whole seconds (RFC 2181 section 8: 31 bits).
     pub fn ttl(&mut self, key: &str, node: &Node) -> Option<u32> {
         if !matches!(node.value, Value::Text(_)) {
@@ -186,6 +200,25 @@ impl<'t> Reader<'t> {
             }
             _ => self.wrong_type(key, node, wanted),
         }
+    }
+
+    /// Reads a size above zero.
+    pub fn positive_size(&mut self, key: &str, node: &Node) -> Option<u64> {
+        let size = self.size(key, node)?;
+        if size == 0 {
+            self.error(node.at, format!("\"{key}\" cannot be zero; write for example \"1GiB\""));
+        }
+        (size > 0).then_some(size)
+    }
+
+    /// Reads a size of so many octets at least.
+    pub fn size_from(&mut self, key: &str, node: &Node, least: u64) -> Option<u64> {
+        let size = self.size(key, node)?;
+        if size < least {
+            let [given, least] = [size, least].map(units::format_size);
+            self.error(node.at, format!("\"{key}\" cannot be {given}; write at least \"{least}\""));
+        }
+        (size >= least).then_some(size)
     }
 
     /// Reads a path; it is relative to the folder of the configuration file.
@@ -327,70 +360,4 @@ pub fn shorten(text: &str) -> String {
     // Messages stand in double quotes already; what escape_debug did to other quotes is undone.
     short = short.replace("\\'", "'");
     short
-}
-
-//--- Fields ---
-
-/// The entries of one table, checked against the schema.
-pub struct Fields<'n> {
-    entries: &'n [Entry],
-    table: &'static Table,
-}
-
-impl<'n> Fields<'n> {
-    /// Takes a table and reports keys that the schema does not know; `place` names it in messages.
-    pub fn new(reader: &mut Reader<'_>, node: &'n Node, table: &'static Table, place: &str) -> Option<Fields<'n>> {
-        Fields::with_advice(reader, node, table, place, |_| None)
-    }
-
-    /// The same with advice of one's own for some keys that are not in the schema.
-    pub fn with_advice(
-        reader: &mut Reader<'_>,
-        node: &'n Node,
-        table: &'static Table,
-        place: &str,
-        advise: impl Fn(&str) -> Option<String>,
-    ) -> Option<Fields<'n>> {
-        let Value::Table(entries) = &node.value else {
-            reader.error(node.at, format!("{place} is {}; write a table", node.kind()));
-            return None;
-        };
-        for entry in entries.iter().filter(|entry| !table.has(&entry.key)) {
-            let known = || table.keys.iter().map(|key| key.name);
-            let advice = match (advise(&entry.key), suggest(&entry.key, known())) {
-                (Some(advice), _) => advice,
-                (None, Some(near)) => format!("did you mean \"{near}\"?"),
-                (None, None) => format!("known keys are {}", known().collect::<Vec<_>>().join(", ")),
-            };
-            let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
-            reader.error(entry.key_at, format!("unknown key \"{}\"{place}; {advice}", shorten(&entry.key)));
-        }
-        Some(Fields { entries, table })
-    }
-
-    /// The entry of a key of the schema.
-    pub fn entry(&self, key: &str) -> Option<&'n Entry> {
-        debug_assert!(self.table.has(key), "{key} is missing in the schema of {}", self.table.path);
-        self.entries.iter().find(|entry| entry.key == key)
-    }
-
-    /// Returns true if a required key is missing; a misspelt one counts as present, because it was reported as such.
-    pub fn lacks(&self, key: &str) -> bool {
-        let keys = || self.table.keys.iter().map(|key| key.name);
-        let stands_for = |entry: &Entry| match self.table.has(&entry.key) {
-            true => entry.key == key,
-            false => suggest(&entry.key, keys()) == Some(key),
-        };
-        !self.entries.iter().any(stands_for)
-    }
-
-    /// The converted value of a key, when it is there and right.
-    pub fn read<'t, T>(
-        &self,
-        reader: &mut Reader<'t>,
-        key: &str,
-        convert: impl FnOnce(&mut Reader<'t>, &str, &'n Node) -> Option<T>,
-    ) -> Option<T> {
-        self.entry(key).and_then(|entry| convert(reader, key, &entry.node))
-    }
 }

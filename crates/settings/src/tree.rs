@@ -108,6 +108,11 @@ fn parse_toml(source: &Source<'_>) -> (Option<Node>, Vec<ConfigError>) {
     (usable.then(|| Node { at, value: convert_toml_table(table.get_ref()) }), errors)
 }
 
+/// Reads one TOML value that the program itself has written.
+pub fn parse_value(text: &'static str) -> Node {
+    convert_toml(&DeValue::parse(text).expect(text))
+}
+
 /// Converts a TOML table, sorted by position because the parser sorts by key.
 fn convert_toml_table(table: &DeTable<'_>) -> Value {
     let mut entries: Vec<Entry> = table

@@ -1,7 +1,7 @@
-//! Messages: reading a request, writing a response.
+//! Messages: reading and writing requests and responses.
 //!
-//! [`Request::parse`] takes what a client sent apart, by hand and without copying, as far as an authoritative server
-//! needs it. [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as
+//! [`Header`], [`Question`] and [`Records`] read any message, by hand and without copying. [`Request::parse`] takes what a
+//! client sent apart as far as an authoritative server needs it; [`RequestWriter`] writes what a client sends. [`Writer`] puts a response together in a buffer of the caller: whole RRsets or nothing, owner names as
 //! pointers to names that stand uncompressed in the message already, or ending with a pointer into the question. Names
 //! in RDATA are not compressed, but for the targets of SRV records where a zone answers as Binder does
 //! ([`Writer::add_services`]).
@@ -9,13 +9,18 @@
 //! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always
 //! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
 
+mod header;
+mod records;
+mod request_writer;
 mod services;
 
-use crate::name::{self, NameBuf, NameError};
-use crate::rr::{self, Set, rtype};
+pub use header::{HEADER_BYTES, Header, OPCODE_NOTIFY, OPCODE_QUERY, flag};
+pub use records::{CutOff, Record, Records};
+pub use request_writer::RequestWriter;
 
-/// Bytes of the header.
-pub const HEADER_BYTES: usize = 12;
+use crate::name::{self, Name, NameBuf, NameError};
+use crate::rr::{self, CLASS_IN, Set, rtype};
+
 /// The largest response over UDP: what fits into one frame almost everywhere (RFC 9715 appendix A).
 pub const MAX_UDP_BYTES: usize = 1232;
 /// The largest response over UDP without EDNS, and what a smaller EDNS size means (RFC 6891 section 6.2.3).
@@ -45,18 +50,6 @@ pub enum ExtendedError {
     InvalidData = 24,
 }
 
-/// Header flags (RFC 1035 section 4.1.1): response,
-const FLAG_QR: u16 = 0x8000;
-/// authoritative answer,
-const FLAG_AA: u16 = 0x0400;
-/// truncation,
-const FLAG_TC: u16 = 0x0200;
-/// recursion desired.
-const FLAG_RD: u16 = 0x0100;
-/// A question (RFC 1035 section 4.1.1).
-pub const OPCODE_QUERY: u8 = 0;
-/// The announcement of a change (RFC 1996 section 3.1).
-pub const OPCODE_NOTIFY: u8 = 4;
 /// EDNS option NSID (RFC 5001).
 const OPTION_NSID: u16 = 3;
 /// EDNS option Extended DNS Error (RFC 8914).
@@ -82,6 +75,31 @@ pub struct Question {
 impl Default for Question {
     fn default() -> Question {
         Question { name: NameBuf::root(), lower: NameBuf::root(), rtype: 0, class: 0 }
+    }
+}
+
+impl Question {
+    /// Reads the question behind a header; returns it and the position behind it.
+    pub fn read(message: &[u8]) -> Result<(Question, usize), NameError> {
+        let mut question = Question::default();
+        let end = question.fill(message)?;
+        Ok((question, end))
+    }
+
+    /// Reads as [`Question::read`] does, in place; returns the position behind the question.
+    #[inline]
+    fn fill(&mut self, message: &[u8]) -> Result<usize, NameError> {
+        let end = self.name.fill_plain(message, HEADER_BYTES)?;
+        let fixed = message.get(end..end + 4).ok_or(NameError::Truncated)?;
+        self.lower.fill_lowercase(&self.name);
+        self.rtype = u16::from_be_bytes([fixed[0], fixed[1]]);
+        self.class = u16::from_be_bytes([fixed[2], fixed[3]]);
+        Ok(end + 4)
+    }
+
+    /// Returns true if this asks for a type at a name, of class IN.
+    pub fn is_for(&self, name: &Name, rtype: u16) -> bool {
+        self.lower.as_wire() == name.as_wire() && self.rtype == rtype && self.class == CLASS_IN
     }
 }
 
@@ -120,23 +138,18 @@ impl Request {
     /// Reads a message as [`Request::parse`] does, in place of this one, whatever it was: returning one copies its
     /// name. False when no response may be sent; then it is of no use.
     pub fn read(&mut self, message: &[u8]) -> bool {
-        let Some(header) = message.first_chunk::<HEADER_BYTES>() else { return false };
-        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let flags = field(2);
-        if flags & FLAG_QR != 0 {
-            return false;
-        }
-        self.id = field(0);
-        self.opcode = (flags >> 11 & 15) as u8;
-        self.recursion_desired = flags & FLAG_RD != 0;
+        let Some(header) = Header::read(message).filter(|header| !header.has(flag::QR)) else { return false };
+        self.id = header.id;
+        self.opcode = header.opcode();
+        self.recursion_desired = header.has(flag::RD);
         (self.edns, self.signed, self.rcode) = (None, false, rcode::NOERROR);
         if !matches!(self.opcode, OPCODE_QUERY | OPCODE_NOTIFY) {
             (self.question, self.rcode) = (None, rcode::NOTIMP);
             return true;
         }
         // RFC 9619: a query has exactly one question; RFC 1996 section 3.7: so has a NOTIFY that means something.
-        let read = match field(4) {
-            1 => self.read_sections(message, field(6), field(8), field(10)),
+        let read = match header.questions {
+            1 => self.read_sections(message, header.records),
             _ => {
                 self.question = None;
                 None
@@ -151,52 +164,37 @@ impl Request {
     }
 
     /// Reads the question and looks for the OPT record. `None` when the message is malformed.
-    fn read_sections(&mut self, message: &[u8], answers: u16, authority: u16, additional: u16) -> Option<()> {
+    fn read_sections(&mut self, message: &[u8], records: [u16; 3]) -> Option<()> {
         // In place: names are large, and copying them would take longer than reading them.
         let question = self.question.get_or_insert_with(Question::default);
-        let end = question.name.fill_plain(message, HEADER_BYTES).ok();
-        let Some((end, fixed)) = end.and_then(|end| Some((end, message.get(end..end + 4)?))) else {
+        let Ok(end) = question.fill(message) else {
             self.question = None;
             return None;
         };
-        question.lower.fill_lowercase(&question.name);
-        question.rtype = u16::from_be_bytes([fixed[0], fixed[1]]);
-        question.class = u16::from_be_bytes([fixed[2], fixed[3]]);
-        let mut position = end + 4;
-        let others = u32::from(answers) + u32::from(authority);
-        for index in 0..others + u32::from(additional) {
-            let fixed = name::skip(message, position)?;
-            let (rtype, class, ttl, start, length) = rr::read_fixed(message, fixed)?;
-            if rtype == rtype::OPT && index >= others {
+        for record in Records::at(message, end, records) {
+            let record = record.ok()?;
+            if record.rtype == rtype::OPT && record.section == Section::Additional {
                 // RFC 6891 section 6.1.1: one OPT, owned by the root.
-                if self.edns.is_some() || message[position] != 0 {
+                if self.edns.is_some() || message[record.owner] != 0 {
                     self.edns = None;
                     return None;
                 }
-                self.edns = Some(read_opt(class, ttl, &message[start..start + length])?);
+                self.edns = Some(read_opt(record.class, record.ttl, &message[record.rdata..record.end()])?);
             }
             // RFC 8945 section 5.2: in another section it is an error, which whoever knows of signatures finds.
-            self.signed |= rtype == rtype::TSIG;
-            position = start + length;
+            self.signed |= record.rtype == rtype::TSIG;
         }
         Some(())
     }
 
-    /// The header of a response: flags as given, counts of answer, authority and additional section.
-    pub fn response_header(&self, rcode: u16, flags: ResponseFlags, counts: [u16; 3]) -> [u8; HEADER_BYTES] {
-        let mut bits = FLAG_QR | u16::from(self.opcode) << 11 | rcode & 15;
-        bits |= if flags.authoritative { FLAG_AA } else { 0 };
-        bits |= if flags.truncated { FLAG_TC } else { 0 };
+    /// The header of a response: flags and numbers of records as given.
+    pub fn response_header(&self, rcode: u16, flags: ResponseFlags, records: [u16; 3]) -> Header {
+        let mut bits = flag::QR | u16::from(self.opcode) << 11 | rcode & 15;
+        bits |= if flags.authoritative { flag::AA } else { 0 };
+        bits |= if flags.truncated { flag::TC } else { 0 };
         // RFC 8906 section 3.1.4: with an unknown opcode no flag has a known meaning.
-        bits |= if self.recursion_desired && self.opcode == OPCODE_QUERY { FLAG_RD } else { 0 };
-        let mut header = [0; HEADER_BYTES];
-        header[..2].copy_from_slice(&self.id.to_be_bytes());
-        header[2..4].copy_from_slice(&bits.to_be_bytes());
-        header[5] = u8::from(self.question.is_some());
-        header[6..8].copy_from_slice(&counts[0].to_be_bytes());
-        header[8..10].copy_from_slice(&counts[1].to_be_bytes());
-        header[10..].copy_from_slice(&counts[2].to_be_bytes());
-        header
+        bits |= if self.recursion_desired && self.opcode == OPCODE_QUERY { flag::RD } else { 0 };
+        Header { id: self.id, bits, questions: u16::from(self.question.is_some()), records }
     }
 
     /// The largest response the client takes.
@@ -248,6 +246,11 @@ pub enum Section {
     Answer = 0,
     Authority = 1,
     Additional = 2,
+}
+
+impl Section {
+    /// All of them in the order of a message.
+    pub const ALL: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
 }
 
 /// A name that stands uncompressed in the message: where, and its lowercase form for lookups.
@@ -516,7 +519,7 @@ impl<'a> Writer<'a> {
         }
         let flags = ResponseFlags { authoritative: self.authoritative, truncated: self.truncated };
         let header = request.response_header(rcode, flags, [self.counts[0], self.counts[1], additional]);
-        self.out[..HEADER_BYTES].copy_from_slice(&header);
+        self.out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
         self.position
     }
 }

@@ -14,7 +14,7 @@ mod text;
 pub use set::{RRset, Set, fits_message, put_number, put_sized, read_number, read_sized, take_number, take_sized};
 pub use text::{Word, WordError, parse_rdata};
 
-use crate::name::{self, NameBuf, NameError};
+use crate::name::{NameBuf, NameError};
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -440,12 +440,6 @@ pub fn read_fixed(message: &[u8], position: usize) -> Option<(u16, u16, u32, usi
         let code = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         (code(0), code(2), ttl, start, length)
     })
-}
-
-/// The position behind a record.
-pub fn skip_record(message: &[u8], position: usize) -> Option<usize> {
-    let (.., start, length) = read_fixed(message, name::skip(message, position)?)?;
-    Some(start + length)
 }
 
 #[cfg(test)]

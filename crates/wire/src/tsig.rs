@@ -7,7 +7,7 @@
 //! there were no signatures; a refused message is left as it came; secrets never appear in logs; MACs are compared
 //! in constant time.
 //!
-//! A message without records costs O(1), any other the skipping of its records; a signed one O(bytes) of hashing.
+//! A message costs the skipping of its records; a signed one O(bytes) of hashing.
 //! Nothing remembers the times of earlier requests of a key: section 5.2.3 recommends that for order, but datagrams
 //! overtake each other, and no request here changes anything that a repetition would spoil.
 
@@ -28,18 +28,6 @@ pub use signer::Signer;
 
 /// Largest difference allowed between two clocks, in seconds (recommended by RFC 8945 section 10).
 const FUDGE_SECONDS: u16 = 300;
-/// Bytes of a message header (RFC 1035 section 4.1.1).
-const HEADER_BYTES: usize = 12;
-
-/// The flag in the third octet of a header that marks responses (RFC 1035 section 4.1.1).
-const FLAG_QR: u8 = 0x80;
-
-/// The response codes that matter here (RFC 1035 section 4.1.1, RFC 8945 section 3).
-mod rcode {
-    pub const FORMERR: u16 = 1;
-    pub const NOTAUTH: u16 = 9;
-}
-
 /// Values of the error field (RFC 8945 section 3).
 mod code {
     pub const NOERROR: u16 = 0;

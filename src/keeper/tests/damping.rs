@@ -31,7 +31,7 @@ fn a_failing_health_check_empties_no_service() {
     let begun = Instant::now();
     bench.load("w1.x.", &version(2, 9, 0), ZERO);
     assert_eq!((bench.ask(NAME), bench.ask("web.svc.acme.w1.x")), ((0, 6), (0, 0)), "its own zone is as it was");
-    let status = bench.keeper.snapshot(Instant::now());
+    let status = bench.status();
     assert_eq!(status.regions[0].held_addresses, 6);
     let shown = |bench: &Bench, line: &str| {
         let text = bench.keeper.metrics.render();

@@ -18,10 +18,6 @@ impl Bench {
     fn serial(&self, zone: &str) -> u32 {
         self.publisher.load().get(&name(zone)).unwrap().zone.as_ref().unwrap().soa.serial.0
     }
-
-    fn status(&self) -> Snapshot {
-        self.keeper.snapshot(Instant::now())
-    }
 }
 
 fn drain(member: &str, until: Option<SystemTime>, configured: bool) -> Drain {
@@ -107,7 +103,7 @@ fn what_is_drained_does_not_speak_for_a_member_that_has_expired() {
 fn a_region_that_waits_for_members_can_be_looked_at() {
     let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
     bench.load("w1.x.", "@ 30 SOA 10\nweb 30 A 192.0.2.1", ZERO);
-    let view = bench.keeper.view(Instant::now());
+    let view = bench.keeper.snapshots.load().view(Instant::now());
     let members = &view.regions[&name("w.x")].members;
     assert_eq!((members.len(), members.iter().any(|member| member.traced.contributes())), (2, false));
     assert_eq!(members[0].traced.zone.as_ref().unwrap().soa.serial, Serial(10));

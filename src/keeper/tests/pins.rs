@@ -32,7 +32,7 @@ impl Bench {
     }
 
     pub fn region_status(&self) -> RegionStatus {
-        self.keeper.snapshot(Instant::now()).regions[0].clone()
+        self.status().regions[0].clone()
     }
 
     /// The causes of the newest version of a region.

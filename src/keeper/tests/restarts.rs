@@ -69,22 +69,32 @@ fn policy(number: u8) -> RegionPlan {
 }
 
 /// A running program with its store.
-struct Run {
-    bench: Bench,
+pub(super) struct Run {
+    pub bench: Bench,
     store: Arc<Store>,
 }
 
 impl Run {
-    fn start(folder: &Path, region: RegionPlan) -> Run {
+    pub fn start(folder: &Path, region: RegionPlan) -> Run {
+        Run::start_hearing(folder, region, &[])
+    }
+
+    /// Starts where other servers have the region under these serials.
+    pub fn start_hearing(folder: &Path, region: RegionPlan, heard: &[u32]) -> Run {
         let (metrics, publisher) = (Arc::new(Metrics::new()), Arc::new(Publisher::default()));
         let store = Arc::new(state::open(folder, metrics.clone()).unwrap());
         let keeper = Keeper::new(publisher.clone(), metrics, Some(store.clone()));
         let mut run = Run { bench: Bench { keeper, publisher }, store };
-        run.plan(region);
+        let heard = heard.iter().copied().map(Serial).collect();
+        run.plan_hearing(region, [(name("w.x"), heard)].into());
         run
     }
 
-    fn plan(&mut self, region: RegionPlan) {
+    pub fn plan(&mut self, region: RegionPlan) {
+        self.plan_hearing(region, HashMap::new());
+    }
+
+    fn plan_hearing(&mut self, region: RegionPlan, heard: HashMap<Name, Vec<Serial>>) {
         let published = self.bench.publisher.load();
         let unknown = ZONES.iter().filter(|zone| published.get(&name(zone)).is_none());
         let unknown = unknown.chain(published.get(&name("w.x")).is_none().then_some(&"w.x"));
@@ -96,7 +106,7 @@ impl Run {
         let lifetime = Lifetime { shortest: ZERO, longest: Duration::MAX };
         let zones = ZONES.iter().map(|zone| (name(zone), lifetime)).collect();
         let (done, _changes) = oneshot::channel();
-        let plan = Plan { zones, regions: vec![region], restored, past, ..Plan::default() };
+        let plan = Plan { zones, regions: vec![region], restored, past, heard, ..Plan::default() };
         self.bench.keeper.handle(Vec::new(), vec![Command::Plan(Box::new(plan), done)]);
     }
 
@@ -107,7 +117,7 @@ impl Run {
     }
 
     /// Ends the run; everything is on disk when this returns.
-    fn end(self) {
+    pub fn end(self) {
         assert!(self.store.settle());
     }
 }

@@ -1,6 +1,7 @@
 //! The law of a region's serial: whatever members and plans do, what clients see rises (RFC 1982), and no serial stands
 //! for two contents.
 
+use super::regions::contributing;
 use super::*;
 use crate::merge::DampingPlan;
 use crate::merge::serial::LONGEST_STEP;
@@ -152,7 +153,8 @@ impl World {
         }
         let kept = &self.bench.keeper.regions[&name("w.x")];
         let sum = kept.region.plan.serial_offset.wrapping_add(kept.region.drift);
-        let contributing = kept.region.plan.members.iter().zip(self.bench.keeper.contributing(&kept.region.plan));
+        let contributing =
+            kept.region.plan.members.iter().zip(contributing(&self.bench.keeper.sources, &kept.region.plan));
         let members = contributing.filter(|(_, does)| *does).map(|(member, _)| {
             self.bench.keeper.sources[member].zone.as_ref().expect("a contributing member has a zone").soa.serial
         });

@@ -1,8 +1,7 @@
 //! Differences: scenarios and captures of CNS against a naive model of lines of text, wrong forms, damage.
 
-use super::tests::{Message, captures, lines, origin, read, soa, unhex};
+use super::tests::{Message, captures, lines, number16, origin, read, soa, unhex};
 use super::*;
-use crate::transfer::message::number16;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,7 +1,6 @@
 //! Whole zones: captures of CNS, habits of primaries, damage. Builders of messages for the tests of others.
 
 use super::*;
-use crate::transfer::message::number16;
 use hickory_proto::rr::RecordType;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -49,6 +48,11 @@ impl Message {
         }
         self.bytes.extend_from_slice(rdata);
     }
+}
+
+/// The number at a position.
+pub fn number16(message: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([message[at], message[at + 1]])
 }
 
 pub fn soa(serial: u32) -> Vec<u8> {

@@ -6,8 +6,9 @@
 //! Cost: O(bytes), one copy of a MAC's state for each signed message.
 
 use super::key::{Key, Mac};
-use super::record::{self, Coverage, Stamp, Tsig, digest_prior, number16};
-use super::{FUDGE_SECONDS, TsigError, code, rcode};
+use super::record::{self, Coverage, Stamp, Tsig, digest_prior};
+use super::{FUDGE_SECONDS, TsigError, code};
+use crate::message::{Header, rcode};
 use std::sync::Arc;
 
 /// Messages in a row that may lack a signature (RFC 8945 section 5.3.1).
@@ -18,8 +19,8 @@ const MAX_UNSIGNED: u32 = 99;
 /// The configuration sees to it that no [legacy](super::Algorithm::is_legacy) key comes here.
 pub fn sign_request(message: &mut Vec<u8>, key: &Arc<Key>, now: u64) -> Chain {
     let length = message.len();
-    let stamp =
-        Stamp { time: now, fudge: FUDGE_SECONDS, original_id: number16(message, 0), error: code::NOERROR, other: &[] };
+    let original_id = Header::read(message).expect("a request has a header").id;
+    let stamp = Stamp { time: now, fudge: FUDGE_SECONDS, original_id, error: code::NOERROR, other: &[] };
     message.resize(length + record::overhead(key), 0);
     let sealed = record::seal(key, key.begin(), (message, length), &stamp, Coverage::Record);
     let (_, tag) = sealed.expect("room was made, and a request counts few records");
@@ -47,7 +48,7 @@ impl Chain {
     pub fn check(&mut self, message: &mut Vec<u8>, now: u64) -> Result<(), TsigError> {
         let Some(start) = record::locate(message)? else { return self.take_unsigned(message) };
         let tsig = record::read(message, start)?;
-        if tsig.tag.is_empty() && number16(message, 2) & 15 == rcode::NOTAUTH && tsig.stamp.error != code::NOERROR {
+        if tsig.tag.is_empty() && rcode_of(message) == rcode::NOTAUTH && tsig.stamp.error != code::NOERROR {
             // RFC 8945 section 5.3.2: a server that cannot use the key says so without signature.
             return Err(peer_error(&tsig));
         }
@@ -74,8 +75,7 @@ impl Chain {
     fn take_unsigned(&mut self, message: &[u8]) -> Result<(), TsigError> {
         // RFC 8945 section 5.3.1: the first message is signed.
         if !self.started {
-            let rcode = message.get(3).map_or(0, |flags| u16::from(flags & 15));
-            return Err(TsigError::Unsigned { rcode });
+            return Err(TsigError::Unsigned { rcode: rcode_of(message) });
         }
         if self.unsigned == MAX_UNSIGNED {
             return Err(TsigError::TooManyUnsigned);
@@ -89,6 +89,11 @@ impl Chain {
     pub fn finish(&self) -> Result<(), TsigError> {
         if self.started && self.unsigned == 0 { Ok(()) } else { Err(TsigError::UnsignedEnd) }
     }
+}
+
+/// The response code of a message; that of one without a whole header is 0.
+fn rcode_of(message: &[u8]) -> u16 {
+    Header::read(message).map_or(rcode::NOERROR, |header| header.rcode())
 }
 
 /// The error that a server reports in its record.

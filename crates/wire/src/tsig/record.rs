@@ -1,10 +1,11 @@
 //! The TSIG record: where it stands, what it says (RFC 8945 section 4.2), and what its MAC covers (section 4.3).
 //!
-//! Cost: finding it is O(records) of the message, and O(1) where there are none; all else O(bytes).
+//! Cost: finding it is O(records) of the message; all else O(bytes).
 
+use super::TsigError;
 use super::key::{Key, Mac, Tag};
-use super::{HEADER_BYTES, TsigError};
-use crate::name::{self, NameBuf};
+use crate::message::{HEADER_BYTES, Header, Records, Section};
+use crate::name::NameBuf;
 use crate::rr::{self, rtype};
 
 /// Class ANY (RFC 1035 section 3.2.5), that of every TSIG record.
@@ -45,11 +46,6 @@ pub(super) enum Coverage {
     Timers,
 }
 
-/// Reads a number of a message in which it is known to be.
-pub(super) fn number16(message: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([message[at], message[at + 1]])
-}
-
 /// The six octets of a time.
 pub(super) fn time_octets(time: u64) -> [u8; TIME_BYTES] {
     let [_, _, octets @ ..] = time.to_be_bytes();
@@ -70,29 +66,12 @@ pub(super) fn read_time(octets: &[u8]) -> Option<u64> {
 /// RFC 8945 section 5.2: it is the last record of the additional section, and there is only one. Bytes behind it would
 /// be nobody's, so there must be none.
 pub(super) fn locate(message: &[u8]) -> Result<Option<usize>, TsigError> {
-    if message.len() < HEADER_BYTES || message[6..HEADER_BYTES] == [0; 6] {
+    let Some(mut records) = Records::new(message) else { return Ok(None) };
+    let Some(tsig) = records.by_ref().map_while(Result::ok).find(|record| record.rtype == rtype::TSIG) else {
         return Ok(None);
-    }
-    let additional = number16(message, 10);
-    let total = u32::from(number16(message, 6)) + u32::from(number16(message, 8)) + u32::from(additional);
-    let mut position = HEADER_BYTES;
-    for _ in 0..number16(message, 4) {
-        match name::skip(message, position) {
-            Some(end) => position = end + 4,
-            None => return Ok(None),
-        }
-    }
-    for index in 0..total {
-        let fixed = name::skip(message, position).and_then(|fixed| rr::read_fixed(message, fixed));
-        let Some((rtype, _, _, start, length)) = fixed else { return Ok(None) };
-        let end = start + length;
-        if rtype == rtype::TSIG {
-            let last = additional > 0 && index + 1 == total && end == message.len();
-            return if last { Ok(Some(position)) } else { Err(TsigError::Malformed) };
-        }
-        position = end;
-    }
-    Ok(None)
+    };
+    let is_last = tsig.section == Section::Additional && records.is_done() && tsig.end() == message.len();
+    if is_last { Ok(Some(tsig.owner)) } else { Err(TsigError::Malformed) }
 }
 
 /// Reads the record that begins at a position.
@@ -109,16 +88,17 @@ fn read_fields(message: &[u8], start: usize) -> Option<Tsig<'_>> {
     }
     let (algorithm, end) = NameBuf::read_plain(&message[..start + length], start).ok()?;
     let (head, rest) = message[end..start + length].split_at_checked(10)?;
-    let (tag, rest) = rest.split_at_checked(usize::from(number16(head, 8)))?;
+    let number = |octets: &[u8], at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
+    let (tag, rest) = rest.split_at_checked(usize::from(number(head, 8)))?;
     let (tail, other) = rest.split_at_checked(6)?;
-    if other.len() != usize::from(number16(tail, 4)) {
+    if other.len() != usize::from(number(tail, 4)) {
         return None;
     }
     let stamp = Stamp {
         time: read_time(&head[..TIME_BYTES])?,
-        fudge: number16(head, 6),
-        original_id: number16(tail, 0),
-        error: number16(tail, 2),
+        fudge: number(head, 6),
+        original_id: number(tail, 0),
+        error: number(tail, 2),
         other,
     };
     Some(Tsig { key: key.to_lowercase(), algorithm: algorithm.to_lowercase(), stamp, tag })
@@ -136,8 +116,7 @@ impl Tsig<'_> {
         if !key.algorithm.allows_tag(self.tag.len()) {
             return Err(TsigError::MacSize(self.tag.len()));
         }
-        // RFC 8945 section 4.3.2: as it was before the record came, so without it in the count.
-        digest_message(&mut mac, message, &self.stamp, number16(message, 10) - 1);
+        digest_message(&mut mac, &uncounted(message).ok_or(TsigError::Malformed)?, message, &self.stamp);
         digest_stamp(&mut mac, key, &self.stamp, coverage);
         if mac.verify(self.tag) { Ok(()) } else { Err(TsigError::BadSignature) }
     }
@@ -153,10 +132,19 @@ impl Tsig<'_> {
     }
 }
 
+/// The header of a message as it was before its TSIG record came (RFC 8945 section 4.3.2).
+fn uncounted(message: &[u8]) -> Option<Header> {
+    let mut header = Header::read(message)?;
+    let additional = &mut header.records[Section::Additional as usize];
+    *additional = additional.checked_sub(1)?;
+    Some(header)
+}
+
 /// Takes one off the count of additional records, for the TSIG record that is cut off.
 pub(super) fn uncount(message: &mut [u8]) {
-    let additional = number16(message, 10) - 1;
-    message[10..HEADER_BYTES].copy_from_slice(&additional.to_be_bytes());
+    if let Some(header) = uncounted(message) {
+        message[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    }
 }
 
 //--- What MACs cover ---
@@ -167,11 +155,9 @@ pub(super) fn digest_prior(mac: &mut Mac, prior: &[u8]) {
     mac.update(prior);
 }
 
-/// Takes a message without its TSIG record, under the id that its first sender gave it (RFC 8945 section 4.3.2).
-fn digest_message(mac: &mut Mac, message: &[u8], stamp: &Stamp, additional: u16) {
-    mac.update(&stamp.original_id.to_be_bytes());
-    mac.update(&message[2..10]);
-    mac.update(&additional.to_be_bytes());
+/// Takes a message, its header without its TSIG record, under the id that its first sender gave it (RFC 8945 section 4.3.2).
+fn digest_message(mac: &mut Mac, header: &Header, message: &[u8], stamp: &Stamp) {
+    mac.update(&Header { id: stamp.original_id, ..*header }.to_bytes());
     mac.update(&message[HEADER_BYTES..]);
 }
 
@@ -209,8 +195,8 @@ pub(super) fn seal(
     stamp: &Stamp,
     coverage: Coverage,
 ) -> Option<(usize, Tag)> {
-    let message = buffer.get(..length).filter(|message| message.len() >= HEADER_BYTES)?;
-    digest_message(&mut mac, message, stamp, number16(message, 10));
+    let message = buffer.get(..length)?;
+    digest_message(&mut mac, &Header::read(message)?, message, stamp);
     digest_stamp(&mut mac, key, stamp, coverage);
     let tag = mac.finish();
     let end = append(buffer, length, (key.name.as_wire(), key.algorithm.wire()), stamp, &tag)?;
@@ -226,7 +212,9 @@ pub(super) fn append(
     tag: &[u8],
 ) -> Option<usize> {
     let end = length + key.len() + algorithm.len() + FIXED_BYTES + tag.len() + stamp.other.len();
-    let additional = number16(buffer, 10).checked_add(1)?;
+    let mut header = Header::read(buffer)?;
+    let additional = &mut header.records[Section::Additional as usize];
+    *additional = additional.checked_add(1)?;
     let mut room = buffer.get_mut(length..end)?;
     let rdata = end - length - key.len() - 10;
     let parts: [&[u8]; 14] = [
@@ -251,6 +239,6 @@ pub(super) fn append(
         front.copy_from_slice(part);
         room = behind;
     }
-    buffer[10..HEADER_BYTES].copy_from_slice(&additional.to_be_bytes());
+    buffer[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
     Some(end)
 }

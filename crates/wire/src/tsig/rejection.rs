@@ -5,21 +5,12 @@
 //!
 //! Cost: O(records) of the request, and what signing takes.
 
-use super::record::{self, Stamp, number16};
+use super::record::{self, Stamp};
 use super::signer::Signer;
-use super::{FLAG_QR, FUDGE_SECONDS, HEADER_BYTES, TsigError, code, rcode};
-use crate::name::{self, NameBuf};
-use crate::rr::{self, rtype};
+use super::{FUDGE_SECONDS, TsigError, code};
+use crate::message::{HEADER_BYTES, MIN_UDP_BYTES, Request, Writer, rcode};
+use crate::name::NameBuf;
 use std::fmt;
-
-/// Bits of the opcode in the third octet of a header (RFC 1035 section 4.1.1).
-const OPCODE: u8 = 0x78;
-/// Bit RD, recursion desired, in the same octet.
-const FLAG_RD: u8 = 0x01;
-/// The DO flag in the TTL of an OPT record (RFC 6891 section 6.1.3).
-const FLAG_DO: u32 = 0x8000;
-/// Payload size that our OPT record announces for requests: one frame (RFC 9715 appendix A).
-const PAYLOAD_BYTES: u16 = 1232;
 
 /// A request that is not carried out: why, and how to answer it.
 pub struct Rejection {
@@ -60,8 +51,22 @@ impl Rejection {
     /// it.
     pub fn write(&self, request: &[u8], out: &mut [u8]) -> (usize, u16) {
         let rcode = self.rcode();
-        let whole = write_response(request, rcode, out).and_then(|length| self.append(out, length));
-        (whole.or_else(|| write_header(request, rcode, out)).unwrap_or(0), rcode)
+        let Some(mut request) = Request::parse(request) else { return (0, rcode) };
+        if let Some(edns) = &mut request.edns {
+            edns.nsid = false;
+        }
+        let write = |request: &Request, out: &mut [u8]| {
+            let limit = out.len();
+            Writer::new(out, request, limit, &[]).finish(request, rcode, &[])
+        };
+        if out.len() >= MIN_UDP_BYTES {
+            let length = write(&request, out);
+            if let Some(length) = self.append(out, length) {
+                return (length, rcode);
+            }
+        }
+        (request.question, request.edns) = (None, None);
+        (if out.len() < HEADER_BYTES { 0 } else { write(&request, out) }, rcode)
     }
 
     /// Appends the TSIG record that goes with the error (RFC 8945 section 5.3.2).
@@ -87,67 +92,6 @@ impl Rejection {
             }
         }
     }
-}
-
-/// Writes a header without any counts.
-fn write_header(request: &[u8], rcode: u16, out: &mut [u8]) -> Option<usize> {
-    let head = request.get(..HEADER_BYTES)?;
-    let opcode = head[2] & OPCODE;
-    // RFC 8906 section 3.1.4: RD has a known meaning in queries only.
-    let recursion = if opcode == 0 { head[2] & FLAG_RD } else { 0 };
-    let header = out.get_mut(..HEADER_BYTES)?;
-    header.fill(0);
-    header[..4].copy_from_slice(&[head[0], head[1], FLAG_QR | opcode | recursion, rcode as u8]);
-    Some(HEADER_BYTES)
-}
-
-/// Writes header, question and OPT record, as far as the request has them. `None` without enough room.
-fn write_response(request: &[u8], rcode: u16, out: &mut [u8]) -> Option<usize> {
-    let mut length = write_header(request, rcode, out)?;
-    let mut put = |bytes: &[u8]| {
-        out.get_mut(length..length + bytes.len())?.copy_from_slice(bytes);
-        length += bytes.len();
-        Some(())
-    };
-    let question = question(request);
-    let opt = find_opt(request);
-    put(question.unwrap_or_default())?;
-    if let Some(ttl) = opt {
-        // RFC 6891 section 7: version 0, no options; DO as it came (RFC 3225 section 3).
-        put(&[0])?;
-        put(&rtype::OPT.to_be_bytes())?;
-        put(&PAYLOAD_BYTES.to_be_bytes())?;
-        put(&(ttl & FLAG_DO).to_be_bytes())?;
-        put(&[0, 0])?;
-    }
-    out[5] = u8::from(question.is_some());
-    out[11] = u8::from(opt.is_some());
-    Some(length)
-}
-
-/// The one question of a request, as it stands there.
-fn question(request: &[u8]) -> Option<&[u8]> {
-    if number16(request, 4) != 1 {
-        return None;
-    }
-    let (_, end) = NameBuf::read_plain(request, HEADER_BYTES).ok()?;
-    request.get(HEADER_BYTES..end + 4)
-}
-
-/// The TTL field of the first OPT record in a request of one question.
-fn find_opt(request: &[u8]) -> Option<u32> {
-    let mut position = HEADER_BYTES + question(request)?.len();
-    for _ in 0..u32::from(number16(request, 6)) + u32::from(number16(request, 8)) {
-        position = rr::skip_record(request, position)?;
-    }
-    for _ in 0..number16(request, 10) {
-        let (rtype, _, ttl, start, length) = rr::read_fixed(request, name::skip(request, position)?)?;
-        if rtype == rtype::OPT {
-            return Some(ttl);
-        }
-        position = start + length;
-    }
-    None
 }
 
 #[cfg(test)]

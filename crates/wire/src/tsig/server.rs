@@ -3,14 +3,14 @@
 //! Invariants: a request without TSIG record passes untouched and unanswered, and so does a response, for answering
 //! those would make loops; only an accepted request gives a signer.
 //!
-//! Cost: O(1) for requests without records, O(records) for others, O(bytes) of hashing for signed ones with a known
-//! key. A rejection allocates.
+//! Cost: O(records), and O(bytes) of hashing for signed requests with a known key. A rejection allocates.
 
 use super::key::{Keyring, Tag};
 use super::record::{self, Coverage, Stamp};
 use super::rejection::{Rejection, Verdict};
 use super::signer::Signer;
-use super::{FLAG_QR, HEADER_BYTES, TsigError, code};
+use super::{TsigError, code};
+use crate::message::{Header, flag};
 
 //--- Opening ---
 
@@ -26,7 +26,7 @@ pub enum Opened {
 
 /// Returns true if a message is one that may be answered.
 fn is_request(message: &[u8]) -> bool {
-    message.len() >= HEADER_BYTES && message[2] & FLAG_QR == 0
+    Header::read(message).is_some_and(|header| !header.has(flag::QR))
 }
 
 /// Looks for a TSIG record and checks it, in the order of RFC 8945 section 5.2: place and form, key, MAC, time. Only

@@ -1,6 +1,6 @@
 //! Known answers from other programs (`tests/data/tsig`), and properties.
 
-use super::record::{self, number16};
+use super::record;
 use super::*;
 use crate::name::Name;
 use proptest::prelude::*;
@@ -9,6 +9,11 @@ use std::sync::Arc;
 
 /// A time at which nothing in particular happened.
 pub const NOW: u64 = 1_800_000_000;
+
+/// The number at a position.
+fn number16(message: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([message[at], message[at + 1]])
+}
 
 /// A secret of this many octets, by the rule of the captured exchanges.
 pub fn secret(bytes: usize) -> Vec<u8> {

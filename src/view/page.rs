@@ -1,4 +1,4 @@
-//! Status page and API: all that the daemon knows, read-only, for browsers and programs.
+//! Status page and API: all that is known, read-only, for browsers and programs.
 //!
 //! Pages are written on the server, work without scripts, and are kept current by server-sent events ([`live`]). The
 //! API gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
@@ -21,13 +21,12 @@ mod parts;
 mod rows;
 mod zone;
 
-use super::Daemon;
+use super::Handle;
 use super::diff;
-use super::lookup::Lookup;
-use super::rates::Rates;
-use super::status::Report;
+use super::lookup::{Lookup, explain_now};
+use super::report::Report;
 use crate::config::Config;
-use crate::publish::{Publisher, Served};
+use crate::publish::Served;
 use crate::serve::http::{Answer, Asked, Content, Site};
 use crate::timestamp::format_timestamp;
 use arc_swap::ArcSwap;
@@ -41,7 +40,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::form_urlencoded;
 use wire::name::Name;
@@ -69,25 +68,15 @@ const PAGE_FIELDS: &[(&str, &str)] = &[
 const ASSET_FIELDS: &[(&str, &str)] =
     &[("cache-control", "max-age=86400, immutable"), ("cross-origin-resource-policy", "same-origin")];
 
-/// Longest wait for the daemon's answer, which is less than the patience of a connection.
+/// Longest wait for what is computed in a thread of its own, which is less than the patience of a connection.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Largest number of differences and histories computed at the same time: each needs memory for all that it shows.
 const MAX_COMPARISONS: usize = 2;
 
-/// Requests of the page to the daemon.
-pub enum Inquiry {
-    /// The state of everything.
-    Report(oneshot::Sender<Report>),
-    /// The explanation of a name's answer.
-    Lookup { name: String, rtype: Option<String>, reply: oneshot::Sender<Result<Lookup, String>> },
-}
-
 /// The status page.
 #[derive(Clone)]
 pub struct Page {
-    publisher: Arc<Publisher>,
-    inquiries: mpsc::Sender<Inquiry>,
-    rates: Arc<Rates>,
+    view: Handle,
     /// Host names under which the page is served; none if the configuration switches it off.
     hosts: Arc<ArcSwap<Option<Hosts>>>,
     comparisons: Arc<Semaphore>,
@@ -120,27 +109,6 @@ struct Shell {
 /// The types that the search box offers beside all.
 const TYPES: [&str; 9] = ["A", "AAAA", "SRV", "TXT", "PTR", "CNAME", "NS", "SOA", "MX"];
 
-impl Daemon {
-    /// Answers the page, in a task of its own.
-    pub(super) fn inform(&self, inquiry: Inquiry) {
-        // Who has gone away does not need to know.
-        match inquiry {
-            Inquiry::Report(reply) => {
-                let report = self.report(None);
-                tokio::spawn(async move {
-                    if let Some(report) = report.await {
-                        _ = reply.send(report);
-                    }
-                });
-            }
-            Inquiry::Lookup { name, rtype, reply } => {
-                let explained = self.explain(name, rtype);
-                tokio::spawn(async move { reply.send(explained.await) });
-            }
-        }
-    }
-}
-
 impl Site for Page {
     fn respond(&self, asked: Asked) -> Answer {
         let page = self.clone();
@@ -163,14 +131,11 @@ impl Site for Page {
 }
 
 impl Page {
-    /// A page whose inquiries arrive at the other end.
-    pub fn new(publisher: Arc<Publisher>, rates: Arc<Rates>) -> (Page, mpsc::Receiver<Inquiry>) {
-        let (inquiries, arriving) = mpsc::channel(64);
+    /// A page that is not shown yet.
+    pub fn new(view: Handle) -> Page {
         let version = format!("{:08x}", crc32fast::hash(format!("{STYLE}{SCRIPT}").as_bytes()));
         let comparisons = Arc::new(Semaphore::new(MAX_COMPARISONS));
-        let page =
-            Page { publisher, inquiries, rates, hosts: Arc::default(), comparisons, views: Views::default(), version };
-        (page, arriving)
+        Page { view, hosts: Arc::default(), comparisons, views: Views::default(), version }
     }
 
     /// Shows the page as a configuration wants it, or no more.
@@ -200,7 +165,7 @@ impl Page {
     /// A page that has events: the first one, and those of zones.
     async fn live_page(&self, segments: &[&str]) -> Content {
         let page = match segments {
-            [""] => self.overview().await,
+            [""] => Ok(self.overview()),
             ["zone", zone] => self.zone_page(zone).await,
             _ => Err((404, "There is no such page.".to_owned())),
         };
@@ -208,15 +173,14 @@ impl Page {
     }
 
     /// Writes the overview, which is the first page.
-    async fn overview(&self) -> Result<Content, Refused> {
-        let report = self.report().await?;
-        Ok(write_page(200, &Overview::new(self.shell("Status", "/"), &report, &self.rates.read())))
+    fn overview(&self) -> Content {
+        write_page(200, &Overview::new(self.shell("Status", "/"), &self.report(), &self.view.rates.read()))
     }
 
     /// The page of a zone.
     async fn zone_page(&self, zone: &str) -> Result<Content, Refused> {
         let served = self.served(zone)?;
-        let report = self.report().await?;
+        let report = self.report();
         let shell = self.shell(&parts::short(&served.origin), &parts::zone_href(&served.origin));
         let page = self.compute(move || ZonePage::new(shell, &report, &served)).await?;
         page.map(|page| write_page(200, &page)).ok_or_else(|| (404, "The zone has just gone.".to_owned()))
@@ -258,31 +222,21 @@ impl Page {
     /// A zone as it is published.
     fn served(&self, zone: &str) -> Result<Arc<Served>, Refused> {
         let name = Name::parse(zone).map_err(|error| (400, format!("{zone} is no zone name: {error}")))?;
-        let served = self.publisher.load().get(&name).cloned();
+        let served = self.view.publisher.load().get(&name).cloned();
         served.ok_or_else(|| (404, format!("There is no zone {}.", parts::short(&name))))
     }
 
-    /// Asks the daemon.
-    async fn inquire<T>(&self, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Result<T, Refused> {
-        let (reply, answer) = oneshot::channel();
-        let asked = async {
-            self.inquiries.send(inquiry(reply)).await.ok()?;
-            answer.await.ok()
-        };
-        let answer = timeout(PATIENCE, asked).await.map_err(|_| busy())?;
-        answer.ok_or_else(|| (503, "The server is stopping.".to_owned()))
+    /// The state of everything.
+    fn report(&self) -> Report {
+        Report::collect(&self.view, None)
     }
 
-    /// Asks the daemon for the state of everything.
-    async fn report(&self) -> Result<Report, Refused> {
-        self.inquire(Inquiry::Report).await
-    }
-
-    /// Asks the daemon to explain a name's answer; fails if the question is malformed.
+    /// Explains a name's answer; fails if the question is malformed.
     async fn lookup(&self, name: String, rtype: String) -> Result<Lookup, Refused> {
-        let rtype = Some(rtype).filter(|rtype| !rtype.is_empty());
-        let explained = self.inquire(|reply| Inquiry::Lookup { name, rtype, reply }).await?;
-        explained.map_err(|error| (400, error))
+        let view = self.view.clone();
+        let explain = move || explain_now(&view, &name, Some(&*rtype).filter(|rtype| !rtype.is_empty()));
+        let explained = timeout(PATIENCE, tokio::task::spawn_blocking(explain)).await.map_err(|_| busy())?;
+        explained.map_err(|error| (500, error.to_string()))?.map_err(|error| (400, error))
     }
 
     /// Runs work that may take long in a thread of its own.
@@ -314,7 +268,7 @@ impl Page {
     fn shell(&self, title: &str, events: &str) -> Shell {
         Shell {
             title: title.to_owned(),
-            server: self.publisher.load().identity.name.clone(),
+            server: self.view.publisher.load().identity.name.clone(),
             version: env!("CARGO_PKG_VERSION"),
             assets: self.version.clone(),
             now: unix_now(),

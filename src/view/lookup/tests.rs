@@ -1,7 +1,7 @@
 //! Explanations against the answers that they explain, and in words.
 
 use super::*;
-use crate::keeper::{MemberView, RegionView, ZoneStatus};
+use crate::keeper::{MemberStatus, MemberView, RegionView, ZoneStatus};
 use crate::merge::tests::plan;
 use crate::merge::{OwnerPattern, RdataNames, Region, RegionPlan, TracedMember};
 use crate::publish::{Identity, Published, Unknown};
@@ -28,7 +28,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
     let members = zones.iter().zip(&plan.members).map(|(zone, origin)| {
         let serial = zone.as_ref().map(|zone| zone.soa.serial);
         let state = if zone.is_some() { "ok" } else { "missing" };
-        let status = keeper::MemberStatus { zone: origin.clone(), state, serial };
+        let status = MemberStatus { zone: origin.clone(), state, serial };
         MemberView { status, traced: TracedMember::plain(zone.clone(), zone.is_some()) }
     });
     let members = members.collect();

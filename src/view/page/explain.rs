@@ -4,7 +4,7 @@
 
 use super::parts::{Cell, Grade, Mark, When, ago_text, encode, number, serial, short, when, zone_link};
 use super::{Compared, Shell};
-use crate::daemon::lookup::{Lookup, SeenReport, SourceReport, Step};
+use crate::view::lookup::{Lookup, SeenReport, SourceReport, Step};
 use askama::Template;
 use wire::name::Name;
 
@@ -112,24 +112,24 @@ fn mark_of(rcode: &'static str) -> Mark {
 
 /// A step as a card.
 fn step_card(step: &Step, now: i64) -> StepCard {
-    let record = |record: &crate::daemon::lookup::RecordReport| RecordRow {
+    let record = |record: &crate::view::lookup::RecordReport| RecordRow {
         ttl: record.ttl.to_string(),
         rtype: record.rtype.clone(),
         data: record.data.clone(),
         since: record.seen.as_ref().map_or_else(Cell::none, |seen| since(seen, now)),
         from: record.from.iter().map(describe_given).chain(record.made.clone()).collect(),
     };
-    let left_out = |record: &crate::daemon::lookup::LeftOutReport| LeftOutRow {
+    let left_out = |record: &crate::view::lookup::LeftOutReport| LeftOutRow {
         record: format!("{} {} {}", record.given.ttl, record.given.rtype, record.given.data),
         from: describe_given(&record.given),
         explanation: record.explanation.clone(),
     };
-    let gone = |record: &crate::daemon::lookup::GoneReport| GoneRow {
+    let gone = |record: &crate::view::lookup::GoneReport| GoneRow {
         record: format!("{} {} {}", record.ttl, record.rtype, record.data),
         gone: when(record.gone_at, now),
         serial: record.gone.to_string(),
     };
-    let usage = |usage: &crate::daemon::lookup::RegionUse| UseRow {
+    let usage = |usage: &crate::view::lookup::RegionUse| UseRow {
         link: zone_link(&usage.region),
         text: match &usage.name {
             Some(name) => format!("takes {} of {} records, as {}", usage.taken, usage.records, short(name)),
@@ -172,7 +172,7 @@ fn since(seen: &SeenReport, now: i64) -> Cell {
 }
 
 /// Describes the origin of a record.
-fn describe_given(given: &crate::daemon::lookup::Given) -> String {
+fn describe_given(given: &crate::view::lookup::Given) -> String {
     let serial = given.serial.map(|serial| format!(" serial {serial}")).unwrap_or_default();
     let held = given
         .held_seconds

@@ -5,9 +5,10 @@
 use super::parts::{Cell, Grade, Mark, count, short, zone_link};
 use super::rows::{drain_row, trouble};
 use super::zone::pinned_to;
-use crate::daemon::status::{RegionReport, Report, remarks};
 use crate::probe::Problem;
 use crate::publish::State;
+use crate::view::report::{RegionReport, Report};
+use crate::view::status::remarks;
 use std::collections::HashSet;
 use wire::name::Name;
 

@@ -4,11 +4,11 @@
 
 use super::zone::Timers;
 use super::{Page, Refused, number_of};
-use crate::daemon::history::list_versions;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::status::Report;
 use crate::publish::Served;
 use crate::serve::http::Content;
+use crate::view::history::list_versions;
+use crate::view::report::Report;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -41,12 +41,12 @@ impl Page {
     /// Returns the value at a path of the API.
     async fn answer(&self, path: &[&str], query: &HashMap<String, String>) -> Result<Value, Refused> {
         match path {
-            ["status"] => Ok(json!(self.report().await?)),
-            ["queries"] => Ok(json!(self.rates.read())),
+            ["status"] => Ok(json!(self.report())),
+            ["queries"] => Ok(json!(self.view.rates.read())),
             ["zones"] => Ok(self.list_zones()),
             ["zones", zone] => {
                 let served = self.served(zone)?;
-                let report = self.report().await?;
+                let report = self.report();
                 let gone = || (404, "the zone has just gone".to_owned());
                 Ok(json!(Detail::new(&report, &served).ok_or_else(gone)?))
             }
@@ -71,7 +71,7 @@ impl Page {
 
     /// Lists all zones and regions served, in canonical order of names.
     fn list_zones(&self) -> Value {
-        let published = self.publisher.load();
+        let published = self.view.publisher.load();
         let mut served: Vec<_> = published.iter().collect();
         served.sort_by(|a, b| a.origin.canonical_cmp(&b.origin));
         let describe = |served: &&Arc<Served>| {

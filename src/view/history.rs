@@ -6,7 +6,6 @@
 //!
 //! Cost: O(changes of the versions that are listed), for a name O(octets of the history).
 
-use super::Daemon;
 use super::diff::Change;
 use super::text::{moment, write_table};
 use crate::control::Reply;
@@ -200,30 +199,14 @@ impl NameHistory {
 
 //--- Verb ---
 
-impl Daemon {
-    /// Lists versions of all zones or of one, or the changes of a name.
-    pub(super) fn history(
-        &self,
-        name: Option<String>,
-        zone: Option<String>,
-        limit: Option<usize>,
-    ) -> impl Future<Output = Reply> + Send + use<> {
-        let published = self.publisher().load();
-        async move {
-            let told = tokio::task::spawn_blocking(move || {
-                tell(&published, name.as_deref(), zone.as_deref(), limit.unwrap_or(LISTED))
-            });
-            match told.await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(error)) => Reply::failure(error + "\n"),
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
-        }
-    }
-}
-
-/// Answers the verb.
-fn tell(published: &Published, name: Option<&str>, zone: Option<&str>, limit: usize) -> Result<Reply, String> {
+/// Lists versions of all zones or of one, or the changes of a name.
+pub fn tell(
+    published: &Published,
+    name: Option<&str>,
+    zone: Option<&str>,
+    limit: Option<usize>,
+) -> Result<Reply, String> {
+    let limit = limit.unwrap_or(LISTED);
     let parse = |text: &str| Name::parse(text).map_err(|error| format!("no domain name: {error}"));
     let (name, zone) = (name.map(parse).transpose()?, zone.map(parse).transpose()?);
     let find = |zone: &Name| published.get(zone).ok_or_else(|| format!("zone {zone} is not configured"));
@@ -349,7 +332,7 @@ mod tests {
 
     fn told(name: Option<&str>, zone: Option<&str>, limit: usize) -> String {
         let published = Published::new(Identity::default(), [served("r", 0), served("z", 50)], 1);
-        tell(&published, name, zone, limit).map_or_else(|error| error, |reply| reply.text)
+        tell(&published, name, zone, Some(limit)).map_or_else(|error| error, |reply| reply.text)
     }
 
     #[test]

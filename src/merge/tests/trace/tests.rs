@@ -1,8 +1,11 @@
-//! The trace against the merge: same records, same TTLs, same conflicts, whatever the members hold.
+//! The oracle against the merge: same records, same TTLs, same conflicts, and the same fate of each record that the merge
+//! does not take, whatever the members hold.
 
-use super::super::tests::{arbitrary_delegations, plan};
-use super::super::{Held, Intake, NamePattern, Place, Region};
+// In place of the oracle's own, this demands that the merge tells the same.
+use super::super::traced as trace;
+use super::super::{arbitrary_delegations, plan};
 use super::*;
+use crate::merge::{Held, Intake, NamePattern, Place, Region, Scope};
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
 
@@ -147,6 +150,7 @@ fn arbitrary_extras() -> impl Strategy<Value = String> {
         "@ 60 NS NS.example.",
         "@ 60 NS a.example.",
         "@ 60 TXT apex",
+        "@ 60 DS 1",
         "@ 60 SRV 80 a.w1.x.",
         "A.b 30 SRV 80 A",
         "a.b 9 SRV 80 a.w.x.",
@@ -158,6 +162,7 @@ fn arbitrary_extras() -> impl Strategy<Value = String> {
         "_x._tcp 30 PTR i._x._tcp.w2.x.",
         "i._x._tcp 30 TXT uuid",
         "sub 30 RRSIG s",
+        "sub 30 DS 1",
         "a 30 TYPE65440 broken",
         "b 30 TYPE65440 -",
         "sub 30 TYPE65440 broken",

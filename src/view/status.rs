@@ -1,227 +1,54 @@
-//! Status report, as `aggregator status` shows it: the keeper's view, the sources' view and the outgoing transfers
-//! together.
+//! Status as text for people: the overview, a line a zone, and everything about one.
+//!
+//! Cost: O(text).
 
-use crate::budget::Usage;
+use super::Handle;
+use super::handle::{not_configured, read_zone};
+use super::lookup::printable;
+use super::outward::{Outward, TransferCounts};
+use super::report::{CatalogReport, RegionReport, Report, ZoneReport};
+use super::text::{format_seconds, moment, write_table};
 use crate::config::format_size;
-use crate::daemon::lookup::printable;
-use crate::daemon::outward::{Outward, TransferCounts, newest};
+use crate::control::Reply;
 use crate::daemon::probe::ProbeReport;
-use crate::daemon::rates::QueryRates;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::text::{format_seconds, moment, write_table};
-use crate::keeper::{DrainStatus, PinStatus, RegionStatus, Snapshot, ZoneStatus};
-use crate::publish::Published;
+use crate::keeper::{DrainStatus, PinStatus};
+use crate::metrics::unix_seconds;
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
-use crate::state::StateStatus;
 use crate::transfer::{self, RegressionStatus, SilenceStatus};
-use indicatif::BinaryBytes;
-use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use wire::name::Name;
 use wire::serial::Serial;
 
-/// Report on all zones or some, as `--json` prints it.
-#[derive(Serialize)]
-pub struct Report {
-    pub version: &'static str,
-    pub uptime_seconds: u64,
-    pub config: String,
-    /// Unix time of the next full audit.
-    pub next_audit: Option<i64>,
-    pub generation: u64,
-    /// State of the folder that outlives the process.
-    pub state: StateReport,
-    pub memory: MemoryReport,
-    pub regions: Vec<RegionReport>,
-    /// Drains in force.
-    pub drains: Vec<DrainStatus>,
-    pub zones: Vec<ZoneReport>,
-    pub catalog: Option<CatalogReport>,
-    pub queries: QueryRates,
-    /// Results of the checks of name servers, for zones that have been checked.
-    pub name_servers: Vec<ProbeReport>,
-}
-
-/// The folder that keeps zones over a restart.
-#[derive(Serialize)]
-pub struct StateReport {
-    /// Path of the folder; none if it is switched off.
-    pub folder: Option<PathBuf>,
-    /// True if everything that should be on disk is written.
-    pub healthy: bool,
-    pub error: Option<String>,
-    /// Bytes of all files of zones.
-    pub bytes: u64,
-    /// Unix time.
-    pub last_written: Option<i64>,
-}
-
-impl StateReport {
-    /// Describes the configured folder, and the store that was opened in it, if one was.
-    pub fn new(wanted: Option<&Path>, store: Option<StateStatus>) -> StateReport {
-        match (store, wanted) {
-            (Some(status), _) => StateReport {
-                folder: Some(status.folder),
-                healthy: status.healthy,
-                error: status.error,
-                bytes: status.bytes,
-                last_written: status.last_written.map(crate::metrics::unix_seconds),
-            },
-            (None, wanted) => StateReport {
-                folder: wanted.map(Path::to_path_buf),
-                healthy: wanted.is_none(),
-                error: wanted.map(|_| "not in use since the start; the log says why".to_owned()),
-                bytes: 0,
-                last_written: None,
-            },
-        }
+/// Shows all zones, or everything about one.
+pub fn status(view: &Handle, only: Option<&str>) -> Result<Reply, String> {
+    let name = only.map(read_zone).transpose()?;
+    let report = Report::collect(view, name.as_ref());
+    if let Some(name) = name.as_ref().filter(|_| report.is_empty()) {
+        return Err(not_configured(name));
     }
-
-    /// Describes the folder in one line.
-    fn describe(&self) -> String {
-        let Some(folder) = &self.folder else { return "state folder off: a restart begins without zones".to_owned() };
-        let folder = folder.display();
-        match &self.error {
-            Some(error) => format!("state folder {folder}: {error}; a restart would begin with older zones"),
-            None => format!("state folder {folder}, {}", format_size(self.bytes)),
-        }
-    }
+    let text = if name.is_some() { report.details() } else { report.overview() };
+    Ok(Reply { ok: true, text, data: serde_json::json!(report) })
 }
 
-/// The budget of memory.
-#[derive(Serialize)]
-pub struct MemoryReport {
-    /// Octets of all parts together.
-    pub used: u64,
-    #[serde(flatten)]
-    pub usage: Usage,
-    /// Zones with a new version that is refused because memory has no room for it.
-    pub refused: Vec<Name>,
-}
-
-impl MemoryReport {
-    /// Combines the usage of the budget with the zones that sources could not take in.
-    fn new(usage: Usage, sources: &HashMap<Name, SourceStatus>) -> MemoryReport {
-        let refused = sources.iter().filter(|(zone, source)| source.is_out_of_memory(zone));
-        let mut refused: Vec<Name> = refused.map(|(zone, _)| zone.clone()).collect();
-        refused.sort_by(Name::canonical_cmp);
-        MemoryReport { used: usage.octets(), usage, refused }
-    }
-
-    /// Describes the use of memory in one line.
-    fn describe(&self) -> String {
-        let (used, budget) = (BinaryBytes(self.used), BinaryBytes(self.usage.budget));
-        let mut text = format!("memory {used} of {budget}");
-        if !self.refused.is_empty() {
-            let zones: Vec<String> = self.refused.iter().map(Name::to_string).collect();
-            _ = write!(text, "; no room for a new version of {}", zones.join(", "));
-        }
-        text
-    }
-}
-
-/// A source zone from both sides.
-#[derive(Serialize)]
-pub struct ZoneReport {
-    #[serde(flatten)]
-    pub kept: ZoneStatus,
-    pub source: Option<SourceStatus>,
-    #[serde(flatten)]
-    pub outward: Outward,
-}
-
-/// A region from both sides.
-#[derive(Serialize)]
-pub struct RegionReport {
-    #[serde(flatten)]
-    pub kept: RegionStatus,
-    #[serde(flatten)]
-    pub outward: Outward,
-}
-
-/// The catalog zone.
-#[derive(Serialize)]
-pub struct CatalogReport {
-    pub zone: Name,
-    pub serial: Option<Serial>,
-    pub records: u64,
-    #[serde(flatten)]
-    pub outward: Outward,
-}
-
-impl CatalogReport {
-    /// Looks at the catalog as it is published.
-    pub fn new(origin: &Name, published: &Published) -> CatalogReport {
-        let zone = published.get(origin).and_then(|served| served.zone.clone());
-        CatalogReport {
-            zone: origin.clone(),
-            serial: zone.as_ref().map(|zone| zone.soa.serial),
-            records: zone.as_ref().map_or(0, |zone| zone.records),
-            outward: Outward::default(),
-        }
-    }
-}
-
-/// Facts about the daemon itself, apart from its zones.
-pub struct About {
-    pub uptime: Duration,
-    pub config: String,
-    pub next_audit: Option<SystemTime>,
-    pub state: StateReport,
-    pub catalog: Option<CatalogReport>,
-    pub queries: QueryRates,
-    pub name_servers: Vec<ProbeReport>,
+/// Prints a zone as a zone file.
+pub fn dump(view: &Handle, zone: &str) -> Result<Reply, String> {
+    let name = read_zone(zone)?;
+    let served = view.served(&name)?;
+    let zone = served.zone.as_ref().ok_or_else(|| format!("zone {name} has not been transferred yet"))?;
+    let mut text = String::new();
+    zone.write_text(&mut text).map_err(|error| error.to_string())?;
+    let data = serde_json::json!({
+        "zone": name, "state": served.state, "serial": zone.soa.serial, "records": zone.records,
+    });
+    Ok(Reply { ok: true, text, data })
 }
 
 impl Report {
-    /// Puts all views together; `only` leaves one zone or region.
-    pub fn new(
-        snapshot: Snapshot,
-        mut sources: HashMap<Name, SourceStatus>,
-        mut outward: HashMap<Name, Outward>,
-        about: About,
-        only: Option<&Name>,
-    ) -> Report {
-        let memory = MemoryReport::new(snapshot.memory, &sources);
-        let wanted = |name: &Name| only.is_none_or(|only| only == name);
-        let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
-        let regions = snapshot.regions.into_iter().filter(|region| wanted(&region.region));
-        let regions = regions.map(|kept| RegionReport { outward: outward(&kept.region), kept }).collect();
-        let mut drains = snapshot.drains;
-        drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
-        let zones = snapshot.zones.into_iter().filter(|zone| wanted(&zone.zone));
-        let zones =
-            zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), outward: outward(&kept.zone), kept });
-        let zones = zones.collect();
-        let catalog = about.catalog.filter(|catalog| wanted(&catalog.zone));
-        let catalog = catalog.map(|catalog| CatalogReport { outward: outward(&catalog.zone), ..catalog });
-        Report {
-            version: env!("CARGO_PKG_VERSION"),
-            uptime_seconds: about.uptime.as_secs(),
-            config: about.config,
-            next_audit: about.next_audit.map(crate::metrics::unix_seconds),
-            generation: snapshot.generation,
-            state: about.state,
-            memory,
-            regions,
-            drains,
-            zones,
-            catalog,
-            queries: about.queries,
-            name_servers: about.name_servers,
-        }
-    }
-
-    /// Returns true if there is no zone, region or catalog to show.
-    pub fn is_empty(&self) -> bool {
-        self.zones.is_empty() && self.regions.is_empty() && self.catalog.is_none()
-    }
-
     /// The overview, a line a zone.
     pub fn overview(&self) -> String {
         let mut text = String::new();
@@ -291,16 +118,6 @@ impl Report {
         text
     }
 
-    /// Returns the drains of a region.
-    fn drains_in(&self, region: &Name) -> impl Iterator<Item = &DrainStatus> {
-        self.drains.iter().filter(move |drain| drain.regions.contains(region))
-    }
-
-    /// Faults of a zone's name servers.
-    fn faults_of(&self, zone: &Name) -> usize {
-        self.name_servers.iter().find(|report| report.check.zone == *zone).map_or(0, ProbeReport::faults)
-    }
-
     /// Describes the zones and regions of the report in full.
     pub fn details(&self) -> String {
         let mut text = String::new();
@@ -308,7 +125,7 @@ impl Report {
         self.regions.iter().for_each(|region| write_region(&mut text, region));
         self.drains.iter().for_each(|drain| write_drain(&mut text, "  ", drain));
         self.catalog.iter().for_each(|catalog| write_catalog(&mut text, catalog));
-        self.name_servers.iter().for_each(|report| report.write(&mut text));
+        self.name_servers.iter().for_each(|report| write_probe(&mut text, report));
         text
     }
 }
@@ -319,16 +136,6 @@ pub fn remarks(source: &SourceStatus) -> String {
         SourceStatus::Primaries(source) => transfer_remarks(source),
         SourceStatus::Tree(source) => tree_remarks(source),
         SourceStatus::Services(_) => "made of the configuration".to_owned(),
-    }
-}
-
-/// Returns the newest serial of a zone's primaries; none for a zone that is not transferred.
-pub fn newest_at_primary(zone: &ZoneReport) -> Option<Serial> {
-    match &zone.source {
-        Some(SourceStatus::Primaries(source)) => {
-            newest(source.primaries.iter().filter_map(|primary| primary.announced))
-        }
-        _ => None,
     }
 }
 
@@ -404,11 +211,11 @@ fn write_zone(text: &mut String, report: &ZoneReport) {
 
 /// Writes the state of a zone's primaries.
 fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::Status) {
-    let at_primary = serial(newest_at_primary(report));
+    let at_primary = serial(report.newest_at_primary());
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {at_primary} at the primary, {notified} told to secondaries");
     if let Some(next) = source.next_refresh {
-        let seconds = next - crate::metrics::unix_seconds(SystemTime::now());
+        let seconds = next - unix_seconds(SystemTime::now());
         _ = writeln!(text, "  next refresh in {}", format_seconds(seconds.max(0).cast_unsigned()));
     }
     if let Some(wait) = source.activity.describe_wait() {
@@ -432,7 +239,7 @@ fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::St
 
 /// Describes the assumption that CNS may send no NOTIFY, and the remedy that was tried.
 fn describe_silence(silence: &SilenceStatus) -> Vec<String> {
-    let now = crate::metrics::unix_seconds(SystemTime::now());
+    let now = unix_seconds(SystemTime::now());
     let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
     let assumed = silence.until.map(|until| {
         let owed = if silence.owed { "; no transfer has started CNS' time yet" } else { "" };
@@ -447,7 +254,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
     let ago = |at: Option<i64>| {
-        let seconds = |at: i64| (crate::metrics::unix_seconds(SystemTime::now()) - at).max(0).cast_unsigned();
+        let seconds = |at: i64| (unix_seconds(SystemTime::now()) - at).max(0).cast_unsigned();
         at.map_or("never".to_owned(), |at| format_seconds(seconds(at)) + " ago")
     };
     let member = source.member.as_deref().unwrap_or("none yet");
@@ -483,7 +290,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
 fn write_services(text: &mut String, report: &ZoneReport, source: &StaticZoneStatus) {
     let (here, notified) = (serial(report.kept.serial), serial(report.outward.notified()));
     _ = writeln!(text, "  serials: {here} served, {notified} told to secondaries");
-    let read = (crate::metrics::unix_seconds(SystemTime::now()) - source.configured).max(0).cast_unsigned();
+    let read = (unix_seconds(SystemTime::now()) - source.configured).max(0).cast_unsigned();
     _ = writeln!(text, "  made of the configuration as it was read {} ago", format_seconds(read));
     for service in &source.openstack {
         _ = writeln!(text, "  openstack {}: {}", service.kind, service.url);
@@ -580,6 +387,22 @@ fn write_region(text: &mut String, RegionReport { kept: region, outward }: &Regi
     write_outward(text, outward);
 }
 
+/// Writes what the last check of a zone's name servers has found.
+fn write_probe(text: &mut String, report: &ProbeReport) {
+    let ago = (unix_seconds(SystemTime::now()) - report.asked).max(0).cast_unsigned();
+    _ = writeln!(text, "name servers of {}, asked {} ago", report.check.zone, format_seconds(ago));
+    for server in &report.check.servers {
+        let serial = server.serial.map(|serial| format!(" serial {serial},")).unwrap_or_default();
+        if server.findings.is_empty() {
+            let note = server.note.as_deref().unwrap_or("no fault");
+            _ = writeln!(text, "  {}:{serial} {note}", server.label());
+        }
+        for finding in &server.findings {
+            _ = writeln!(text, "  {}:{serial} {}: {}", server.label(), finding.problem.label(), finding.text);
+        }
+    }
+}
+
 /// Describes a pin: the version, the time and the reason.
 pub fn describe_pin(pin: &PinStatus) -> String {
     let reason = pin.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
@@ -591,7 +414,7 @@ fn write_drain(text: &mut String, indent: &str, drain: &DrainStatus) {
     let names = drain.target.names.as_ref().map_or("all names".to_owned(), |names| names.to_string());
     let regions: Vec<String> = drain.regions.iter().map(Name::to_string).collect();
     let from = if regions.is_empty() { "no region".to_owned() } else { regions.join(", ") };
-    let now = crate::metrics::unix_seconds(SystemTime::now());
+    let now = unix_seconds(SystemTime::now());
     let seconds = |from: i64, to: i64| format_seconds((to - from).max(0).cast_unsigned());
     let end = drain.until.map_or("until undrained".to_owned(), |until| format!("for another {}", seconds(now, until)));
     let by = if drain.configured { "configuration" } else { "order" };
@@ -612,26 +435,8 @@ fn serial(serial: Option<Serial>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::outward::HistoryReport;
     use crate::notify::TargetStatus;
-
-    #[test]
-    fn the_state_folder_is_told() {
-        let off = StateReport::new(None, None);
-        assert!(off.healthy && off.describe().starts_with("state folder off"));
-        let failed = StateReport::new(Some("/s".as_ref()), None);
-        assert!(!failed.healthy && failed.describe().starts_with("state folder /s: not in use"));
-        let status = |error: Option<&str>| StateStatus {
-            folder: "/s".into(),
-            healthy: error.is_none(),
-            error: error.map(str::to_owned),
-            bytes: 3 << 20,
-            last_written: None,
-        };
-        let told = |error| StateReport::new(Some("/other".as_ref()), Some(status(error))).describe();
-        assert_eq!(told(None), "state folder /s, 3MiB");
-        assert_eq!(told(Some("disk full")), "state folder /s: disk full; a restart would begin with older zones");
-    }
+    use crate::view::outward::HistoryReport;
 
     #[test]
     fn the_ways_out_are_told() {

@@ -2,8 +2,8 @@
 //!
 //! The name is looked up as the answers are, in the same published root, alias by alias; each step tells the zone, what
 //! it has there and since when, and for a region which member gave which record and what became of the rest
-//! ([`crate::merge::trace`]).
-//! The daemon adds how each zone came here, which only the sources know.
+//! ([`crate::merge::Trace`]).
+//! The handle adds how each zone came here, which only the sources know.
 //!
 //! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
 //! client gets.
@@ -21,54 +21,33 @@ pub use report::{
 };
 pub use text::printable;
 
-use super::Daemon;
-use super::sources::{Source, Sources};
+use super::Handle;
 use crate::control::Reply;
-use crate::keeper::{self, PinStatus, View};
+use crate::daemon::sources::{Source, Sources};
+use crate::keeper::{PinStatus, View};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, Found, MAX_ALIASES};
 use crate::zone::{Node, Zone};
 use report::{TreeReport, ZoneReport};
-use tokio::sync::oneshot;
+use std::time::Instant;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, RdataText, TypeName, rtype};
 
-impl Daemon {
-    /// Explains a name to an operator.
-    pub(super) fn lookup(&self, name: String, rtype: Option<String>) -> impl Future<Output = Reply> + Send + use<> {
-        let explained = self.explain(name, rtype);
-        async move {
-            match explained.await {
-                Ok(lookup) => Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) },
-                Err(error) => Reply::failure(error + "\n"),
-            }
-        }
-    }
+/// Explains a name to an operator.
+pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, String> {
+    let lookup = explain_now(view, name, rtype)?;
+    Ok(Reply { ok: true, text: lookup.describe(), data: serde_json::json!(lookup) })
+}
 
-    /// Explains a name's answer, or returns the error in the question.
-    pub(super) fn explain(
-        &self,
-        name: String,
-        rtype: Option<String>,
-    ) -> impl Future<Output = Result<Lookup, String>> + Send + use<> {
-        let (commands, sources) = (self.keeper.commands.clone(), self.sources.clone());
-        async move {
-            let (name, rtype) = read_question(&name, rtype.as_deref())?;
-            let (sender, view) = oneshot::channel();
-            // If the keeper is gone, the other end of the channel is, too.
-            let _ = commands.send(keeper::Command::View(sender)).await;
-            let Ok(view) = view.await else { return Err("the server is stopping".to_owned()) };
-            // A tree that is just being read keeps whoever looks into it waiting.
-            let explained = tokio::task::spawn_blocking(move || {
-                let mut lookup = explain(&view, &name, rtype);
-                for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
-                    add_source(&sources, report);
-                }
-                lookup
-            });
-            explained.await.map_err(|error| error.to_string())
-        }
+/// Explains a name's answer at this moment, or returns the error in the question. A tree that is just being read keeps
+/// whoever looks into it waiting.
+pub fn explain_now(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Lookup, String> {
+    let (name, rtype) = read_question(name, rtype)?;
+    let mut lookup = explain(&view.snapshots.load().view(Instant::now()), &name, rtype);
+    for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
+        add_source(&view.sources, report);
     }
+    Ok(lookup)
 }
 
 /// Adds how a zone came here.

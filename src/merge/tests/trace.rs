@@ -1,7 +1,8 @@
-//! Origin of the records of one name of a region, and the fate of those that are not in it.
+//! Oracle of the merge: the origin of the records of one name of a region, and the fate of those that are not in it.
 //!
 //! Written beside the merge, not out of it: the merge unites sets, this follows every single record of every member to
-//! its end. Two descriptions of the same rules; the tests demand that they agree on records, TTLs and conflicts.
+//! its end. Two descriptions of the same rules; the tests demand that they agree on records, TTLs and conflicts, and
+//! that the merge's own [`Trace`](crate::merge::Trace) tells the same fates.
 //!
 //! Invariants: every record that a member has at the name is told, once, with its fate, and those that are held for it;
 //! the records of the outcome are those of the region but for the SOA, which is made of numbers and not of records.
@@ -12,7 +13,8 @@
 
 mod delegations;
 
-use super::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, Scope, is_dropped, is_service_text};
+use crate::merge::rules::is_service_text;
+use crate::merge::{Conflict, ConflictKind, NsPolicy, OwnerPattern, RegionPlan, TracedMember, is_dropped};
 use crate::rewrite::{Move, RdataNames};
 use crate::zone::Zone;
 use delegations::Losses;
@@ -21,30 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::name::{self, Name, NameBuf};
 use wire::rr::{self, RRset, Set, rtype};
-
-/// A member as the trace sees it.
-#[derive(Clone, Debug)]
-pub struct TracedMember {
-    /// Zone of the member, also when nothing of it is taken.
-    pub zone: Option<Arc<Zone>>,
-    /// Zone that the region is made of: the member's zone without what is drained and with what is held; none when
-    /// nothing is taken.
-    pub taken: Option<Arc<Zone>>,
-    /// Scope of the drains of the member.
-    pub drained: Scope,
-}
-
-impl TracedMember {
-    /// A member of which everything is taken, or nothing.
-    pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
-        TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
-    }
-
-    /// Returns true if the region takes anything from the member at present.
-    pub fn contributes(&self) -> bool {
-        self.taken.is_some()
-    }
-}
 
 /// Reason for which a record of a member is not in the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -434,5 +412,4 @@ fn count_left_out(losses: &Losses, trace: &mut Trace) {
     trace.conflicts.extend(conflicts);
 }
 
-#[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 //!
 //! Cost: O(zones) for each look, five a second.
 
-use super::sources::{Source, Sources};
+use crate::daemon::sources::{Source, Sources};
 use crate::publish::Publisher;
 use crate::terminal::{Bar, Bars};
 use std::collections::{BTreeMap, HashMap};

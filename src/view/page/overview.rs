@@ -9,12 +9,12 @@ use super::parts::{
     Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, size, spark_line, when, zone_link,
 };
 use super::rows::{DrainRow, Fact, MemberRow, ZoneRow, drain_row, member_row, zone_rate, zone_row};
-use crate::daemon::rates::Queries;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::status::{RegionReport, Report, ZoneReport};
 use crate::publish::State;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
+use crate::view::rates::Queries;
+use crate::view::report::{RegionReport, Report, ZoneReport};
 use askama::Template;
 use std::collections::HashMap;
 use wire::name::Name;

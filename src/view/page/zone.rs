@@ -5,15 +5,16 @@
 use super::Shell;
 use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, size, when, zone_link};
 use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars, zone_mark};
-use crate::daemon::history::{Versions, list_versions};
-use crate::daemon::lookup::printable;
-use crate::daemon::outward::Outward;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::status::{RegionReport, Report, ZoneReport, describe_pin, newest_at_primary, remarks};
-use crate::daemon::text::format_seconds;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::probe::{Problem, ServerCheck};
 use crate::publish::Served;
+use crate::view::history::{Versions, list_versions};
+use crate::view::lookup::printable;
+use crate::view::outward::Outward;
+use crate::view::report::{RegionReport, Report, ZoneReport};
+use crate::view::status::{describe_pin, remarks};
+use crate::view::text::format_seconds;
 use crate::zone::Soa;
 use askama::Template;
 use serde::Serialize;
@@ -256,7 +257,7 @@ impl ZonePage {
         self.regions = regions.map(|region| zone_link(&region.kept.region)).collect();
         match &zone.source {
             Some(SourceStatus::Primaries(source)) => {
-                let announced = newest_at_primary(zone);
+                let announced = zone.newest_at_primary();
                 self.facts.insert(1, Fact::new("at the primary", serial(announced)));
                 self.facts.insert(2, Fact::new("lag", lag(kept.serial, announced)));
                 self.facts.push(Fact::new("next refresh", when(source.next_refresh, now)));
@@ -313,7 +314,7 @@ impl ZonePage {
 
     /// Adds the facts about secondaries.
     fn describe_ways_out(&mut self, outward: &Outward) {
-        let counts = |counts: crate::daemon::outward::TransferCounts| {
+        let counts = |counts: crate::view::outward::TransferCounts| {
             format!("{} incremental, {} full", number(counts.incremental), number(counts.full))
         };
         if self.kind == "zone" && !self.primaries.is_empty() {
@@ -336,7 +337,7 @@ impl ZonePage {
 
     /// The versions of the past.
     fn list_history(&mut self, versions: Versions, now: i64) {
-        let row = |version: &crate::daemon::history::Version| VersionRow {
+        let row = |version: &crate::view::history::Version| VersionRow {
             serial: version.serial.to_string(),
             at: when(version.at, now),
             cause: version.cause.clone(),

@@ -96,7 +96,7 @@ impl Page {
     /// Writes a page again and again while it has subscribers.
     async fn keep_current(self, segments: Vec<String>, view: Arc<View>) {
         let path: Vec<&str> = segments.iter().map(String::as_str).collect();
-        let mut published = self.publisher.changes();
+        let mut published = self.view.publisher.changes();
         let mut ends = false;
         while !self.views.end(&segments, ends) {
             let generation = *published.borrow_and_update();

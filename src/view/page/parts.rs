@@ -5,10 +5,10 @@
 //!
 //! Cost: O(text).
 
-use crate::daemon::text::format_seconds;
 use crate::keeper::MemberStatus;
 use crate::publish::State;
 use crate::timestamp::format_timestamp;
+use crate::view::text::format_seconds;
 use askama::filters::HtmlSafe;
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -4,8 +4,8 @@ use super::report::{
     Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
     TreeReport,
 };
-use crate::daemon::status::describe_pin;
-use crate::daemon::text::{format_seconds, moment};
+use crate::view::status::describe_pin;
+use crate::view::text::{format_seconds, moment};
 use std::fmt::Write;
 use wire::serial::Serial;
 

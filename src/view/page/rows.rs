@@ -5,12 +5,13 @@
 use super::parts::{
     Bar, Cell, Grade, Mark, When, count, id_of, number, rate, serial, short, size, spark_bars, when, zone_link,
 };
-use crate::daemon::lookup::printable;
 use crate::daemon::sources::SourceStatus;
-use crate::daemon::status::{Report, ZoneReport, newest_at_primary, remarks};
 use crate::keeper::{DrainStatus, MemberStatus};
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
+use crate::view::lookup::printable;
+use crate::view::report::{Report, ZoneReport};
+use crate::view::status::remarks;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -88,7 +89,7 @@ pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
 /// A member as a row.
 pub fn member_row(member: &MemberStatus, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> MemberRow {
     let zone = zones.get(&member.zone);
-    let announced = zone.and_then(|zone| newest_at_primary(zone));
+    let announced = zone.and_then(|zone| zone.newest_at_primary());
     MemberRow {
         link: zone_link(&member.zone),
         mark: Mark::of_member(member),

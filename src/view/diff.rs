@@ -8,7 +8,8 @@
 //! Cost: O(changes) between neighbours, else O(changes log changes), whatever the size of the zone; beside the text
 //! little more memory than the history has for them.
 
-use super::Daemon;
+use super::Handle;
+use super::handle::read_zone;
 use crate::control::Reply;
 use crate::publish::Served;
 use crate::zone::{Block, Delta, Editor, History, Record, Zone};
@@ -115,30 +116,11 @@ impl Changes {
     }
 }
 
-impl Daemon {
-    /// Prints what changed in a zone.
-    pub(super) fn diff(
-        &self,
-        zone: String,
-        from: Option<Serial>,
-        to: Option<Serial>,
-    ) -> impl Future<Output = Reply> + Send + use<> {
-        let published = self.publisher().load();
-        async move {
-            let described = tokio::task::spawn_blocking(move || {
-                let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
-                let served = published
-                    .get(&name)
-                    .ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
-                compare(served, from, to).map_err(|error| error.to_string())
-            });
-            match described.await {
-                Ok(Ok(changes)) => Reply { ok: true, text: changes.describe(), data: changes.to_json() },
-                Ok(Err(error)) => Reply::failure(error + "\n"),
-                Err(error) => Reply::failure(format!("{error}\n")),
-            }
-        }
-    }
+/// Prints what changed in a zone.
+pub fn diff(view: &Handle, zone: &str, from: Option<Serial>, to: Option<Serial>) -> Result<Reply, String> {
+    let served = view.served(&read_zone(zone)?)?;
+    let changes = compare(&served, from, to).map_err(|error| error.to_string())?;
+    Ok(Reply { ok: true, text: changes.describe(), data: changes.to_json() })
 }
 
 /// Compares the version with one serial with that of another; without `to` it is the present version, without `from` it

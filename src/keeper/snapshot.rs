@@ -1,0 +1,102 @@
+//! Everything that the keeper knows at one moment, published beside the root for those who show it.
+//!
+//! Views read it and never ask the keeper, which may be merging a region for seconds. It is replaced with every batch,
+//! before anybody hears that an order is carried out. What depends on the clock is worked out by whoever reads: states
+//! of members, ages, times of expiry.
+//!
+//! Invariant: the root, the members' zones and their states belong to each other, because only the keeper changes them.
+//! They are shared, not copied. The time of the last contact is the present one: most polls tell that a zone is as it
+//! was, and are worth no snapshot.
+//!
+//! Cost: O(zones + members of all regions) reference counts for a batch, and O(conflicts) for a region that was merged.
+
+use super::conflicts::RegionConflicts;
+use super::regions::KeptRegion;
+use super::{Keeper, SourceZone};
+use crate::merge::{Damper, Drain, Pin, RegionPlan, Scope};
+use crate::publish::{Published, State};
+use crate::zone::Zone;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+use wire::name::Name;
+use wire::serial::Serial;
+
+/// The pointer to the present snapshot.
+pub type Snapshots = Arc<ArcSwap<Snapshot>>;
+
+/// Everything that the keeper knows, at one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    pub published: Arc<Published>,
+    pub(super) sources: HashMap<Name, SourceZone>,
+    pub(super) regions: HashMap<Name, RegionSnapshot>,
+    pub(super) drains: Vec<Drain>,
+}
+
+/// A region at one moment.
+pub(super) struct RegionSnapshot {
+    pub plan: RegionPlan,
+    pub state: State,
+    /// The zone that clients see.
+    pub served: Option<Arc<Zone>>,
+    /// The merged zone, which clients see unless the region is pinned.
+    pub merged: Option<Arc<Zone>>,
+    pub drift: u32,
+    pub pin: Option<Pin>,
+    pub damper: Option<Damper>,
+    pub ns_fallback: bool,
+    pub followed: Option<Serial>,
+    pub newer_elsewhere: Option<Serial>,
+    pub servers_without_address: Vec<Name>,
+    /// Zones that the present version is made of, with the drains that they were taken under, in the plan's order; empty
+    /// while the region waits for its members.
+    pub taken: Vec<(Option<Arc<Zone>>, Scope)>,
+    pub conflicts: Arc<RegionConflicts>,
+}
+
+/// Time at which a primary last confirmed or sent a zone. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Contact(Arc<ArcSwapOption<Instant>>);
+
+impl Contact {
+    pub fn get(&self) -> Option<Instant> {
+        self.0.load().as_deref().copied()
+    }
+
+    pub fn set(&self, at: Option<Instant>) {
+        self.0.store(at.map(Arc::new));
+    }
+}
+
+impl KeptRegion {
+    /// Returns the region as it is now.
+    fn snapshot(&mut self) -> RegionSnapshot {
+        let conflicts = self.conflicts.get_or_insert_with(|| Arc::new(RegionConflicts::of(&self.region))).clone();
+        RegionSnapshot {
+            plan: self.region.plan.clone(),
+            state: self.state,
+            served: self.served().cloned(),
+            merged: self.region.zone.clone(),
+            drift: self.drift(),
+            pin: self.pin().cloned(),
+            damper: self.damper.clone(),
+            ns_fallback: self.region.ns_fallback,
+            followed: self.followed,
+            newer_elsewhere: self.newer_elsewhere(),
+            servers_without_address: self.region.servers_without_address.clone(),
+            taken: self.intakes.iter().map(|intake| (intake.zone().cloned(), intake.scope().clone())).collect(),
+            conflicts,
+        }
+    }
+}
+
+impl Keeper {
+    /// Replaces the snapshot: everything as it is now, with the root that shows it.
+    pub(super) fn publish_snapshot(&mut self, published: Arc<Published>) {
+        let regions = self.regions.iter_mut().map(|(name, kept)| (name.clone(), kept.snapshot())).collect();
+        let (sources, drains) = (self.sources.clone(), self.drains.all().to_vec());
+        self.snapshots.store(Arc::new(Snapshot { published, sources, regions, drains }));
+    }
+}

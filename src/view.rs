@@ -1,0 +1,22 @@
+//! Everything that is shown: to operators by verbs, to browsers as pages, to programs as JSON.
+//!
+//! All of it reads one [`Handle`], and never asks the keeper, so that it is there while a region is merged.
+//!
+//! Parts: `report` the model of zones, regions and the server, `status` that as text, `page` as pages and for programs,
+//! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `changes` what a reload has changed,
+//! `loading` first loads on the terminal, `rates` and `outward` what parts of the report are made of.
+
+pub mod changes;
+pub mod diff;
+pub mod handle;
+pub mod history;
+pub mod loading;
+pub mod lookup;
+pub mod outward;
+pub mod page;
+pub mod rates;
+pub mod report;
+pub mod status;
+pub mod text;
+
+pub use handle::Handle;

@@ -1,0 +1,261 @@
+//! Explanation of a region's records: the members that gave each of them, and the fate of each member's records.
+
+use super::data_text;
+use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
+use crate::config::{describe_drain, describe_pattern, format_duration};
+use crate::keeper::{MemberView, PinStatus, RegionView, View};
+use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
+use crate::publish::{Served, State};
+use crate::view::status::describe_pin;
+use crate::zone::{AsideRecord, Zone};
+use std::collections::HashMap;
+use std::time::Instant;
+use wire::name::Name;
+use wire::rr::{self, TypeName, rtype};
+
+/// A name of a region, and what becomes of its members' records there.
+struct Traced<'a> {
+    view: &'a View,
+    region: &'a RegionView,
+    name: Name,
+    trace: Trace,
+}
+
+/// Tells which member gave which record of a step in a region, and how the members are.
+pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {
+    let asked = step.asked().clone();
+    let traced = Traced::new(view, region, asked.clone());
+    let key_of = |rtype: u16, rdata: &[u8]| (rtype, rr::fold(rtype, rdata));
+    let mut givers: HashMap<(u16, Vec<u8>), Vec<&Contribution>> = HashMap::new();
+    for given in traced.trace.contributions.iter().filter(|given| given.left_out.is_none()) {
+        givers.entry(key_of(given.rtype, given.there())).or_default().push(given);
+    }
+    for record in &mut step.records {
+        let from = givers.get(&key_of(record.code, &record.rdata)).into_iter().flatten();
+        record.from = from.map(|given| traced.given(given)).collect();
+        if record.from.is_empty() {
+            record.made = Some(describe_own(region, record.code));
+        }
+    }
+    // A CNAME stands for every type, and a DNAME too.
+    let shown = |given: &&Contribution| {
+        wanted.is_none_or(|wanted| wanted == given.rtype || matches!(given.rtype, rtype::CNAME | rtype::DNAME))
+    };
+    let contributions = traced.trace.contributions.iter().filter(shown);
+    step.left_out = contributions.filter_map(|given| traced.left_out(given)).collect();
+    if region.plan.is_united {
+        // Its members have no names of their own under which somebody could ask.
+        let zones =
+            region.members.iter().filter_map(|member| Some((&member.status.zone, member.traced.zone.as_ref()?)));
+        step.left_out.extend(zones.flat_map(|(kept_under, zone)| not_held(zone, kept_under, &asked, wanted)));
+    }
+    let conflicts = traced.trace.conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::SameTarget);
+    let report = |conflict: &Conflict| ConflictReport {
+        kind: conflict.kind.label(),
+        zone: region.plan.members[conflict.member].clone(),
+        explanation: conflict.kind.rule(),
+    };
+    step.conflicts = conflicts.map(report).collect();
+    let members = region.members.iter().enumerate();
+    step.sources.extend(members.map(|(index, member)| describe_member(view, region, (index, member), &asked)));
+}
+
+/// Tells what the regions take of a step in one of their members.
+pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
+    let asked = step.asked().clone();
+    let mut regions: Vec<&RegionView> = view.regions.values().collect();
+    regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
+    for region in regions {
+        let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };
+        let moved = asked.replace_suffix(region.plan.origin_of(member), &region.plan.origin).and_then(Result::ok);
+        let traced = moved.clone().map(|name| Traced::new(view, region, name));
+        let contributions =
+            traced.iter().flat_map(|traced| traced.trace.contributions.iter().map(move |given| (traced, given)));
+        let mine: Vec<(&Traced<'_>, &Contribution)> =
+            contributions.filter(|(_, given)| given.member == member).collect();
+        let left_out: Vec<LeftOutReport> = mine.iter().filter_map(|(traced, given)| traced.left_out(given)).collect();
+        let here = region.members[member].traced.zone.as_ref().and_then(|zone| zone.get(asked.as_wire()));
+        let records = here.map_or(0, |node| node.records() as usize);
+        step.regions.push(RegionUse {
+            region: region.plan.origin.clone(),
+            name: moved,
+            records,
+            taken: mine.len() - left_out.len(),
+            left_out,
+        });
+    }
+}
+
+/// Tells the records of a step that its zone cannot hold.
+pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut Step) {
+    if let Some(zone) = &served.zone {
+        step.left_out = not_held(zone, &zone.origin, step.asked(), wanted).collect();
+    }
+}
+
+/// The records of a name that a zone, kept under a name, cannot hold.
+fn not_held<'a>(
+    zone: &'a Zone,
+    kept_under: &'a Name,
+    asked: &'a Name,
+    wanted: Option<u16>,
+) -> impl Iterator<Item = LeftOutReport> + 'a {
+    let shown = move |record: &&AsideRecord| wanted.is_none_or(|_| matches!(record.rtype, rtype::CNAME | rtype::DNAME));
+    let tell = move |record: &AsideRecord| {
+        let kind = ConflictKind::within(zone, asked, record.rtype);
+        let given = Given {
+            zone: kept_under.clone(),
+            serial: Some(zone.soa.serial),
+            owner: asked.to_string(),
+            ttl: record.ttl,
+            rtype: TypeName(record.rtype).to_string(),
+            data: data_text(record.rtype, &record.rdata),
+            held_seconds: None,
+        };
+        let explanation = match kind {
+            ConflictKind::DifferentAliases => "a name has one record of the type, and the first in order stays",
+            kind => kind.rule(),
+        };
+        LeftOutReport { given, reason: kind.label(), explanation: explanation.to_owned() }
+    };
+    zone.left_out.get(asked).iter().filter(shown).map(tell)
+}
+
+impl<'a> Traced<'a> {
+    /// Follows the records of a name.
+    fn new(view: &'a View, region: &'a RegionView, name: Name) -> Traced<'a> {
+        let members: Vec<TracedMember> = region.members.iter().map(|member| member.traced.clone()).collect();
+        let trace = Trace::new(&region.plan, &members, &name);
+        Traced { view, region, name, trace }
+    }
+
+    /// A member's record.
+    fn given(&self, given: &Contribution) -> Given {
+        let member = &self.region.members[given.member];
+        Given {
+            zone: self.region.plan.members[given.member].clone(),
+            serial: member.traced.zone.as_ref().map(|zone| zone.soa.serial),
+            owner: given.owner.to_string(),
+            ttl: given.ttl,
+            rtype: TypeName(given.rtype).to_string(),
+            data: data_text(given.rtype, &given.rdata),
+            held_seconds: if given.held { self.held_seconds(given) } else { None },
+        }
+    }
+
+    /// Returns the seconds for which a withdrawn record is still kept.
+    fn held_seconds(&self, given: &Contribution) -> Option<u64> {
+        let address = Address { rtype: given.rtype, rdata: given.rdata.clone().into() };
+        let until = self.region.damper.as_ref()?.until(&self.name, &address)?;
+        Some(until.saturating_duration_since(Instant::now()).as_secs())
+    }
+
+    /// A member's record that is not in the region, with the reason.
+    fn left_out(&self, given: &Contribution) -> Option<LeftOutReport> {
+        let Some(reason) = given.left_out else { return self.hidden_by_pin(given) };
+        let plan = &self.region.plan;
+        let explanation = match reason {
+            LeftOut::Withdrawn => match self.region.members[given.member].status.state {
+                "drained" => {
+                    let drains = self.describe_drains(given);
+                    format!("{drains}; the members that are not drained have no valid data")
+                }
+                "ok" | "stale" => "the region waits for members that have never been transferred".to_owned(),
+                _ => describe_withdrawal(self.view, self.region, given.member),
+            },
+            LeftOut::Excluded => {
+                let pattern = plan.excluding(&self.name).map(describe_pattern).unwrap_or_default();
+                format!("\"{pattern}\" in \"exclude\" of the region leaves the name out")
+            }
+            LeftOut::Drained => self.describe_drains(given),
+            LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
+            LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
+            LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
+            LeftOut::Conflict { kind, by } => {
+                kind.rule().to_owned() + &by.map(|by| format!(" ({})", plan.members[by])).unwrap_or_default()
+            }
+        };
+        Some(LeftOutReport { given: self.given(given), reason: reason.label(), explanation })
+    }
+
+    /// A member's record that would be in the region if that was not pinned.
+    fn hidden_by_pin(&self, given: &Contribution) -> Option<LeftOutReport> {
+        let pin = self.region.pin.as_ref()?;
+        let zone = self.view.published.get(&self.region.plan.origin)?.zone.as_ref()?;
+        let set = zone.get(self.name.as_wire()).and_then(|node| node.get(given.rtype));
+        let is_same = |rdata: &[u8]| rr::compare(given.rtype, rdata, given.there()).is_eq();
+        if set.is_some_and(|set| set.rdatas().any(is_same)) {
+            return None;
+        }
+        let explanation = format!("the region is {}", describe_pin(&PinStatus::new(pin)));
+        Some(LeftOutReport { given: self.given(given), reason: "pinned", explanation })
+    }
+
+    /// Describes the drains that remove a record, with their ends and reasons.
+    fn describe_drains(&self, given: &Contribution) -> String {
+        let plan = &self.region.plan;
+        let covers = |drain: &&Drain| {
+            drain.concerns(&plan.members[given.member], &plan.origin) && drain.covers(self.name.owner_in(&plan.origin))
+        };
+        self.view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
+    }
+}
+
+/// Describes the reason for which a region takes nothing from a member.
+fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> String {
+    let expired = |zone| view.zones.get(zone).is_none_or(|status| status.state == State::Expired);
+    match region.plan.expire_after {
+        Some(limit) if !expired(&region.plan.members[member]) => {
+            format!(
+                "no primary confirmed the member for longer than {}, \"expire_after\" of the region",
+                format_duration(limit)
+            )
+        }
+        _ => "the member has expired".to_owned(),
+    }
+}
+
+/// Describes the origin of a record that no member has given.
+fn describe_own(region: &RegionView, code: u16) -> String {
+    match (code, &region.plan.ns) {
+        (rtype::SOA, _) if region.pin.is_some() => {
+            "made here; the serial does not follow those of the members while the region is pinned".to_owned()
+        }
+        (rtype::SOA, _) => {
+            let serials = region.members.iter().filter(|member| member.traced.contributes());
+            let serials = serials.filter_map(|member| Some(member.traced.zone.as_ref()?.soa.serial.to_string()));
+            let sum = serials.collect::<Vec<_>>().join(" + ");
+            let (offset, drift) = (region.plan.serial_offset, region.drift);
+            format!("made here; serials of the members {sum}, serial_offset {offset}, drift {drift}")
+        }
+        (rtype::NS, NsPolicy::Listed(names)) if !names.is_empty() => "listed in \"ns\" of the region".to_owned(),
+        (_, _) if region.pin.is_some() => {
+            "of the version to which the region is pinned; no member gives it now".to_owned()
+        }
+        (rtype::NS, _) => "this server alone, because the members' NS sets have nothing in common".to_owned(),
+        _ => "made here".to_owned(),
+    }
+}
+
+/// Describes the state of a member.
+fn describe_member(
+    view: &View,
+    region: &RegionView,
+    (index, member): (usize, &MemberView),
+    asked: &Name,
+) -> SourceReport {
+    let status = view.zones.get(&member.status.zone);
+    let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
+    SourceReport {
+        zone: member.status.zone.clone(),
+        state: member.status.state,
+        serial: member.status.serial,
+        contributes: member.traced.contributes(),
+        owner: moved,
+        refreshed_seconds_ago: status.and_then(|status| status.refreshed_seconds_ago),
+        expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
+        primaries: Vec::new(),
+        tree: None,
+        configured: false,
+    }
+}

@@ -1,0 +1,258 @@
+//! Model of the status of everything: what the keeper, the sources and the ways out know, together.
+//!
+//! `--json` and the API write it as it is; `status` and the pages make text and HTML of it.
+//!
+//! Cost: O(zones + members of all regions).
+
+use super::Handle;
+use super::outward::{self, Outward, newest};
+use super::rates::QueryRates;
+use crate::budget::Usage;
+use crate::config::format_size;
+use crate::daemon::probe::ProbeReport;
+use crate::daemon::sources::SourceStatus;
+use crate::keeper::{DrainStatus, RegionStatus, ZoneStatus};
+use crate::metrics::unix_seconds;
+use crate::publish::Published;
+use crate::schedule::next_run;
+use crate::state::StateStatus;
+use indicatif::BinaryBytes;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use wire::name::Name;
+use wire::serial::Serial;
+
+/// Report on all zones or some, as `--json` prints it.
+#[derive(Serialize)]
+pub struct Report {
+    pub version: &'static str,
+    pub uptime_seconds: u64,
+    pub config: String,
+    /// Unix time of the next full audit.
+    pub next_audit: Option<i64>,
+    pub generation: u64,
+    /// State of the folder that outlives the process.
+    pub state: StateReport,
+    pub memory: MemoryReport,
+    pub regions: Vec<RegionReport>,
+    /// Drains in force.
+    pub drains: Vec<DrainStatus>,
+    pub zones: Vec<ZoneReport>,
+    pub catalog: Option<CatalogReport>,
+    pub queries: QueryRates,
+    /// Results of the checks of name servers, for zones that have been checked.
+    pub name_servers: Vec<ProbeReport>,
+}
+
+/// The folder that keeps zones over a restart.
+#[derive(Serialize)]
+pub struct StateReport {
+    /// Path of the folder; none if it is switched off.
+    pub folder: Option<PathBuf>,
+    /// True if everything that should be on disk is written.
+    pub healthy: bool,
+    pub error: Option<String>,
+    /// Bytes of all files of zones.
+    pub bytes: u64,
+    /// Unix time.
+    pub last_written: Option<i64>,
+}
+
+impl StateReport {
+    /// Describes the configured folder, and the store that was opened in it, if one was.
+    fn new(wanted: Option<&Path>, store: Option<StateStatus>) -> StateReport {
+        match (store, wanted) {
+            (Some(status), _) => StateReport {
+                folder: Some(status.folder),
+                healthy: status.healthy,
+                error: status.error,
+                bytes: status.bytes,
+                last_written: status.last_written.map(unix_seconds),
+            },
+            (None, wanted) => StateReport {
+                folder: wanted.map(Path::to_path_buf),
+                healthy: wanted.is_none(),
+                error: wanted.map(|_| "not in use since the start; the log says why".to_owned()),
+                bytes: 0,
+                last_written: None,
+            },
+        }
+    }
+
+    /// Describes the folder in one line.
+    pub fn describe(&self) -> String {
+        let Some(folder) = &self.folder else { return "state folder off: a restart begins without zones".to_owned() };
+        let folder = folder.display();
+        match &self.error {
+            Some(error) => format!("state folder {folder}: {error}; a restart would begin with older zones"),
+            None => format!("state folder {folder}, {}", format_size(self.bytes)),
+        }
+    }
+}
+
+/// The budget of memory.
+#[derive(Serialize)]
+pub struct MemoryReport {
+    /// Octets of all parts together.
+    pub used: u64,
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Zones with a new version that is refused because memory has no room for it.
+    pub refused: Vec<Name>,
+}
+
+impl MemoryReport {
+    /// Combines the usage of the budget with the zones that sources could not take in.
+    fn new(usage: Usage, sources: &HashMap<Name, SourceStatus>) -> MemoryReport {
+        let refused = sources.iter().filter(|(zone, source)| source.is_out_of_memory(zone));
+        let mut refused: Vec<Name> = refused.map(|(zone, _)| zone.clone()).collect();
+        refused.sort_by(Name::canonical_cmp);
+        MemoryReport { used: usage.octets(), usage, refused }
+    }
+
+    /// Describes the use of memory in one line.
+    pub fn describe(&self) -> String {
+        let (used, budget) = (BinaryBytes(self.used), BinaryBytes(self.usage.budget));
+        let mut text = format!("memory {used} of {budget}");
+        if !self.refused.is_empty() {
+            let zones: Vec<String> = self.refused.iter().map(Name::to_string).collect();
+            _ = write!(text, "; no room for a new version of {}", zones.join(", "));
+        }
+        text
+    }
+}
+
+/// A source zone from both sides.
+#[derive(Serialize)]
+pub struct ZoneReport {
+    #[serde(flatten)]
+    pub kept: ZoneStatus,
+    pub source: Option<SourceStatus>,
+    #[serde(flatten)]
+    pub outward: Outward,
+}
+
+impl ZoneReport {
+    /// Returns the newest serial of the zone's primaries; none for a zone that is not transferred.
+    pub fn newest_at_primary(&self) -> Option<Serial> {
+        match &self.source {
+            Some(SourceStatus::Primaries(source)) => {
+                newest(source.primaries.iter().filter_map(|primary| primary.announced))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A region from both sides.
+#[derive(Serialize)]
+pub struct RegionReport {
+    #[serde(flatten)]
+    pub kept: RegionStatus,
+    #[serde(flatten)]
+    pub outward: Outward,
+}
+
+/// The catalog zone.
+#[derive(Serialize)]
+pub struct CatalogReport {
+    pub zone: Name,
+    pub serial: Option<Serial>,
+    pub records: u64,
+    #[serde(flatten)]
+    pub outward: Outward,
+}
+
+impl CatalogReport {
+    /// Looks at the catalog as it is published.
+    fn new(origin: &Name, published: &Published, outward: Outward) -> CatalogReport {
+        let zone = published.get(origin).and_then(|served| served.zone.clone());
+        CatalogReport {
+            zone: origin.clone(),
+            serial: zone.as_ref().map(|zone| zone.soa.serial),
+            records: zone.as_ref().map_or(0, |zone| zone.records),
+            outward,
+        }
+    }
+}
+
+impl Report {
+    /// Collects the status of all zones, or of one zone or region.
+    pub fn collect(view: &Handle, only: Option<&Name>) -> Report {
+        let (snapshot, config) = (view.snapshots.load_full(), view.config.load());
+        let published = &snapshot.published;
+        let sources: Vec<(Name, SourceStatus)> =
+            view.sources.lock().iter().map(|(name, source)| (name.clone(), source.status())).collect();
+        let mut sources: HashMap<Name, SourceStatus> = sources.into_iter().collect();
+        let mut outward = outward::gather(published, &view.notifier, &view.metrics, only);
+        let kept = snapshot.status(Instant::now());
+        let memory = MemoryReport::new(view.budget.usage(), &sources);
+        let wanted = |name: &Name| only.is_none_or(|only| only == name);
+        let mut outward = |name: &Name| outward.remove(name).unwrap_or_default();
+        let regions = kept.regions.into_iter().filter(|region| wanted(&region.region));
+        let regions = regions.map(|kept| RegionReport { outward: outward(&kept.region), kept }).collect();
+        let mut drains = kept.drains;
+        drains.retain(|drain| only.is_none() || drain.regions.iter().any(wanted) || wanted(&drain.target.member));
+        let zones = kept.zones.into_iter().filter(|zone| wanted(&zone.zone));
+        let zones =
+            zones.map(|kept| ZoneReport { source: sources.remove(&kept.zone), outward: outward(&kept.zone), kept });
+        let zones = zones.collect();
+        let catalog = config.catalog.as_ref().map(|plan| &plan.origin).filter(|origin| wanted(origin));
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: view.started.elapsed().as_secs(),
+            config: config.path.display().to_string(),
+            next_audit: config.audit.as_deref().and_then(next_run).map(unix_seconds),
+            generation: published.generation,
+            state: StateReport::new(config.state.as_deref(), view.store.as_ref().map(|store| store.status())),
+            memory,
+            regions,
+            drains,
+            zones,
+            catalog: catalog.map(|origin| CatalogReport::new(origin, published, outward(origin))),
+            queries: view.rates.read().rates,
+            name_servers: view.probed.report(only),
+        }
+    }
+
+    /// Returns true if there is no zone, region or catalog to show.
+    pub fn is_empty(&self) -> bool {
+        self.zones.is_empty() && self.regions.is_empty() && self.catalog.is_none()
+    }
+
+    /// Returns the drains of a region.
+    pub fn drains_in(&self, region: &Name) -> impl Iterator<Item = &DrainStatus> {
+        self.drains.iter().filter(move |drain| drain.regions.contains(region))
+    }
+
+    /// Faults of a zone's name servers.
+    pub fn faults_of(&self, zone: &Name) -> usize {
+        self.name_servers.iter().find(|report| report.check.zone == *zone).map_or(0, ProbeReport::faults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_folder_is_told() {
+        let off = StateReport::new(None, None);
+        assert!(off.healthy && off.describe().starts_with("state folder off"));
+        let failed = StateReport::new(Some("/s".as_ref()), None);
+        assert!(!failed.healthy && failed.describe().starts_with("state folder /s: not in use"));
+        let status = |error: Option<&str>| StateStatus {
+            folder: "/s".into(),
+            healthy: error.is_none(),
+            error: error.map(str::to_owned),
+            bytes: 3 << 20,
+            last_written: None,
+        };
+        let told = |error| StateReport::new(Some("/other".as_ref()), Some(status(error))).describe();
+        assert_eq!(told(None), "state folder /s, 3MiB");
+        assert_eq!(told(Some("disk full")), "state folder /s: disk full; a restart would begin with older zones");
+    }
+}
