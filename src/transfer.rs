@@ -50,7 +50,7 @@ pub use queue::Turns;
 pub use status::{Activity, PrimaryStatus, RegressionStatus, SilenceStatus, Status, TransferNote};
 
 use crate::metrics::Metrics;
-use crate::source::shell::{self, Facilities, Handle, Kind};
+use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use crate::source::{Wake, WakeKind};
 use progress::Tally;
 use refresh::Task;
@@ -99,7 +99,7 @@ fn share(plan: ZonePlan, facilities: Facilities, common: Common) -> Arc<Shared> 
     Shared::new(plan, status, facilities, Primaries { common, silent, tally: Tally::default() })
 }
 
-impl Kind for Primaries {
+impl SourceKind for Primaries {
     type Plan = ZonePlan;
     type Status = Status;
 

@@ -44,17 +44,7 @@ const LAYERS: [&[&str]; 14] = [
         "notify/*",
         "state/*",
     ],
-    &[
-        "keeper",
-        "keeper/*",
-        "transfer",
-        "transfer/*",
-        "probe",
-        "probe/*",
-        "source/static_zone",
-        "source/zookeeper",
-        "source/zookeeper/*",
-    ],
+    &["keeper", "keeper/*", "transfer", "transfer/*", "probe", "probe/*", "source/*"],
     &[
         "serve",
         "serve/places",

@@ -1,7 +1,7 @@
 //! The shell of a source: the handle of its task, and what both see.
 //!
-//! A kind of source implements [`Kind`]: it has a plan, a task that follows the plan, and a status that operators see.
-//! How the task is started, woken and ended is the same for every kind, and stands here.
+//! A kind of source implements [`SourceKind`]: it has a plan, a task that follows the plan, and a status that operators
+//! see. How the task is started, woken and ended is the same for every kind, and stands here.
 //!
 //! Invariants: a task that panics runs again, and finds what it shares with the handle as it was, so whoever waits for
 //! an answer waits for the next one; the task ends when its handle is dropped, or with the keeper, and nobody waits for
@@ -30,7 +30,7 @@ pub struct Facilities {
 }
 
 /// A kind of source. Its values hold what task and handle share beside plan, wakes and status.
-pub trait Kind: Send + Sync + Sized + 'static {
+pub trait SourceKind: Send + Sync + Sized + 'static {
     /// Plan that the configuration makes and the task follows.
     type Plan: Send + Sync;
     /// Status that operators see.
@@ -52,7 +52,7 @@ pub trait Kind: Send + Sync + Sized + 'static {
 }
 
 /// State that the handle and the task share. The status is locked for moments only.
-pub struct Shared<K: Kind> {
+pub struct Shared<K: SourceKind> {
     pub plan: Arc<K::Plan>,
     pub inbox: Inbox,
     pub facilities: Facilities,
@@ -61,7 +61,7 @@ pub struct Shared<K: Kind> {
     status: Mutex<K::Status>,
 }
 
-impl<K: Kind> Shared<K> {
+impl<K: SourceKind> Shared<K> {
     /// Puts the parts together; `status` is that before anything has happened.
     pub fn new(plan: K::Plan, status: K::Status, facilities: Facilities, own: K) -> Arc<Shared<K>> {
         let (plan, status) = (Arc::new(plan), Mutex::new(status));
@@ -75,12 +75,12 @@ impl<K: Kind> Shared<K> {
 }
 
 /// The handle of one source's task, which ends when this is dropped.
-pub struct Handle<K: Kind> {
+pub struct Handle<K: SourceKind> {
     pub(crate) shared: Arc<Shared<K>>,
     task: AbortHandle,
 }
 
-impl<K: Kind> Handle<K> {
+impl<K: SourceKind> Handle<K> {
     /// Starts the task. Must be called within a tokio runtime.
     pub fn start(shared: Arc<Shared<K>>) -> Handle<K> {
         let seen = shared.clone();
@@ -107,7 +107,7 @@ impl<K: Kind> Handle<K> {
     }
 }
 
-impl<K: Kind> Drop for Handle<K> {
+impl<K: SourceKind> Drop for Handle<K> {
     fn drop(&mut self) {
         self.task.abort();
         K::release(&self.shared);

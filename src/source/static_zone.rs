@@ -6,7 +6,7 @@
 //! Cost: O(records) for each reading of the configuration.
 
 use crate::metrics::unix_seconds;
-use crate::source::shell::{Facilities, Handle, Kind, Shared};
+use crate::source::shell::{Facilities, Handle, Shared, SourceKind};
 use crate::source::{News, Update};
 use crate::static_zone::{StaticZonePlan, build};
 use crate::zone::{Zone, ZoneError};
@@ -49,7 +49,7 @@ pub fn start(plan: StaticZonePlan, facilities: Facilities) -> Handle<Configured>
     Handle::start(Shared::new(plan, status, facilities, Configured))
 }
 
-impl Kind for Configured {
+impl SourceKind for Configured {
     type Plan = StaticZonePlan;
     type Status = StaticZoneStatus;
 

@@ -35,7 +35,7 @@ pub mod zones;
 pub use plan::TreePlan;
 pub use status::TreeStatus;
 
-use crate::source::shell::{self, Facilities, Handle, Kind};
+use crate::source::shell::{self, Facilities, Handle, SourceKind};
 use crate::source::zookeeper::zones::Explanation;
 use mirror::Mirror;
 use roots::Roots;
@@ -60,7 +60,7 @@ pub fn start(plan: TreePlan, facilities: Facilities, roots: Arc<Roots>) -> Handl
     Handle::start(Shared::new(plan, status, facilities, own))
 }
 
-impl Kind for MirroredTree {
+impl SourceKind for MirroredTree {
     type Plan = TreePlan;
     type Status = TreeStatus;
 
