@@ -2,11 +2,13 @@
 //!
 //! All of it reads one [`Handle`], and never asks the keeper, so that it is there while a region is merged.
 //!
-//! Parts: `report` the model of zones, regions and the server, `status` that as text, `page` as pages and for programs,
+//! Parts: `report` the model of zones, regions and the server, `zones` the columns of its table, for text and pages alike
+//! (`columns`), `remarks` what the last of them says; `status` all of it as text, `page` as pages and for programs,
 //! `lookup` why a name answers as it does, `history` and `diff` earlier versions, `changes` what a reload has changed,
 //! `loading` first loads on the terminal, `rates` and `outward` what parts of the report are made of.
 
 pub mod changes;
+pub mod columns;
 pub mod diff;
 pub mod handle;
 pub mod history;
@@ -15,8 +17,10 @@ pub mod lookup;
 pub mod outward;
 pub mod page;
 pub mod rates;
+pub mod remarks;
 pub mod report;
 pub mod status;
 pub mod text;
+pub mod zones;
 
 pub use handle::Handle;

@@ -17,8 +17,8 @@ mod hosts;
 mod live;
 mod notes;
 mod overview;
-mod parts;
-mod rows;
+pub mod parts;
+pub mod rows;
 mod zone;
 
 use super::Handle;

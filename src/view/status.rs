@@ -3,11 +3,14 @@
 //! Cost: O(text).
 
 use super::Handle;
+use super::columns::write_columns;
 use super::handle::{not_configured, read_zone};
 use super::lookup::printable;
 use super::outward::{Outward, TransferCounts};
+use super::remarks::remarks;
 use super::report::{CatalogReport, RegionReport, Report, ZoneReport};
-use super::text::{format_seconds, moment, write_table};
+use super::text::{format_seconds, moment};
+use super::zones::{columns, lines};
 use crate::config::format_size;
 use crate::control::Reply;
 use crate::daemon::probe::ProbeReport;
@@ -16,9 +19,7 @@ use crate::keeper::{DrainStatus, PinStatus};
 use crate::metrics::unix_seconds;
 use crate::source::static_zone::StaticZoneStatus;
 use crate::source::zookeeper::TreeStatus;
-use crate::source::zookeeper::status::Session;
-use crate::transfer::{self, RegressionStatus, SilenceStatus};
-use std::collections::HashSet;
+use crate::transfer::{self, SilenceStatus};
 use std::fmt::Write;
 use std::time::SystemTime;
 use wire::name::Name;
@@ -56,64 +57,7 @@ impl Report {
         _ = writeln!(text, "aggregator {}, up {up}, configuration {}", self.version, self.config);
         _ = writeln!(text, "{}", self.state.describe());
         _ = writeln!(text, "{}", self.memory.describe());
-        let mut rows =
-            vec![["ZONE", "STATE", "SERIAL", "RECORDS", "REFRESHED", "EXPIRES", "REMARKS"].map(str::to_owned)];
-        for RegionReport { kept: region, .. } in &self.regions {
-            let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
-            let mut remarks = format!("region, {members} of {} members", region.members.len());
-            let drained: HashSet<&Name> = self.drains_in(&region.region).map(|drain| &drain.target.member).collect();
-            if let drained @ 1.. = drained.len() {
-                _ = write!(remarks, ", {drained} drained");
-            }
-            if let Some(pin) = &region.pinned {
-                _ = write!(remarks, ", pinned to version {}", pin.to);
-            }
-            if region.held_addresses > 0 {
-                _ = write!(remarks, ", {} addresses held", region.held_addresses);
-            }
-            if region.conflict_names > 0 {
-                _ = write!(remarks, ", {} conflicts", region.conflict_names);
-            }
-            if region.drift != 0 {
-                _ = write!(remarks, ", drift {}", region.drift);
-            }
-            if let Some(theirs) = region.newer_elsewhere {
-                _ = write!(remarks, ", another server has {theirs}");
-            }
-            if region.ns_fallback {
-                remarks.push_str(", NS: this server alone");
-            }
-            if !region.servers_without_address.is_empty() {
-                remarks.push_str(", NS without address");
-            }
-            if let faults @ 1.. = self.faults_of(&region.region) {
-                _ = write!(remarks, ", {faults} faults of NS");
-            }
-            let (name, state) = (region.region.to_string(), region.state.label().to_owned());
-            rows.push([name, state, serial(region.serial), region.records.to_string(), "".into(), "".into(), remarks]);
-        }
-        for zone in &self.zones {
-            let kept = &zone.kept;
-            let ago = |seconds: Option<u64>| seconds.map_or("-".into(), |seconds| format_seconds(seconds) + " ago");
-            let mut remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
-            if let faults @ 1.. = self.faults_of(&kept.zone) {
-                _ = write!(remarks, "{}{faults} faults of NS", if remarks.is_empty() { "" } else { "; " });
-            }
-            rows.push([
-                kept.zone.to_string(),
-                kept.state.label().to_owned(),
-                serial(kept.serial),
-                kept.records.to_string(),
-                ago(kept.refreshed_seconds_ago),
-                kept.expires_in_seconds.map_or("-".into(), |seconds| "in ".to_owned() + &format_seconds(seconds)),
-                remarks,
-            ]);
-        }
-        if let Some(catalog) = &self.catalog {
-            let (name, records) = (catalog.zone.to_string(), catalog.records.to_string());
-            rows.push([name, "ok".into(), serial(catalog.serial), records, "".into(), "".into(), "catalog".into()]);
-        }
-        write_table(&mut text, &rows);
+        write_columns(&mut text, &columns(), &lines(self));
         self.drains.iter().for_each(|drain| write_drain(&mut text, "", drain));
         text
     }
@@ -128,58 +72,6 @@ impl Report {
         self.name_servers.iter().for_each(|report| write_probe(&mut text, report));
         text
     }
-}
-
-/// Returns remarks on a zone's source, in a few words.
-pub fn remarks(source: &SourceStatus) -> String {
-    match source {
-        SourceStatus::Primaries(source) => transfer_remarks(source),
-        SourceStatus::Tree(source) => tree_remarks(source),
-        SourceStatus::Services(_) => "made of the configuration".to_owned(),
-    }
-}
-
-/// Returns remarks on the transfers of a zone.
-fn transfer_remarks(source: &transfer::Status) -> String {
-    let mut remarks = Vec::new();
-    // What is over in a moment is none that anybody waits for.
-    let slow = source.running.as_ref().filter(|running| running.progress.milliseconds >= 1000);
-    remarks.extend(slow.map(transfer::Running::describe));
-    if let Some(held) = &source.held {
-        remarks
-            .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
-    }
-    remarks.extend(source.regression.as_ref().map(RegressionStatus::describe));
-    if source.doubts.records > 0 {
-        remarks.push(format!("{} removed records stay: no primary answers for them", source.doubts.records));
-    }
-    if source.failures > 0 {
-        let failed = source.primaries.iter().find(|primary| primary.failures > 0);
-        let result = failed.map_or("", |primary| &primary.result);
-        let noun = if source.failures == 1 { "refresh" } else { "refreshes" };
-        remarks.push(format!("{} {noun} failed: {result}", source.failures));
-    } else if let failing @ 1.. = source.primaries.iter().filter(|primary| primary.failures > 0).count() {
-        remarks.push(format!("{failing} of {} primaries fail", source.primaries.len()));
-    }
-    remarks.join("; ")
-}
-
-/// Returns remarks on a tree.
-fn tree_remarks(source: &TreeStatus) -> String {
-    let mut remarks = Vec::new();
-    remarks.extend(source.held.as_ref().map(|held| held.describe()));
-    match (source.session, &source.error) {
-        (Session::Live, _) => {}
-        (session, None) => remarks.push(format!("ZooKeeper: {}", session.label())),
-        (session, Some(error)) => remarks.push(format!("ZooKeeper: {}: {error}", session.label())),
-    }
-    if source.broken > 0 {
-        remarks.push(format!("{} faulty payloads", source.broken));
-    }
-    if source.closed > 0 {
-        remarks.push(format!("{} nodes may not be read", source.closed));
-    }
-    remarks.join("; ")
 }
 
 /// Writes everything about a source zone.
@@ -228,7 +120,7 @@ fn write_transfers(text: &mut String, report: &ZoneReport, source: &transfer::St
             _ = writeln!(text, "    {line}");
         }
     }
-    let remarks = transfer_remarks(source);
+    let remarks = remarks(report);
     if !remarks.is_empty() {
         _ = writeln!(text, "  {remarks}");
     }
@@ -274,7 +166,7 @@ fn write_tree(text: &mut String, report: &ZoneReport, source: &TreeStatus) {
     if source.failures > 0 {
         _ = writeln!(text, "  {} attempts failed", source.failures);
     }
-    let remarks = tree_remarks(source);
+    let remarks = remarks(report);
     if !remarks.is_empty() {
         _ = writeln!(text, "  {remarks}");
     }

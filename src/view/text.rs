@@ -17,11 +17,11 @@ pub fn format_seconds(seconds: u64) -> String {
 }
 
 /// Writes columns as wide as they must be.
-pub fn write_table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
+pub fn write_table(text: &mut String, rows: &[impl AsRef<[String]>]) {
+    let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
     for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }

@@ -3,12 +3,12 @@
 //! Cost: O(zones + members of all regions).
 
 use super::parts::{Cell, Grade, Mark, count, short, zone_link};
-use super::rows::{drain_row, trouble};
+use super::rows::{drain_reason, drained_by, drained_names, drained_regions, trouble};
 use super::zone::pinned_to;
 use crate::probe::Problem;
 use crate::publish::State;
+use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report};
-use crate::view::status::remarks;
 use std::collections::HashSet;
 use wire::name::Name;
 
@@ -40,8 +40,8 @@ pub fn judge(report: &Report, notes: &[Note]) -> Mark {
 pub fn collect_notes(report: &Report) -> Vec<Note> {
     let (mut notes, mut told) = (Vec::new(), HashSet::new());
     let why = |zone: &Name| {
-        let source = report.zones.iter().find(|report| report.kept.zone == *zone).and_then(|zone| zone.source.as_ref());
-        let remarks = source.map(remarks).unwrap_or_default();
+        let zone = report.zones.iter().find(|report| report.kept.zone == *zone);
+        let remarks = zone.map(remarks).unwrap_or_default();
         if remarks.is_empty() { "nothing has come from its source for too long".to_owned() } else { remarks }
     };
     let mut add = |grade: Grade, label: &str, about: Cell, text: String| {
@@ -118,9 +118,15 @@ pub fn collect_notes(report: &Report) -> Vec<Note> {
         }
     }
     for drain in &report.drains {
-        let row = drain_row(drain, 0);
-        let reason = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
-        add(Grade::Told, "drained", row.link, format!("{} out of {}, by {}{reason}", row.names, row.regions, row.by));
+        let (names, regions, by) = (drained_names(drain), drained_regions(drain), drained_by(drain));
+        let reason = drain_reason(drain);
+        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+        add(
+            Grade::Told,
+            "drained",
+            zone_link(&drain.target.member),
+            format!("{names} out of {regions}, by {by}{reason}"),
+        );
     }
     notes.sort_by_key(|note| std::cmp::Reverse(note.mark.grade));
     notes

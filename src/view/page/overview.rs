@@ -8,14 +8,17 @@ use super::notes::{Note, collect_notes, judge};
 use super::parts::{
     Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, size, spark_line, when, zone_link,
 };
-use super::rows::{DrainRow, Fact, MemberRow, ZoneRow, drain_row, member_row, zone_rate, zone_row};
+use super::rows::{Fact, drains, members, zone_rate};
 use crate::daemon::sources::SourceStatus;
 use crate::publish::State;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
+use crate::view::columns::{Column, Value, cells, heads, table};
 use crate::view::rates::Queries;
 use crate::view::report::{RegionReport, Report, ZoneReport};
+use crate::view::zones::{Kind, Line, columns};
 use askama::Template;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -31,10 +34,14 @@ pub struct Overview {
     notes: Vec<Note>,
     facts: Vec<Fact>,
     regions: Vec<RegionCard>,
-    zones: Vec<ZoneRow>,
+    /// The columns of zones, and each zone with its id and cells.
+    zone_heads: Cell,
+    zones: Vec<(String, Cell)>,
     hidden_zones: usize,
-    drains: Vec<DrainRow>,
-    trees: Vec<TreeRow>,
+    has_drains: bool,
+    drains: Cell,
+    has_trees: bool,
+    trees: Cell,
     rcodes: Vec<RcodeRow>,
     transports: Vec<Fact>,
     queries: Cell,
@@ -49,18 +56,7 @@ struct RegionCard {
     mark: Mark,
     serial: Cell,
     facts: Vec<Fact>,
-    members: Vec<MemberRow>,
-}
-
-/// A tree of ZooKeeper's.
-struct TreeRow {
-    link: Cell,
-    mark: Mark,
-    path: String,
-    member: String,
-    nodes: Cell,
-    contact: Cell,
-    losses: String,
+    members: Cell,
 }
 
 /// A response code.
@@ -85,20 +81,30 @@ impl Overview {
         let now = shell.now;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         let notes = collect_notes(report);
-        let mut rows: Vec<(Grade, ZoneRow)> = report.zones.iter().map(|zone| zone_row(report, zone, now)).collect();
+        let mut lines: Vec<Line<'_>> = report.zones.iter().map(|zone| Line { report, of: Kind::Zone(zone) }).collect();
         // Trouble comes first; else they keep their order.
-        rows.sort_by_key(|(grade, _)| std::cmp::Reverse(if *grade == Grade::Told { Grade::Good } else { *grade }));
-        let hidden_zones = rows.len().saturating_sub(LISTED_ZONES);
+        let trouble = |grade: Grade| if grade == Grade::Told { Grade::Good } else { grade };
+        lines.sort_by_cached_key(|line| Reverse(trouble(line.mark().grade)));
+        let hidden_zones = lines.len().saturating_sub(LISTED_ZONES);
+        let columns = columns();
+        let trees = trees(report);
         let regions = report.regions.iter().map(|region| region_card(report, region, &zones, now)).collect();
         Overview {
             verdict: judge(report, &notes),
             notes,
             facts: sum_up(report, queries, now),
             regions,
-            zones: rows.into_iter().take(LISTED_ZONES).map(|(_, row)| row).collect(),
+            zone_heads: heads(&columns),
+            zones: lines
+                .iter()
+                .take(LISTED_ZONES)
+                .map(|line| (id_of("zone", line.name()), cells(&columns, line, now)))
+                .collect(),
             hidden_zones,
-            drains: report.drains.iter().map(|drain| drain_row(drain, now)).collect(),
-            trees: tree_rows(report, now),
+            has_drains: !report.drains.is_empty(),
+            drains: drains(&report.drains, now),
+            has_trees: !trees.is_empty(),
+            trees: tree_table(trees, now),
             rcodes: rcode_rows(queries),
             transports: queries
                 .rates
@@ -233,24 +239,36 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
         mark: Mark::of_state(region.state),
         serial: serial(region.serial),
         facts,
-        members: region.members.iter().map(|member| member_row(member, zones, now)).collect(),
+        members: members(&region.members, zones, now),
     }
 }
 
 /// Trees, each once.
-fn tree_rows(report: &Report, now: i64) -> Vec<TreeRow> {
+fn trees(report: &Report) -> Vec<&TreeStatus> {
     let trees = report.zones.iter().filter_map(|zone| match &zone.source {
         Some(SourceStatus::Tree(tree)) if tree.tree == zone.kept.zone => Some(&**tree),
         _ => None,
     });
-    let row = |tree: &TreeStatus| TreeRow {
-        link: zone_link(&tree.tree),
-        mark: Mark::new(if tree.session == Session::Live { Grade::Good } else { Grade::Warn }, tree.session.label()),
-        path: tree.path.clone(),
-        member: tree.member.clone().unwrap_or_else(|| "none yet".to_owned()),
-        nodes: tree.nodes.map_or_else(Cell::none, |nodes| Cell(number(nodes))),
-        contact: when(tree.last_contact, now),
-        losses: number(tree.losses),
-    };
-    trees.map(row).collect()
+    trees.collect()
+}
+
+/// Writes trees as a table.
+fn tree_table(trees: Vec<&TreeStatus>, now: i64) -> Cell {
+    let columns: [Column<&TreeStatus>; 7] = [
+        Column::page("Tree of", "", |tree| Value::Name(tree.tree.clone())),
+        Column::page("Session", "", |tree| {
+            Value::Mark(Mark::new(
+                if tree.session == Session::Live { Grade::Good } else { Grade::Warn },
+                tree.session.label(),
+            ))
+        }),
+        Column::page("Nodes", "number", |tree| tree.nodes.map_or_else(Value::none, Value::Number)),
+        Column::page("Path", "wide", |tree| Value::Text(tree.path.clone())),
+        Column::page("Member", "wide", |tree| {
+            Value::Text(tree.member.clone().unwrap_or_else(|| "none yet".to_owned()))
+        }),
+        Column::page("Last answer", "", |tree| tree.last_contact.map_or_else(Value::none, Value::At)),
+        Column::page("Sessions lost", "number wide", |tree| Value::Number(tree.losses)),
+    ];
+    table(&columns, trees, now)
 }

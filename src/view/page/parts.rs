@@ -9,7 +9,7 @@ use crate::keeper::MemberStatus;
 use crate::publish::State;
 use crate::timestamp::format_timestamp;
 use crate::view::text::format_seconds;
-use askama::filters::HtmlSafe;
+use askama::filters::{Escaper, Html, HtmlSafe};
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use url::form_urlencoded::byte_serialize;
@@ -163,6 +163,17 @@ pub fn when(at: Option<i64>, now: i64) -> Cell {
     at.map_or_else(Cell::none, |at| Cell(When::new(at, now).to_string()))
 }
 
+/// Returns the moment so many seconds ago as a cell.
+pub fn ago(seconds: Option<u64>, now: i64) -> Cell {
+    when(seconds.map(|seconds| now.saturating_sub_unsigned(seconds)), now)
+}
+
+/// Returns the moment so many seconds ahead as a cell; a dash stands for never.
+pub fn ahead(seconds: Option<u64>, now: i64) -> Cell {
+    const FOREVER: u64 = 100 * 365 * 86_400;
+    when(seconds.filter(|seconds| *seconds < FOREVER).map(|seconds| now.saturating_add_unsigned(seconds)), now)
+}
+
 /// HTML that is finished.
 #[derive(Clone, Debug, Default)]
 pub struct Cell(pub String);
@@ -171,6 +182,14 @@ impl Cell {
     /// Returns the cell that stands for no value.
     pub fn none() -> Cell {
         Cell("<span class=\"none\">–</span>".to_owned())
+    }
+
+    /// Text, escaped as templates do it.
+    pub fn escaped(text: &str) -> Cell {
+        let mut html = String::new();
+        // Writing into a String cannot fail.
+        _ = Html.write_escaped_str(&mut html, text);
+        Cell(html)
     }
 
     /// Text, escaped.

@@ -1,17 +1,15 @@
-//! The rows of the tables that several pages have: members, zones, drains, and the facts beside them.
+//! What several pages have: facts, members and drains as tables, and what is said of a zone.
 //!
 //! Cost: O(transfers that are remembered) a zone.
 
-use super::parts::{
-    Bar, Cell, Grade, Mark, When, count, id_of, number, rate, serial, short, size, spark_bars, when, zone_link,
-};
+use super::parts::{Bar, Cell, Grade, Mark, count, number, rate, short, size, spark_bars};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, MemberStatus};
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
+use crate::view::columns::{Column, Value, table};
 use crate::view::lookup::printable;
 use crate::view::report::{Report, ZoneReport};
-use crate::view::status::remarks;
 use std::collections::HashMap;
 use wire::name::Name;
 use wire::serial::Serial;
@@ -37,44 +35,6 @@ impl Fact {
     }
 }
 
-/// A member of a region.
-pub struct MemberRow {
-    pub link: Cell,
-    pub mark: Mark,
-    pub serial: Cell,
-    pub at_primary: Cell,
-    pub lag: Cell,
-    pub refreshed: Cell,
-    pub expires: Cell,
-    pub records: String,
-    pub transfers: Cell,
-}
-
-/// A source zone.
-pub struct ZoneRow {
-    pub id: String,
-    pub link: Cell,
-    pub mark: Mark,
-    pub serial: Cell,
-    pub records: String,
-    pub queries: Cell,
-    pub refreshed: Cell,
-    pub expires: Cell,
-    pub transfers: Cell,
-    pub remarks: String,
-}
-
-/// Drain as a row.
-pub struct DrainRow {
-    pub link: Cell,
-    pub names: String,
-    pub regions: String,
-    pub since: Cell,
-    pub until: Cell,
-    pub by: &'static str,
-    pub reason: String,
-}
-
 /// Returns the number of serials by which a zone is behind its primaries.
 pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
     match (here, there) {
@@ -86,34 +46,6 @@ pub fn lag(here: Option<Serial>, there: Option<Serial>) -> Cell {
     }
 }
 
-/// A member as a row.
-pub fn member_row(member: &MemberStatus, zones: &HashMap<&Name, &ZoneReport>, now: i64) -> MemberRow {
-    let zone = zones.get(&member.zone);
-    let announced = zone.and_then(|zone| zone.newest_at_primary());
-    MemberRow {
-        link: zone_link(&member.zone),
-        mark: Mark::of_member(member),
-        serial: serial(member.serial),
-        at_primary: serial(announced),
-        lag: lag(member.serial, announced),
-        refreshed: zone.map_or_else(Cell::none, |zone| ago(zone.kept.refreshed_seconds_ago, now)),
-        expires: zone.map_or_else(Cell::none, |zone| ahead(zone.kept.expires_in_seconds, now)),
-        records: zone.map_or_else(String::new, |zone| number(zone.kept.records)),
-        transfers: zone.map_or_else(Cell::none, |zone| transfer_bars(zone)),
-    }
-}
-
-/// Returns the moment so many seconds ago as a cell.
-pub fn ago(seconds: Option<u64>, now: i64) -> Cell {
-    when(seconds.map(|seconds| now.saturating_sub_unsigned(seconds)), now)
-}
-
-/// Returns the moment so many seconds ahead as a cell; a dash stands for never.
-pub fn ahead(seconds: Option<u64>, now: i64) -> Cell {
-    const FOREVER: u64 = 100 * 365 * 86_400;
-    when(seconds.filter(|seconds| *seconds < FOREVER).map(|seconds| now.saturating_add_unsigned(seconds)), now)
-}
-
 /// Queries a second that lead to a zone, by what they get.
 pub fn zone_rate(report: &Report, zone: &Name) -> Cell {
     let Some(rates) = report.queries.zones.get(&zone.to_string()) else { return Cell::none() };
@@ -121,25 +53,6 @@ pub fn zone_rate(report: &Report, zone: &Name) -> Cell {
     let parts: Vec<String> = parts.map(|(kind, per_second)| format!("{kind} {}", rate(*per_second))).collect();
     let title = if parts.is_empty() { "none lately".to_owned() } else { parts.join(", ") };
     Cell(format!("<span title=\"{title}\">{}</span>", rate(rates.per_second)))
-}
-
-/// A source zone as a row, with how much it matters.
-pub fn zone_row(report: &Report, zone: &ZoneReport, now: i64) -> (Grade, ZoneRow) {
-    let kept = &zone.kept;
-    let remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
-    let row = ZoneRow {
-        id: id_of("zone", &kept.zone),
-        link: zone_link(&kept.zone),
-        serial: serial(kept.serial),
-        records: number(kept.records),
-        queries: zone_rate(report, &kept.zone),
-        refreshed: ago(kept.refreshed_seconds_ago, now),
-        expires: ahead(kept.expires_in_seconds, now),
-        transfers: transfer_bars(zone),
-        remarks,
-        mark: zone_mark(zone),
-    };
-    (row.mark.grade, row)
 }
 
 /// The state of a source zone, and whether it will stay so.
@@ -201,18 +114,74 @@ fn describe_transfer(note: &TransferNote) -> String {
     }
 }
 
-/// A drain as a row.
-pub fn drain_row(drain: &DrainStatus, now: i64) -> DrainRow {
-    let regions: Vec<String> = drain.regions.iter().map(short).collect();
-    DrainRow {
-        link: zone_link(&drain.target.member),
-        names: drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string),
-        regions: if regions.is_empty() { "no region".to_owned() } else { regions.join(", ") },
-        since: when(Some(drain.since), now),
-        until: drain
-            .until
-            .map_or_else(|| Cell("until undrained".to_owned()), |until| Cell(When::new(until, now).to_string())),
-        by: if drain.configured { "configuration" } else { "order" },
-        reason: drain.reason.as_deref().map(printable).unwrap_or_default(),
+/// A member of a region, with its zone.
+pub struct Member<'r> {
+    status: &'r MemberStatus,
+    zone: Option<&'r ZoneReport>,
+}
+
+impl Member<'_> {
+    /// Newest serial of its primaries.
+    fn announced(&self) -> Option<Serial> {
+        self.zone.and_then(ZoneReport::newest_at_primary)
     }
+
+    /// A value of its zone.
+    fn of_zone(&self, value: impl Fn(&ZoneReport) -> Value) -> Value {
+        self.zone.map_or_else(Value::none, value)
+    }
+}
+
+/// Writes the members of a region as a table.
+pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneReport>, now: i64) -> Cell {
+    let columns: [Column<Member<'_>>; 9] = [
+        Column::page("Member", "", |member| Value::Name(member.status.zone.clone())),
+        Column::page("State", "", |member| Value::Mark(Mark::of_member(member.status))),
+        Column::page("Serial", "number", |member| Value::Serial(member.status.serial)),
+        Column::page("At the primary", "number wide", |member| Value::Serial(member.announced())),
+        Column::page("Lag", "", |member| Value::Html(lag(member.status.serial, member.announced()))),
+        Column::page("Refreshed", "wide", |member| member.of_zone(|zone| Value::Ago(zone.kept.refreshed_seconds_ago))),
+        Column::page("Expires", "wide", |member| member.of_zone(|zone| Value::Ahead(zone.kept.expires_in_seconds))),
+        Column::page("Records", "number wide", |member| {
+            member.zone.map_or_else(Value::empty, |zone| Value::Number(zone.kept.records))
+        }),
+        Column::page("Transfers", "wide", |member| member.of_zone(|zone| Value::Html(transfer_bars(zone)))),
+    ];
+    let member = |status: &'r MemberStatus| Member { status, zone: zones.get(&status.zone).copied() };
+    table(&columns, members.iter().map(member), now)
+}
+
+/// Writes drains as a table.
+pub fn drains(drains: &[DrainStatus], now: i64) -> Cell {
+    let columns: [Column<&DrainStatus>; 7] = [
+        Column::page("Datacenter", "", |drain| Value::Name(drain.target.member.clone())),
+        Column::page("Names", "", |drain| Value::Text(drained_names(drain))),
+        Column::page("Out of", "", |drain| Value::Text(drained_regions(drain))),
+        Column::page("Since", "", |drain| Value::At(drain.since)),
+        Column::page("Until", "", |drain| drain.until.map_or(Value::Text("until undrained".to_owned()), Value::At)),
+        Column::page("By", "wide", |drain| Value::Text(drained_by(drain).to_owned())),
+        Column::page("Reason", "wide", |drain| Value::Text(drain_reason(drain))),
+    ];
+    table(&columns, drains, now)
+}
+
+/// The names of a member that a drain takes out, in words.
+pub fn drained_names(drain: &DrainStatus) -> String {
+    drain.target.names.as_ref().map_or_else(|| "all names".to_owned(), ToString::to_string)
+}
+
+/// The regions that a drain takes something out of, in words.
+pub fn drained_regions(drain: &DrainStatus) -> String {
+    let regions: Vec<String> = drain.regions.iter().map(short).collect();
+    if regions.is_empty() { "no region".to_owned() } else { regions.join(", ") }
+}
+
+/// Who has ordered a drain.
+pub fn drained_by(drain: &DrainStatus) -> &'static str {
+    if drain.configured { "configuration" } else { "order" }
+}
+
+/// The reason of a drain; empty if none was given.
+pub fn drain_reason(drain: &DrainStatus) -> String {
+    drain.reason.as_deref().map(printable).unwrap_or_default()
 }

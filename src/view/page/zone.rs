@@ -3,8 +3,8 @@
 //! Cost: O(members, primaries, secondaries) and O(changes of the versions that are listed).
 
 use super::Shell;
-use super::parts::{Cell, Grade, Mark, count, encode, number, rate, serial, short, size, when, zone_link};
-use super::rows::{Fact, MemberRow, ago, ahead, lag, member_row, transfer_bars, zone_mark};
+use super::parts::{Cell, Grade, Mark, ago, ahead, count, encode, number, rate, serial, short, size, when, zone_link};
+use super::rows::{Fact, lag, members, transfer_bars, zone_mark};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
 use crate::probe::{Problem, ServerCheck};
@@ -12,8 +12,9 @@ use crate::publish::Served;
 use crate::view::history::{Versions, list_versions};
 use crate::view::lookup::printable;
 use crate::view::outward::Outward;
+use crate::view::remarks::remarks;
 use crate::view::report::{RegionReport, Report, ZoneReport};
-use crate::view::status::{describe_pin, remarks};
+use crate::view::status::describe_pin;
 use crate::view::text::format_seconds;
 use crate::zone::Soa;
 use askama::Template;
@@ -38,7 +39,7 @@ pub struct ZonePage {
     facts: Vec<Fact>,
     timers: Vec<Fact>,
     /// Members, if the zone is a region.
-    members: Vec<MemberRow>,
+    members: Cell,
     conflicts: Vec<ConflictRow>,
     conflicts_title: String,
     /// Regions that the zone is a member of.
@@ -146,7 +147,7 @@ impl ZonePage {
             remarks: String::new(),
             facts: Vec::new(),
             timers: timer_facts(served),
-            members: Vec::new(),
+            members: members(&[], &HashMap::new(), now),
             conflicts: Vec::new(),
             conflicts_title: String::new(),
             regions: Vec::new(),
@@ -211,7 +212,7 @@ impl ZonePage {
         let without = region.servers_without_address.iter();
         remarks.extend(without.map(|server| format!("name server {} has no address in the region", short(server))));
         self.remarks = remarks.join("; ");
-        self.members = region.members.iter().map(|member| member_row(member, &zones, now)).collect();
+        self.members = members(&region.members, &zones, now);
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let rows = region
             .conflicts
@@ -240,7 +241,7 @@ impl ZonePage {
             Fact::new("refreshed", ago(kept.refreshed_seconds_ago, now)),
             Fact::new("expires", ahead(kept.expires_in_seconds, now)),
         ];
-        self.remarks = zone.source.as_ref().map(remarks).unwrap_or_default();
+        self.remarks = remarks(zone);
         self.conflicts_title = format!("Conflicts at {}", count(kept.conflict_names, "name", "names"));
         let rows = kept.conflicts.iter().flat_map(|(name, conflicts)| conflicts.iter().map(move |told| (name, told)));
         let row = |(name, conflict): (&String, &crate::keeper::ZoneConflict)| ConflictRow {

@@ -1,0 +1,149 @@
+//! Tables that are shown, column by column: what `status` prints of a thing and what pages have of it is written once.
+//!
+//! Cost: O(rows × columns).
+
+use super::page::parts::{Cell, Mark, ago, ahead, number, serial, when, zone_link};
+use super::text::{format_seconds, moment, write_table};
+use std::fmt::Write;
+use wire::name::Name;
+use wire::serial::Serial;
+
+/// A value in a column, which text and pages write each in their way.
+pub enum Value {
+    Name(Name),
+    Mark(Mark),
+    Serial(Option<Serial>),
+    Number(u64),
+    /// A moment, Unix seconds.
+    At(i64),
+    /// Seconds since something happened; none if it never did.
+    Ago(Option<u64>),
+    /// Seconds until something happens; none if it never does.
+    Ahead(Option<u64>),
+    Text(String),
+    /// Finished HTML, for pages only.
+    Html(Cell),
+}
+
+impl Value {
+    /// Returns the value where a thing cannot have one.
+    pub fn empty() -> Value {
+        Value::Text(String::new())
+    }
+
+    /// Returns the value where a thing has none.
+    pub fn none() -> Value {
+        Value::Html(Cell::none())
+    }
+
+    /// The value as text.
+    fn text(self) -> String {
+        match self {
+            Value::Name(name) => name.to_string(),
+            Value::Mark(mark) => mark.text,
+            Value::Serial(serial) => serial.map_or("-".to_owned(), |serial| serial.to_string()),
+            Value::Number(number) => number.to_string(),
+            Value::At(at) => moment(Some(at)),
+            Value::Ago(seconds) => seconds.map_or("-".to_owned(), |seconds| format_seconds(seconds) + " ago"),
+            Value::Ahead(seconds) => {
+                seconds.map_or("-".to_owned(), |seconds| "in ".to_owned() + &format_seconds(seconds))
+            }
+            Value::Text(text) => text,
+            Value::Html(_) => String::new(),
+        }
+    }
+
+    /// The value as HTML, seen from a moment.
+    fn cell(self, now: i64) -> Cell {
+        match self {
+            Value::Name(name) => zone_link(&name),
+            Value::Mark(mark) => Cell(mark.to_string()),
+            Value::Serial(number) => serial(number),
+            Value::Number(count) => Cell(number(count)),
+            Value::At(at) => when(Some(at), now),
+            Value::Ago(seconds) => ago(seconds, now),
+            Value::Ahead(seconds) => ahead(seconds, now),
+            Value::Text(text) => Cell::escaped(&text),
+            Value::Html(cell) => cell,
+        }
+    }
+}
+
+/// A column of a table of things of one kind.
+pub struct Column<T> {
+    title: &'static str,
+    /// Class on pages; none if only `status` has the column.
+    class: Option<&'static str>,
+    /// Further class of the cells on pages.
+    cells: &'static str,
+    in_text: bool,
+    value: fn(&T) -> Value,
+}
+
+impl<T> Column<T> {
+    /// A column that `status` and pages have.
+    pub fn both(title: &'static str, class: &'static str, value: fn(&T) -> Value) -> Column<T> {
+        Column { in_text: true, ..Column::page(title, class, value) }
+    }
+
+    /// A column of `status` alone.
+    pub fn text(title: &'static str, value: fn(&T) -> Value) -> Column<T> {
+        Column { title, class: None, cells: "", in_text: true, value }
+    }
+
+    /// A column of pages alone.
+    pub fn page(title: &'static str, class: &'static str, value: fn(&T) -> Value) -> Column<T> {
+        Column { title, class: Some(class), cells: "", in_text: false, value }
+    }
+
+    /// A column of pages alone, of text that may be long.
+    pub fn remark(title: &'static str, class: &'static str, value: fn(&T) -> Value) -> Column<T> {
+        Column { cells: "remark", ..Column::page(title, class, value) }
+    }
+}
+
+/// Writes a table as text.
+pub fn write_columns<T>(text: &mut String, columns: &[Column<T>], things: &[T]) {
+    let shown = || columns.iter().filter(|column| column.in_text);
+    let mut rows: Vec<Vec<String>> = vec![shown().map(|column| column.title.to_uppercase()).collect()];
+    rows.extend(things.iter().map(|thing| shown().map(|column| (column.value)(thing).text()).collect()));
+    write_table(text, &rows);
+}
+
+/// The heads of a table on a page.
+pub fn heads<T>(columns: &[Column<T>]) -> Cell {
+    let mut html = "<tr>".to_owned();
+    for (column, class) in columns.iter().filter_map(|column| Some((column, column.class?))) {
+        _ = write!(html, "<th scope=\"col\"{}>{}</th>", class_of(class, ""), column.title);
+    }
+    Cell(html + "</tr>")
+}
+
+/// The cells of a thing on a page; the first one names the thing.
+pub fn cells<T>(columns: &[Column<T>], thing: &T, now: i64) -> Cell {
+    let mut html = String::new();
+    for (column, class) in columns.iter().filter_map(|column| Some((column, column.class?))) {
+        let (class, cell) = (class_of(class, column.cells), (column.value)(thing).cell(now));
+        _ = match html.is_empty() {
+            true => write!(html, "<th scope=\"row\"{class}>{cell}</th>"),
+            false => write!(html, "<td{class}>{cell}</td>"),
+        };
+    }
+    Cell(html)
+}
+
+/// A table on a page.
+pub fn table<T>(columns: &[Column<T>], things: impl IntoIterator<Item = T>, now: i64) -> Cell {
+    let mut html = format!("<table>\n<thead>{}</thead>\n<tbody>", heads(columns));
+    things.into_iter().for_each(|thing| _ = write!(html, "\n<tr>{}</tr>", cells(columns, &thing, now)));
+    Cell(html + "\n</tbody>\n</table>")
+}
+
+/// The attribute for classes; none where there are none.
+fn class_of(class: &str, further: &str) -> String {
+    match (class, further) {
+        ("", "") => String::new(),
+        (class, "") | ("", class) => format!(" class=\"{class}\""),
+        (class, further) => format!(" class=\"{class} {further}\""),
+    }
+}

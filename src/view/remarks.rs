@@ -1,0 +1,109 @@
+//! Remarks on regions and zones: what there is to say of one, in a few words.
+//!
+//! Cost: O(members), O(primaries).
+
+use super::report::{RegionReport, Report, ZoneReport};
+use crate::daemon::sources::SourceStatus;
+use crate::source::zookeeper::TreeStatus;
+use crate::source::zookeeper::status::Session;
+use crate::transfer::{self, RegressionStatus};
+use std::collections::HashSet;
+use std::fmt::Write;
+use wire::name::Name;
+
+/// Returns remarks on a region, for its line in `status`.
+pub fn region_remarks(report: &Report, RegionReport { kept: region, .. }: &RegionReport) -> String {
+    let members = region.members.iter().filter(|member| matches!(member.state, "ok" | "stale")).count();
+    let mut remarks = format!("region, {members} of {} members", region.members.len());
+    let drained: HashSet<&Name> = report.drains_in(&region.region).map(|drain| &drain.target.member).collect();
+    if let drained @ 1.. = drained.len() {
+        _ = write!(remarks, ", {drained} drained");
+    }
+    if let Some(pin) = &region.pinned {
+        _ = write!(remarks, ", pinned to version {}", pin.to);
+    }
+    if region.held_addresses > 0 {
+        _ = write!(remarks, ", {} addresses held", region.held_addresses);
+    }
+    if region.conflict_names > 0 {
+        _ = write!(remarks, ", {} conflicts", region.conflict_names);
+    }
+    if region.drift != 0 {
+        _ = write!(remarks, ", drift {}", region.drift);
+    }
+    if let Some(theirs) = region.newer_elsewhere {
+        _ = write!(remarks, ", another server has {theirs}");
+    }
+    if region.ns_fallback {
+        remarks.push_str(", NS: this server alone");
+    }
+    if !region.servers_without_address.is_empty() {
+        remarks.push_str(", NS without address");
+    }
+    if let faults @ 1.. = report.faults_of(&region.region) {
+        _ = write!(remarks, ", {faults} faults of NS");
+    }
+    remarks
+}
+
+/// Returns remarks on a zone, for its line in `status`.
+pub fn zone_remarks(report: &Report, zone: &ZoneReport) -> String {
+    let mut remarks = remarks(zone);
+    if let faults @ 1.. = report.faults_of(&zone.kept.zone) {
+        _ = write!(remarks, "{}{faults} faults of NS", if remarks.is_empty() { "" } else { "; " });
+    }
+    remarks
+}
+
+/// Returns remarks on a zone's source, in a few words.
+pub fn remarks(zone: &ZoneReport) -> String {
+    match &zone.source {
+        Some(SourceStatus::Primaries(source)) => transfer_remarks(source),
+        Some(SourceStatus::Tree(source)) => tree_remarks(source),
+        Some(SourceStatus::Services(_)) => "made of the configuration".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Returns remarks on the transfers of a zone.
+fn transfer_remarks(source: &transfer::Status) -> String {
+    let mut remarks = Vec::new();
+    // What is over in a moment is none that anybody waits for.
+    let slow = source.running.as_ref().filter(|running| running.progress.milliseconds >= 1000);
+    remarks.extend(slow.map(transfer::Running::describe));
+    if let Some(held) = &source.held {
+        remarks
+            .push(format!("serial {} held back: {} names instead of {}", held.serial, held.names, held.served_names));
+    }
+    remarks.extend(source.regression.as_ref().map(RegressionStatus::describe));
+    if source.doubts.records > 0 {
+        remarks.push(format!("{} removed records stay: no primary answers for them", source.doubts.records));
+    }
+    if source.failures > 0 {
+        let failed = source.primaries.iter().find(|primary| primary.failures > 0);
+        let result = failed.map_or("", |primary| &primary.result);
+        let noun = if source.failures == 1 { "refresh" } else { "refreshes" };
+        remarks.push(format!("{} {noun} failed: {result}", source.failures));
+    } else if let failing @ 1.. = source.primaries.iter().filter(|primary| primary.failures > 0).count() {
+        remarks.push(format!("{failing} of {} primaries fail", source.primaries.len()));
+    }
+    remarks.join("; ")
+}
+
+/// Returns remarks on a tree.
+fn tree_remarks(source: &TreeStatus) -> String {
+    let mut remarks = Vec::new();
+    remarks.extend(source.held.as_ref().map(|held| held.describe()));
+    match (source.session, &source.error) {
+        (Session::Live, _) => {}
+        (session, None) => remarks.push(format!("ZooKeeper: {}", session.label())),
+        (session, Some(error)) => remarks.push(format!("ZooKeeper: {}: {error}", session.label())),
+    }
+    if source.broken > 0 {
+        remarks.push(format!("{} faulty payloads", source.broken));
+    }
+    if source.closed > 0 {
+        remarks.push(format!("{} nodes may not be read", source.closed));
+    }
+    remarks.join("; ")
+}
