@@ -21,7 +21,6 @@ pub enum ScheduleError {
 
 /// A running schedule, or one of nothing. Dropping it ends it.
 pub struct Schedule {
-    expression: Option<String>,
     scheduler: Option<JobScheduler>,
     ended: Arc<AtomicBool>,
 }
@@ -33,7 +32,7 @@ impl Schedule {
         job: impl Fn() + Send + Sync + 'static,
     ) -> Result<Schedule, ScheduleError> {
         let ended = Arc::new(AtomicBool::new(false));
-        let mut schedule = Schedule { expression: expression.map(str::to_string), scheduler: None, ended };
+        let mut schedule = Schedule { scheduler: None, ended };
         let Some(expression) = expression else { return Ok(schedule) };
         let ended = schedule.ended.clone();
         let job = Job::new(expression, move |_, _| {
@@ -47,14 +46,6 @@ impl Schedule {
         scheduler.start().await.map_err(ScheduleError::Start)?;
         schedule.scheduler = Some(scheduler);
         Ok(schedule)
-    }
-
-    /// Time of the next run of the job; none if never.
-    pub fn next(&self) -> Option<SystemTime> {
-        if self.ended.load(Ordering::Acquire) {
-            return None;
-        }
-        next_run(self.expression.as_deref()?)
     }
 
     /// Ends the schedule; a run that has begun goes on.
@@ -98,19 +89,17 @@ mod tests {
         for _ in 0..2 {
             timeout(Duration::from_secs(20), runs.recv()).await.expect("a run is due").unwrap();
         }
-        assert!(schedule.next().unwrap() <= SystemTime::now() + Duration::from_secs(2));
         schedule.stop();
-        assert_eq!(schedule.next(), None);
         while runs.try_recv().is_ok() {}
         // The scheduler lets go of the job, and thereby of the sender, or at least calls it no more.
         let after = timeout(Duration::from_millis(2500), runs.recv()).await;
         assert!(!matches!(after, Ok(Some(()))), "a run after the stop");
     }
 
-    #[tokio::test]
-    async fn next_is_the_coming_moment_in_utc() {
-        let schedule = Schedule::start(Some("0 30 4 * * *"), || {}).await.unwrap();
-        let next = schedule.next().unwrap();
+    #[test]
+    fn next_is_the_coming_moment_in_utc() {
+        assert!(next_run("* * * * * *").unwrap() <= SystemTime::now() + Duration::from_secs(2));
+        let next = next_run("0 30 4 * * *").unwrap();
         let ahead = next.duration_since(SystemTime::now()).unwrap();
         assert!(ahead <= Duration::from_secs(24 * 3600));
         assert_eq!(next.duration_since(UNIX_EPOCH).unwrap().as_secs() % (24 * 3600), (4 * 60 + 30) * 60);
@@ -118,7 +107,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_and_nonsense() {
-        assert_eq!(Schedule::start(None, || {}).await.unwrap().next(), None);
+        assert!(Schedule::start(None, || {}).await.is_ok());
         let error = Schedule::start(Some("often"), || {}).await.err().unwrap();
         assert!(error.to_string().starts_with("\"often\" is no cron expression"));
     }

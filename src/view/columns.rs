@@ -4,7 +4,8 @@
 
 use super::page::parts::{Cell, Mark, ago, ahead, number, serial, when, zone_link};
 use super::text::{format_seconds, moment, write_table};
-use std::fmt::Write;
+use askama::filters::HtmlSafe;
+use std::fmt::{self, Display, Formatter, Write};
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -15,7 +16,7 @@ pub enum Value {
     Serial(Option<Serial>),
     Number(u64),
     /// A moment, Unix seconds.
-    At(i64),
+    At(Option<i64>),
     /// Seconds since something happened; none if it never did.
     Ago(Option<u64>),
     /// Seconds until something happens; none if it never does.
@@ -43,7 +44,7 @@ impl Value {
             Value::Mark(mark) => mark.text,
             Value::Serial(serial) => serial.map_or("-".to_owned(), |serial| serial.to_string()),
             Value::Number(number) => number.to_string(),
-            Value::At(at) => moment(Some(at)),
+            Value::At(at) => moment(at),
             Value::Ago(seconds) => seconds.map_or("-".to_owned(), |seconds| format_seconds(seconds) + " ago"),
             Value::Ahead(seconds) => {
                 seconds.map_or("-".to_owned(), |seconds| "in ".to_owned() + &format_seconds(seconds))
@@ -60,7 +61,7 @@ impl Value {
             Value::Mark(mark) => Cell(mark.to_string()),
             Value::Serial(number) => serial(number),
             Value::Number(count) => Cell(number(count)),
-            Value::At(at) => when(Some(at), now),
+            Value::At(at) => when(at, now),
             Value::Ago(seconds) => ago(seconds, now),
             Value::Ahead(seconds) => ahead(seconds, now),
             Value::Text(text) => Cell::escaped(&text),
@@ -76,6 +77,8 @@ pub struct Column<T> {
     class: Option<&'static str>,
     /// Further class of the cells on pages.
     cells: &'static str,
+    /// True if it names the thing where it is the first.
+    is_name: bool,
     in_text: bool,
     value: fn(&T) -> Value,
 }
@@ -88,12 +91,17 @@ impl<T> Column<T> {
 
     /// A column of `status` alone.
     pub fn text(title: &'static str, value: fn(&T) -> Value) -> Column<T> {
-        Column { title, class: None, cells: "", in_text: true, value }
+        Column { title, class: None, cells: "", is_name: true, in_text: true, value }
     }
 
     /// A column of pages alone.
     pub fn page(title: &'static str, class: &'static str, value: fn(&T) -> Value) -> Column<T> {
-        Column { title, class: Some(class), cells: "", in_text: false, value }
+        Column { title, class: Some(class), cells: "", is_name: true, in_text: false, value }
+    }
+
+    /// A column of pages alone that does not name the thing.
+    pub fn unnamed(title: &'static str, class: &'static str, value: fn(&T) -> Value) -> Column<T> {
+        Column { is_name: false, ..Column::page(title, class, value) }
     }
 
     /// A column of pages alone, of text that may be long.
@@ -101,6 +109,28 @@ impl<T> Column<T> {
         Column { cells: "remark", ..Column::page(title, class, value) }
     }
 }
+
+/// A table on a page.
+#[derive(Default)]
+pub struct Table {
+    html: String,
+    rows: usize,
+}
+
+impl Table {
+    /// Returns true if it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.html)
+    }
+}
+
+impl HtmlSafe for Table {}
 
 /// Writes a table as text.
 pub fn write_columns<T>(text: &mut String, columns: &[Column<T>], things: &[T]) {
@@ -124,7 +154,7 @@ pub fn cells<T>(columns: &[Column<T>], thing: &T, now: i64) -> Cell {
     let mut html = String::new();
     for (column, class) in columns.iter().filter_map(|column| Some((column, column.class?))) {
         let (class, cell) = (class_of(class, column.cells), (column.value)(thing).cell(now));
-        _ = match html.is_empty() {
+        _ = match html.is_empty() && column.is_name {
             true => write!(html, "<th scope=\"row\"{class}>{cell}</th>"),
             false => write!(html, "<td{class}>{cell}</td>"),
         };
@@ -132,11 +162,15 @@ pub fn cells<T>(columns: &[Column<T>], thing: &T, now: i64) -> Cell {
     Cell(html)
 }
 
-/// A table on a page.
-pub fn table<T>(columns: &[Column<T>], things: impl IntoIterator<Item = T>, now: i64) -> Cell {
+/// Writes a table for a page.
+pub fn table<T>(columns: &[Column<T>], things: impl IntoIterator<Item = T>, now: i64) -> Table {
     let mut html = format!("<table>\n<thead>{}</thead>\n<tbody>", heads(columns));
-    things.into_iter().for_each(|thing| _ = write!(html, "\n<tr>{}</tr>", cells(columns, &thing, now)));
-    Cell(html + "\n</tbody>\n</table>")
+    let mut rows = 0;
+    for thing in things {
+        rows += 1;
+        _ = write!(html, "\n<tr>{}</tr>", cells(columns, &thing, now));
+    }
+    Table { html: html + "\n</tbody>\n</table>", rows }
 }
 
 /// The attribute for classes; none where there are none.

@@ -8,15 +8,15 @@ use super::notes::{Note, collect_notes, judge};
 use super::parts::{
     Cell, Escaped, Grade, Mark, When, count, id_of, number, rate, serial, share, size, spark_line, when, zone_link,
 };
-use super::rows::{Fact, drains, members, zone_rate};
+use super::rows::{Fact, drains, members, zone_mark, zone_rate};
 use crate::daemon::sources::SourceStatus;
 use crate::publish::State;
 use crate::source::zookeeper::TreeStatus;
 use crate::source::zookeeper::status::Session;
-use crate::view::columns::{Column, Value, cells, heads, table};
+use crate::view::columns::{Column, Table, Value, cells, heads, table};
 use crate::view::rates::Queries;
 use crate::view::report::{RegionReport, Report, ZoneReport};
-use crate::view::zones::{Kind, Line, columns};
+use crate::view::zones::{Line, columns};
 use askama::Template;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -38,10 +38,8 @@ pub struct Overview {
     zone_heads: Cell,
     zones: Vec<(String, Cell)>,
     hidden_zones: usize,
-    has_drains: bool,
-    drains: Cell,
-    has_trees: bool,
-    trees: Cell,
+    drains: Table,
+    trees: Table,
     rcodes: Vec<RcodeRow>,
     transports: Vec<Fact>,
     queries: Cell,
@@ -56,7 +54,7 @@ struct RegionCard {
     mark: Mark,
     serial: Cell,
     facts: Vec<Fact>,
-    members: Cell,
+    members: Table,
 }
 
 /// A response code.
@@ -77,17 +75,18 @@ struct CatalogRow {
 
 impl Overview {
     /// Puts the page together.
-    pub fn new(shell: Shell, report: &Report, queries: &Queries) -> Overview {
+    pub fn new<'r>(shell: Shell, report: &'r Report, queries: &Queries) -> Overview {
         let now = shell.now;
         let zones: HashMap<&Name, &ZoneReport> = report.zones.iter().map(|zone| (&zone.kept.zone, zone)).collect();
         let notes = collect_notes(report);
-        let mut lines: Vec<Line<'_>> = report.zones.iter().map(|zone| Line { report, of: Kind::Zone(zone) }).collect();
+        let mut listed: Vec<&ZoneReport> = report.zones.iter().collect();
         // Trouble comes first; else they keep their order.
         let trouble = |grade: Grade| if grade == Grade::Told { Grade::Good } else { grade };
-        lines.sort_by_cached_key(|line| Reverse(trouble(line.mark().grade)));
-        let hidden_zones = lines.len().saturating_sub(LISTED_ZONES);
+        listed.sort_by_cached_key(|zone| Reverse(trouble(zone_mark(zone).grade)));
+        let hidden_zones = listed.len().saturating_sub(LISTED_ZONES);
         let columns = columns();
-        let trees = trees(report);
+        let row =
+            |zone: &'r ZoneReport| (id_of("zone", &zone.kept.zone), cells(&columns, &Line::new(report, zone), now));
         let regions = report.regions.iter().map(|region| region_card(report, region, &zones, now)).collect();
         Overview {
             verdict: judge(report, &notes),
@@ -95,16 +94,10 @@ impl Overview {
             facts: sum_up(report, queries, now),
             regions,
             zone_heads: heads(&columns),
-            zones: lines
-                .iter()
-                .take(LISTED_ZONES)
-                .map(|line| (id_of("zone", line.name()), cells(&columns, line, now)))
-                .collect(),
+            zones: listed.into_iter().take(LISTED_ZONES).map(row).collect(),
             hidden_zones,
-            has_drains: !report.drains.is_empty(),
             drains: drains(&report.drains, now),
-            has_trees: !trees.is_empty(),
-            trees: tree_table(trees, now),
+            trees: trees(report, now),
             rcodes: rcode_rows(queries),
             transports: queries
                 .rates
@@ -244,16 +237,11 @@ fn region_card(whole: &Report, report: &RegionReport, zones: &HashMap<&Name, &Zo
 }
 
 /// Trees, each once.
-fn trees(report: &Report) -> Vec<&TreeStatus> {
+fn trees(report: &Report, now: i64) -> Table {
     let trees = report.zones.iter().filter_map(|zone| match &zone.source {
         Some(SourceStatus::Tree(tree)) if tree.tree == zone.kept.zone => Some(&**tree),
         _ => None,
     });
-    trees.collect()
-}
-
-/// Writes trees as a table.
-fn tree_table(trees: Vec<&TreeStatus>, now: i64) -> Cell {
     let columns: [Column<&TreeStatus>; 7] = [
         Column::page("Tree of", "", |tree| Value::Name(tree.tree.clone())),
         Column::page("Session", "", |tree| {
@@ -267,7 +255,7 @@ fn tree_table(trees: Vec<&TreeStatus>, now: i64) -> Cell {
         Column::page("Member", "wide", |tree| {
             Value::Text(tree.member.clone().unwrap_or_else(|| "none yet".to_owned()))
         }),
-        Column::page("Last answer", "", |tree| tree.last_contact.map_or_else(Value::none, Value::At)),
+        Column::page("Last answer", "", |tree| Value::At(tree.last_contact)),
         Column::page("Sessions lost", "number wide", |tree| Value::Number(tree.losses)),
     ];
     table(&columns, trees, now)

@@ -7,7 +7,7 @@ use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, MemberStatus};
 use crate::source::zookeeper::status::Session;
 use crate::transfer::TransferNote;
-use crate::view::columns::{Column, Value, table};
+use crate::view::columns::{Column, Table, Value, table};
 use crate::view::lookup::printable;
 use crate::view::report::{Report, ZoneReport};
 use std::collections::HashMap;
@@ -133,7 +133,7 @@ impl Member<'_> {
 }
 
 /// Writes the members of a region as a table.
-pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneReport>, now: i64) -> Cell {
+pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneReport>, now: i64) -> Table {
     let columns: [Column<Member<'_>>; 9] = [
         Column::page("Member", "", |member| Value::Name(member.status.zone.clone())),
         Column::page("State", "", |member| Value::Mark(Mark::of_member(member.status))),
@@ -152,13 +152,16 @@ pub fn members<'r>(members: &'r [MemberStatus], zones: &HashMap<&Name, &'r ZoneR
 }
 
 /// Writes drains as a table.
-pub fn drains(drains: &[DrainStatus], now: i64) -> Cell {
+pub fn drains(drains: &[DrainStatus], now: i64) -> Table {
     let columns: [Column<&DrainStatus>; 7] = [
         Column::page("Datacenter", "", |drain| Value::Name(drain.target.member.clone())),
         Column::page("Names", "", |drain| Value::Text(drained_names(drain))),
         Column::page("Out of", "", |drain| Value::Text(drained_regions(drain))),
-        Column::page("Since", "", |drain| Value::At(drain.since)),
-        Column::page("Until", "", |drain| drain.until.map_or(Value::Text("until undrained".to_owned()), Value::At)),
+        Column::page("Since", "", |drain| Value::At(Some(drain.since))),
+        Column::page("Until", "", |drain| match drain.until {
+            Some(until) => Value::At(Some(until)),
+            None => Value::Text("until undrained".to_owned()),
+        }),
         Column::page("By", "wide", |drain| Value::Text(drained_by(drain).to_owned())),
         Column::page("Reason", "wide", |drain| Value::Text(drain_reason(drain))),
     ];

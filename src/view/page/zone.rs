@@ -7,9 +7,13 @@ use super::parts::{Cell, Grade, Mark, ago, ahead, count, encode, number, rate, s
 use super::rows::{Fact, lag, members, transfer_bars, zone_mark};
 use crate::daemon::sources::SourceStatus;
 use crate::keeper::{DrainStatus, PinStatus};
+use crate::merge::ConflictKind;
+use crate::notify::TargetStatus;
 use crate::probe::{Problem, ServerCheck};
 use crate::publish::Served;
-use crate::view::history::{Versions, list_versions};
+use crate::transfer::{PrimaryStatus, TransferNote};
+use crate::view::columns::{Column, Table, Value, table};
+use crate::view::history::{Version, Versions, list_versions};
 use crate::view::lookup::printable;
 use crate::view::outward::Outward;
 use crate::view::remarks::remarks;
@@ -21,6 +25,7 @@ use askama::Template;
 use serde::Serialize;
 use std::collections::HashMap;
 use wire::name::Name;
+use wire::serial::Serial;
 
 /// Versions in the table.
 const LISTED_VERSIONS: usize = 50;
@@ -39,85 +44,34 @@ pub struct ZonePage {
     facts: Vec<Fact>,
     timers: Vec<Fact>,
     /// Members, if the zone is a region.
-    members: Cell,
-    conflicts: Vec<ConflictRow>,
+    members: Table,
+    conflicts: Table,
     conflicts_title: String,
     /// Regions that the zone is a member of.
     regions: Vec<Cell>,
     /// Drains and pins that operators have ordered.
     orders: Vec<(Mark, String)>,
-    primaries: Vec<PrimaryRow>,
+    primaries: Table,
     transfers: Cell,
-    recent: Vec<TransferRow>,
+    recent: Table,
     tree: Vec<Fact>,
     broken: Vec<(String, String)>,
     services: Vec<(String, String)>,
-    secondaries: Vec<SecondaryRow>,
-    servers: Vec<ServerRow>,
+    secondaries: Table,
+    servers: Table,
     /// Time at which the name servers were asked.
     asked: Cell,
     queries: Vec<Fact>,
-    history: Vec<VersionRow>,
+    history: Table,
     more: usize,
     reach: String,
 }
 
-/// A conflict of a region.
-struct ConflictRow {
-    name: String,
-    link: String,
-    kind: &'static str,
-    member: String,
-    /// Member whose records caused it, if that is known.
-    by: String,
-    dropped: u32,
-}
+/// A conflict at a name, with the members of the region.
+type ConflictLine<'r> = (&'r str, ConflictKind, u32, [Option<&'r Name>; 2]);
 
-/// A primary of a zone.
-struct PrimaryRow {
-    address: String,
-    mark: Mark,
-    serial: Cell,
-    success: Cell,
-    result: String,
-}
-
-/// A transfer of a zone.
-struct TransferRow {
-    at: Cell,
-    kind: String,
-    mark: Mark,
-    records: String,
-    bytes: String,
-    duration: String,
-}
-
-/// A secondary of a zone.
-struct SecondaryRow {
-    address: String,
-    told: Cell,
-    acknowledged: Cell,
-    result: String,
-}
-
-/// A name server of a zone, or of its parent.
-struct ServerRow {
-    server: String,
-    serial: Cell,
-    mark: Mark,
-    text: String,
-}
-
-/// A version of a zone.
-struct VersionRow {
-    serial: String,
-    at: Cell,
-    cause: String,
-    names: String,
-    removed: Cell,
-    added: Cell,
-    link: String,
-}
+/// A name server of a zone, or of its parent, with a fault or a note.
+type ServerLine = (String, Option<Serial>, Mark, String);
 
 /// Timers of the SOA, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -148,21 +102,21 @@ impl ZonePage {
             facts: Vec::new(),
             timers: timer_facts(served),
             members: members(&[], &HashMap::new(), now),
-            conflicts: Vec::new(),
+            conflicts: conflict_table(std::iter::empty()),
             conflicts_title: String::new(),
             regions: Vec::new(),
             orders: report.drains.iter().filter(|drain| concerns(drain, name)).map(drained).collect(),
-            primaries: Vec::new(),
+            primaries: primary_table(&[], now),
             transfers: Cell::none(),
-            recent: Vec::new(),
+            recent: Table::default(),
             tree: Vec::new(),
             broken: Vec::new(),
             services: Vec::new(),
-            secondaries: Vec::new(),
-            servers: Vec::new(),
+            secondaries: Table::default(),
+            servers: server_table(&[], now),
             asked: Cell::none(),
             queries: Vec::new(),
-            history: Vec::new(),
+            history: Table::default(),
             more: 0,
             reach: String::new(),
             shell,
@@ -183,7 +137,7 @@ impl ZonePage {
         page.describe_ways_out(outward);
         if let Some(report) = report.name_servers.iter().find(|report| report.check.zone == *name) {
             page.asked = when(Some(report.asked), now);
-            page.servers = report.check.servers.iter().flat_map(server_rows).collect();
+            page.servers = server_table(&report.check.servers, now);
         }
         page.queries = query_rows(report, name);
         page.list_history(list_versions(served, LISTED_VERSIONS), now);
@@ -214,19 +168,11 @@ impl ZonePage {
         self.remarks = remarks.join("; ");
         self.members = members(&region.members, &zones, now);
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
-        let rows = region
-            .conflicts
-            .iter()
-            .flat_map(|(name, conflicts)| conflicts.iter().map(move |conflict| (name, conflict)));
-        let row = |(name, conflict): (&String, &crate::merge::Conflict)| ConflictRow {
-            name: name.trim_end_matches('.').to_owned(),
-            link: format!("/lookup?name={}", encode(name)),
-            kind: conflict.kind.label(),
-            member: short(&region.members[conflict.member].zone),
-            by: conflict.by.map(|by| short(&region.members[by].zone)).unwrap_or_default(),
-            dropped: conflict.dropped,
-        };
-        self.conflicts = rows.map(row).collect();
+        let member = |index: usize| Some(&region.members[index].zone);
+        let rows = region.conflicts.iter().flat_map(|(name, told)| told.iter().map(move |told| (name, told)));
+        self.conflicts = conflict_table(rows.map(|(name, conflict)| {
+            (&**name, conflict.kind, conflict.dropped, [member(conflict.member), conflict.by.and_then(member)])
+        }));
     }
 
     /// Adds the facts about a source zone.
@@ -243,16 +189,9 @@ impl ZonePage {
         ];
         self.remarks = remarks(zone);
         self.conflicts_title = format!("Conflicts at {}", count(kept.conflict_names, "name", "names"));
-        let rows = kept.conflicts.iter().flat_map(|(name, conflicts)| conflicts.iter().map(move |told| (name, told)));
-        let row = |(name, conflict): (&String, &crate::keeper::ZoneConflict)| ConflictRow {
-            name: name.trim_end_matches('.').to_owned(),
-            link: format!("/lookup?name={}", encode(name)),
-            kind: conflict.kind.label(),
-            member: String::new(),
-            by: String::new(),
-            dropped: conflict.dropped,
-        };
-        self.conflicts = rows.map(row).collect();
+        let rows = kept.conflicts.iter().flat_map(|(name, told)| told.iter().map(move |told| (name, told)));
+        self.conflicts =
+            conflict_table(rows.map(|(name, conflict)| (&**name, conflict.kind, conflict.dropped, [None; 2])));
         let regions =
             report.regions.iter().filter(|region| region.kept.members.iter().any(|member| member.zone == kept.zone));
         self.regions = regions.map(|region| zone_link(&region.kept.region)).collect();
@@ -262,30 +201,9 @@ impl ZonePage {
                 self.facts.insert(1, Fact::new("at the primary", serial(announced)));
                 self.facts.insert(2, Fact::new("lag", lag(kept.serial, announced)));
                 self.facts.push(Fact::new("next refresh", when(source.next_refresh, now)));
-                let primary = |primary: &crate::transfer::PrimaryStatus| PrimaryRow {
-                    address: primary.address.to_string(),
-                    mark: match primary.failures {
-                        0 if primary.success.is_none() => Mark::new(Grade::Warn, "not asked yet"),
-                        0 => Mark::new(Grade::Good, "ok"),
-                        failures => {
-                            Mark::new(Grade::Warn, format!("failed {}", count(failures as usize, "time", "times")))
-                        }
-                    },
-                    serial: serial(primary.announced),
-                    success: when(primary.success, now),
-                    result: printable(&primary.result),
-                };
-                self.primaries = source.primaries.iter().map(primary).collect();
+                self.primaries = primary_table(&source.primaries, now);
                 self.transfers = transfer_bars(zone);
-                let row = |note: &crate::transfer::TransferNote| TransferRow {
-                    at: when(Some(note.at), now),
-                    kind: note.kind.to_uppercase(),
-                    mark: Mark::new(if note.result == "ok" { Grade::Good } else { Grade::Warn }, note.result),
-                    records: number(note.records),
-                    bytes: size(note.bytes),
-                    duration: format!("{} ms", number(note.milliseconds)),
-                };
-                self.recent = source.transfers.iter().rev().take(10).map(row).collect();
+                self.recent = transfer_table(source.transfers.iter().rev().take(10), now);
             }
             Some(SourceStatus::Tree(tree)) => {
                 self.tree = vec![
@@ -322,13 +240,7 @@ impl ZonePage {
             self.facts.push(Fact::new("transfers in", counts(outward.received)));
         }
         self.facts.push(Fact::new("transfers out", counts(outward.sent)));
-        let row = |target: &crate::notify::TargetStatus| SecondaryRow {
-            address: target.address.to_string(),
-            told: serial(target.notified),
-            acknowledged: serial(target.acknowledged),
-            result: target.result.clone(),
-        };
-        self.secondaries = outward.secondaries.iter().map(row).collect();
+        self.secondaries = secondary_table(&outward.secondaries, self.shell.now);
         if let Some(from) = outward.history.from {
             let (versions, size) =
                 (count(outward.history.versions, "version", "versions"), size(outward.history.bytes as u64));
@@ -338,32 +250,112 @@ impl ZonePage {
 
     /// The versions of the past.
     fn list_history(&mut self, versions: Versions, now: i64) {
-        let row = |version: &crate::view::history::Version| VersionRow {
-            serial: version.serial.to_string(),
-            at: when(version.at, now),
-            cause: version.cause.clone(),
-            names: number(version.names as u64),
-            removed: signed("minus", '−', version.removed),
-            added: signed("plus", '+', version.added),
-            link: format!("/zone/{}/diff?from={}&to={}", self.encoded, version.from, version.serial),
-        };
-        self.history = versions.versions.iter().map(row).collect();
+        let columns: [Column<(&Version, &str)>; 7] = [
+            Column::page("Serial", "", |(version, _)| Value::Serial(Some(version.serial))),
+            Column::page("When", "", |(version, _)| Value::At(version.at)),
+            Column::remark("Cause", "wide", |(version, _)| Value::Text(version.cause.clone())),
+            Column::page("Names", "number", |(version, _)| Value::Number(version.names as u64)),
+            Column::page("Removed", "number", |(version, _)| Value::Html(signed("minus", '−', version.removed))),
+            Column::page("Added", "number", |(version, _)| Value::Html(signed("plus", '+', version.added))),
+            Column::page("Changes", "", |(version, zone)| {
+                let (from, to) = (version.from, version.serial);
+                let link = Cell::escaped(&format!("/zone/{zone}/diff?from={from}&to={to}"));
+                let what = format!("<span class=\"hidden\"> what changed in {to}</span>");
+                Value::Html(Cell(format!("<a href=\"{link}\">show{what}</a>")))
+            }),
+        ];
+        self.history = table(&columns, versions.versions.iter().map(|version| (version, &*self.encoded)), now);
         self.more = versions.more;
     }
 }
 
-/// Returns the rows of a name server: one for each fault, or a single one without faults.
-fn server_rows(server: &ServerCheck) -> Vec<ServerRow> {
-    let row = |mark, text| ServerRow { server: server.label(), serial: serial(server.serial), mark, text };
+/// Writes conflicts as a table.
+fn conflict_table<'r>(conflicts: impl Iterator<Item = ConflictLine<'r>>) -> Table {
+    let columns: [Column<ConflictLine<'r>>; 5] = [
+        Column::page("Name", "", |(name, ..)| {
+            let (link, name) = (encode(name), Cell::escaped(name.trim_end_matches('.')));
+            Value::Html(Cell(format!("<a href=\"/lookup?name={link}\">{name}</a>")))
+        }),
+        Column::page("Kind", "", |(_, kind, ..)| Value::Text(kind.label().to_owned())),
+        Column::page("Member", "", |(.., [member, _])| member_name(*member)),
+        Column::page("Because of", "", |(.., [_, by])| member_name(*by)),
+        Column::page("Records dropped", "number", |(_, _, dropped, _)| Value::Text(dropped.to_string())),
+    ];
+    table(&columns, conflicts, 0)
+}
+
+/// The name of a member, if there is one to tell.
+fn member_name(name: Option<&Name>) -> Value {
+    Value::Text(name.map(short).unwrap_or_default())
+}
+
+/// Writes primaries as a table.
+fn primary_table(primaries: &[PrimaryStatus], now: i64) -> Table {
+    let columns: [Column<&PrimaryStatus>; 5] = [
+        Column::page("Address", "", |primary| Value::Text(primary.address.to_string())),
+        Column::page("State", "", |primary| {
+            Value::Mark(match primary.failures {
+                0 if primary.success.is_none() => Mark::new(Grade::Warn, "not asked yet"),
+                0 => Mark::new(Grade::Good, "ok"),
+                failures => Mark::new(Grade::Warn, format!("failed {}", count(failures as usize, "time", "times"))),
+            })
+        }),
+        Column::page("Serial", "number", |primary| Value::Serial(primary.announced)),
+        Column::page("Last success", "", |primary| Value::At(primary.success)),
+        Column::remark("What came of the last attempt", "wide", |primary| Value::Text(printable(&primary.result))),
+    ];
+    table(&columns, primaries, now)
+}
+
+/// Writes transfers as a table.
+fn transfer_table<'n>(transfers: impl Iterator<Item = &'n TransferNote>, now: i64) -> Table {
+    let columns: [Column<&TransferNote>; 6] = [
+        Column::unnamed("When", "", |note| Value::At(Some(note.at))),
+        Column::page("Kind", "", |note| Value::Text(note.kind.to_uppercase())),
+        Column::page("Result", "", |note| {
+            Value::Mark(Mark::new(if note.result == "ok" { Grade::Good } else { Grade::Warn }, note.result))
+        }),
+        Column::page("Records", "number", |note| Value::Number(note.records)),
+        Column::page("Size", "number", |note| Value::Text(size(note.bytes))),
+        Column::page("Time", "number wide", |note| Value::Text(format!("{} ms", number(note.milliseconds)))),
+    ];
+    table(&columns, transfers, now)
+}
+
+/// Writes secondaries as a table.
+fn secondary_table(secondaries: &[TargetStatus], now: i64) -> Table {
+    let columns: [Column<&TargetStatus>; 4] = [
+        Column::page("Address", "", |target| Value::Text(target.address.to_string())),
+        Column::page("Told", "number", |target| Value::Serial(target.notified)),
+        Column::page("Acknowledged", "number", |target| Value::Serial(target.acknowledged)),
+        Column::remark("Result", "", |target| Value::Text(target.result.clone())),
+    ];
+    table(&columns, secondaries, now)
+}
+
+/// Writes name servers as a table: a row for each fault, or a single one without faults.
+fn server_table(servers: &[ServerCheck], now: i64) -> Table {
+    let columns: [Column<ServerLine>; 4] = [
+        Column::page("Server", "", |(server, ..)| Value::Text(server.clone())),
+        Column::page("Serial", "number wide", |(_, serial, ..)| Value::Serial(*serial)),
+        Column::page("State", "", |(_, _, mark, _)| Value::Mark(mark.clone())),
+        Column::remark("Fault", "", |(.., text)| Value::Text(text.clone())),
+    ];
+    table(&columns, servers.iter().flat_map(server_lines), now)
+}
+
+/// Returns the lines of a name server.
+fn server_lines(server: &ServerCheck) -> Vec<ServerLine> {
+    let line = |mark, text| (server.label(), server.serial, mark, text);
     if server.findings.is_empty() {
         return vec![match &server.note {
-            Some(note) => row(Mark::new(Grade::Told, "note"), printable(note)),
-            None => row(Mark::new(Grade::Good, "ok"), String::new()),
+            Some(note) => line(Mark::new(Grade::Told, "note"), printable(note)),
+            None => line(Mark::new(Grade::Good, "ok"), String::new()),
         }];
     }
     let grade = |problem| if problem == Problem::Unknown { Grade::Told } else { Grade::Warn };
     let faults = server.findings.iter();
-    faults.map(|fault| row(Mark::new(grade(fault.problem), fault.problem.label()), printable(&fault.text))).collect()
+    faults.map(|fault| line(Mark::new(grade(fault.problem), fault.problem.label()), printable(&fault.text))).collect()
 }
 
 /// A number of records with its sign; none is no number.
