@@ -30,18 +30,18 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
                     put(&mut region.ns, read_ns(r, key, node))
                 })),
         ],
-        SERIALS,
+        APEX_KEYS,
         &[key("rdata_names", r#""keep""#, "whether names in RDATA move to the region").takes(Kind::Word(&[
             ("keep", |region| region.rdata_names = RdataNames::Keep),
             ("rewrite", |region| region.rdata_names = RdataNames::Rewrite),
         ]))],
-        MEMBERSHIP,
+        MERGE_KEYS,
         &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
     ],
 };
 
 /// Keys of what has members: SOA and NS.
-pub const SERIALS: &[Key<RegionPlan>] = &[
+pub const APEX_KEYS: &[Key<RegionPlan>] = &[
     key("ns_ttl", "3600", "TTL of the NS records").takes(Kind::Ttl(|region, ttl| region.ns_ttl = ttl)),
     key("soa_ttl", "", "TTL of the SOA; default: the smallest of the members")
         .takes(Kind::Ttl(|region, ttl| region.soa.ttl = Some(ttl))),
@@ -64,7 +64,7 @@ pub const SERIALS: &[Key<RegionPlan>] = &[
 const SMALLEST: &str = "default: the smallest of the members";
 
 /// Keys of what has members: what comes of them.
-pub const MEMBERSHIP: &[Key<RegionPlan>] = &[
+pub const MERGE_KEYS: &[Key<RegionPlan>] = &[
     key("exclude", "[]", "owner names, relative to the zone, that are left out").bound("owner patterns"),
     key("partial_after", r#""10m""#, "how long to wait for members never transferred")
         .takes(Kind::Duration(|region, pause| region.partial_after = pause)),

@@ -46,9 +46,9 @@ pub static SECONDARIES: Table<HistoryLimits> = Table {
 
 /// Returns the keys of a zone that say who may copy it; `ixfr` is the help of `ixfr_out`.
 pub const fn outgoing<S>(ixfr: &'static str) -> [Key<S>; 3] {
-    let default = "who may transfer it from here; default: that of [secondaries]";
     [
-        key("allow_transfer", "", default).bound("prefixes and keys"),
+        key("allow_transfer", "", "who may transfer it from here; default: that of [secondaries]")
+            .bound("prefixes and keys"),
         key("notify", "", "secondaries that are told of changes; default: that of [secondaries]").bound("addresses"),
         key("ixfr_out", r#""auto""#, ixfr).bound("\"auto\", true or false"),
     ]

@@ -11,7 +11,7 @@
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::primaries::{WAY, Way};
-use crate::config::regions::{Context, MEMBERSHIP, SERIALS, read_ns};
+use crate::config::regions::{APEX_KEYS, Context, MERGE_KEYS, read_ns};
 use crate::config::secondaries::{Secondaries, outgoing};
 use crate::config::transfer::TransferSection;
 use crate::merge::RegionPlan;
@@ -39,8 +39,8 @@ pub static UNITED: Table<RegionPlan> = Table {
                     put(&mut zone.ns, read_ns(r, key, node))
                 })),
         ],
-        SERIALS,
-        MEMBERSHIP,
+        APEX_KEYS,
+        MERGE_KEYS,
         &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
     ],
 };

@@ -37,6 +37,9 @@ pub struct Table<S: 'static> {
     pub keys: &'static [&'static [Key<S>]],
 }
 
+/// Words, and what each of them does to the place where values land.
+pub type Words<S> = &'static [(&'static str, fn(&mut S))];
+
 /// Values that a key takes, and the place where they land.
 pub enum Kind<S: 'static> {
     Flag(fn(&mut S, bool)),
@@ -63,7 +66,7 @@ pub enum Kind<S: 'static> {
     /// An address of this machine.
     SourceAddress(fn(&mut S, IpAddr)),
     /// One of a few words.
-    Word(&'static [(&'static str, fn(&mut S))]),
+    Word(Words<S>),
     /// Values of the table's own: their description, and their reader, which returns true if the value is right.
     Own(&'static str, fn(&mut Reader<'_>, &str, &Node, &mut S) -> bool),
     /// Values that are read with other parts of the file: their description.
