@@ -39,7 +39,7 @@ pub use intake::{Held, Intake, Touched, TracedMember};
 pub use pin::Pin;
 pub use plan::{NsPolicy, OnExpire, OwnerPattern, RegionPlan, SoaPlan};
 pub use preview::{Preview, preview};
-pub use reasons::{Conflict, ConflictKind, LeftOut, Place};
+pub use reasons::{Conflict, ConflictKind, LeftOut, NewConflicts, Place};
 pub use sink::{Contribution, Trace};
 
 use crate::rewrite::Move;
@@ -86,7 +86,7 @@ pub enum Outcome {
     Same,
     /// A new version, and the conflicts that were not there before.
     New {
-        conflicts: Vec<(Place, Vec<Conflict>)>,
+        conflicts: NewConflicts,
         /// Names at which it differs from the version before, the apex left out when only the SOA does.
         touched: Vec<Name>,
     },
@@ -234,13 +234,7 @@ impl Region {
     }
 
     /// Keeps the conflicts at a name and notes those that are new.
-    fn report(
-        &mut self,
-        member: Option<usize>,
-        name: &Name,
-        mut conflicts: Vec<Conflict>,
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
-    ) {
+    fn report(&mut self, member: Option<usize>, name: &Name, mut conflicts: Vec<Conflict>, new: &mut NewConflicts) {
         if conflicts.is_empty() && self.conflicts.is_empty() {
             return;
         }
@@ -253,22 +247,16 @@ impl Region {
         let old = self.conflicts.insert(place.clone(), conflicts.clone()).unwrap_or_default();
         conflicts.retain(|conflict| !old.contains(conflict));
         if !conflicts.is_empty() {
-            reported.push((place, conflicts));
+            new.push((place, conflicts));
         }
     }
 
     /// Reports a member's name that the region cannot have, or takes the report back when the name is gone.
-    fn report_too_long(
-        &mut self,
-        members: &Members,
-        member: usize,
-        name: &Name,
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
-    ) {
+    fn report_too_long(&mut self, members: &Members, member: usize, name: &Name, new: &mut NewConflicts) {
         let node = members[member].as_ref().and_then(|zone| zone.get(name.as_wire()));
         let dropped = node.map_or(0, |node| node.records() as u32);
         let conflict = Conflict { kind: ConflictKind::NameTooLong, member, dropped, by: None };
-        self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, reported);
+        self.report(Some(member), name, if dropped > 0 { vec![conflict] } else { Vec::new() }, new);
     }
 }
 

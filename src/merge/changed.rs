@@ -6,7 +6,7 @@
 
 use super::rules::Merged;
 use super::sink::Silent;
-use super::{Conflict, Members, Place, RdataNames, Region};
+use super::{Members, NewConflicts, RdataNames, Region};
 use crate::zone::{Editor, Node, Owner, parallel};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -37,14 +37,14 @@ impl Region {
         &mut self,
         members: &Members,
         changed: Vec<(usize, Name)>,
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
+        new: &mut NewConflicts,
     ) -> (Editor, Vec<Name>) {
         let origin = self.plan.origin.clone();
         let mut there: Vec<(usize, Name)> = Vec::with_capacity(changed.len());
         for (index, name) in changed {
             match name.replace_suffix(self.plan.origin_of(index), &origin) {
                 Some(Ok(moved)) => there.push((index, moved)),
-                _ => self.report_too_long(members, index, &name, reported),
+                _ => self.report_too_long(members, index, &name, new),
             }
         }
         let mut names = self.delegations.update(&self.plan, members, &there);
@@ -73,7 +73,7 @@ impl Region {
                 }
                 Found::Merged(merged) => (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts),
             };
-            self.report(None, &name, conflicts, reported);
+            self.report(None, &name, conflicts, new);
             if changed {
                 touched.push(name);
             }

@@ -9,7 +9,7 @@
 //! Cost: O(names × members).
 
 use super::sink::Silent;
-use super::{Conflict, Members, Place, Region};
+use super::{Members, NewConflicts, Region};
 use crate::rewrite::RdataNames;
 use crate::zone::{Builder, Editor, RRsets, Stored, Zone};
 use std::sync::Arc;
@@ -18,17 +18,13 @@ use wire::name::{MAX_NAME_BYTES, Name};
 impl Region {
     /// Begins a version with all names of all members, put on the present version if there is one. Returns also the
     /// names that differ from that. The apex is left as it was.
-    pub(super) fn merge_everything(
-        &mut self,
-        members: &Members,
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
-    ) -> (Editor, Vec<Name>) {
+    pub(super) fn merge_everything(&mut self, members: &Members, new: &mut NewConflicts) -> (Editor, Vec<Name>) {
         let origin = self.plan.origin.clone();
         let zones: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
         self.delegations.rebuild(&self.plan, members);
         let nothing_moves = self.plan.rdata_names == RdataNames::Keep && self.plan.exclude.is_empty();
         if nothing_moves && self.delegations.is_empty() && zones.iter().all(|zone| zone.is_even(&origin)) {
-            return self.merge_shards(members, &zones, reported);
+            return self.merge_shards(members, &zones, new);
         }
         let longest = MAX_NAME_BYTES - origin.as_wire().len();
         let mut builder = Builder::new(origin.clone());
@@ -40,7 +36,7 @@ impl Region {
             for stored in zone.stored().filter(|stored| !stored.node.owner().is_empty()) {
                 let owner = stored.node.owner();
                 if owner.len() > longest {
-                    self.report_too_long(members, index, &zone.name_of(stored.node), reported);
+                    self.report_too_long(members, index, &zone.name_of(stored.node), new);
                     continue;
                 }
                 // The first member that has a name stands for all.
@@ -58,7 +54,7 @@ impl Region {
                 self.note_aliases(members, &name);
                 let merged = self.merge_name(members, &name, Silent);
                 builder.push(&name, &merged.rrsets, merged.spelled.as_deref());
-                self.report(None, &name, merged.conflicts, reported);
+                self.report(None, &name, merged.conflicts, new);
             }
         }
         let base = self.zone.clone();
@@ -69,12 +65,7 @@ impl Region {
     }
 
     /// Merges as [`Region::merge_everything`] does, where a look is needed only at names that several members have.
-    fn merge_shards(
-        &mut self,
-        members: &Members,
-        zones: &[&Zone],
-        reported: &mut Vec<(Place, Vec<Conflict>)>,
-    ) -> (Editor, Vec<Name>) {
+    fn merge_shards(&mut self, members: &Members, zones: &[&Zone], new: &mut NewConflicts) -> (Editor, Vec<Name>) {
         let origin = self.plan.origin.clone();
         let (mut editor, conflicts) = Zone::unite(origin.clone(), zones, |owner, nodes| {
             // The apex comes later; names in between have nothing.
@@ -86,7 +77,7 @@ impl Region {
             (merged.rrsets, (!merged.conflicts.is_empty()).then_some((name, merged.conflicts)))
         });
         for (name, conflicts) in conflicts.into_iter().flatten() {
-            self.report(None, &name, conflicts, reported);
+            self.report(None, &name, conflicts, new);
         }
         let Some(base) = &self.zone else { return (editor, Vec::new()) };
         editor.set(&origin, base.apex().to_rrsets(), base.apex().spelled.map(Arc::from));

@@ -131,6 +131,9 @@ pub struct Place {
     pub name: Name,
 }
 
+/// Conflicts that were not there before, place by place.
+pub type NewConflicts = Vec<(Place, Vec<Conflict>)>;
+
 //--- Any reason ---
 
 /// Reason for which a record of a member is not in the region. Of several that hold the first in this order is told.

@@ -14,7 +14,7 @@ use super::reasons::{Conflict, LeftOut};
 use super::{Members, NsPolicy, Region, RegionPlan};
 use std::collections::HashSet;
 use wire::name::{Name, NameBuf};
-use wire::rr::{self, rtype};
+use wire::rr::{self, Set, rtype};
 
 /// Listener to the merge of one name.
 pub(super) trait Sink {
@@ -119,25 +119,24 @@ impl Trace {
         let Ok(owner) = NameBuf::from_wire(spelled) else { return };
         let excluded = plan.excludes(name).then_some(LeftOut::Excluded);
         let withheld = traced.withholds(here.owner_in(origin));
+        let mut add = |set: Set<'_>, rdata: &[u8], left_out: Option<LeftOut>, held: bool| {
+            let (rtype, ttl, rdata) = (set.rtype, set.ttl, rdata.to_vec());
+            let moved = None;
+            self.contributions.push(Contribution { member, owner, rtype, ttl, rdata, moved, left_out, held });
+        };
         let mut own = HashSet::new();
         for set in node.into_iter().flat_map(|node| node.rrsets()) {
             let by_type = LeftOut::of_type(set.rtype, *name == plan.origin);
             let left_out = [withheld, by_type, excluded].into_iter().flatten().min();
             for rdata in set.rdatas() {
+                add(set, rdata, left_out, false);
                 own.insert((set.rtype, rr::fold(set.rtype, rdata)));
-                let (rtype, ttl, rdata) = (set.rtype, set.ttl, rdata.to_vec());
-                let given = Contribution { member, owner, rtype, ttl, rdata, moved: None, left_out, held: false };
-                self.contributions.push(given);
             }
         }
         let taken = traced.taken.as_ref().and_then(|zone| zone.get(here.as_wire()));
         for set in taken.into_iter().flat_map(|node| node.rrsets()) {
-            for rdata in set.rdatas().filter(|rdata| !own.contains(&(set.rtype, rr::fold(set.rtype, rdata)))) {
-                let (rtype, ttl, rdata) = (set.rtype, set.ttl, rdata.to_vec());
-                let given =
-                    Contribution { member, owner, rtype, ttl, rdata, moved: None, left_out: excluded, held: true };
-                self.contributions.push(given);
-            }
+            let is_held = |rdata: &&[u8]| !own.contains(&(set.rtype, rr::fold(set.rtype, rdata)));
+            set.rdatas().filter(is_held).for_each(|rdata| add(set, rdata, excluded, true));
         }
     }
 

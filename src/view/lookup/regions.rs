@@ -69,19 +69,19 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
         let Some(member) = region.plan.members.iter().position(|member| member == zone) else { continue };
         let moved = asked.replace_suffix(region.plan.origin_of(member), &region.plan.origin).and_then(Result::ok);
         let traced = moved.clone().map(|name| Traced::new(view, region, name));
-        let contributions =
-            traced.iter().flat_map(|traced| traced.trace.contributions.iter().map(move |given| (traced, given)));
-        let mine: Vec<(&Traced<'_>, &Contribution)> =
-            contributions.filter(|(_, given)| given.member == member).collect();
-        let left_out: Vec<LeftOutReport> = mine.iter().filter_map(|(traced, given)| traced.left_out(given)).collect();
+        let fates_in = |traced: &Traced<'_>| -> Vec<Option<LeftOutReport>> {
+            let mine = traced.trace.contributions.iter().filter(|given| given.member == member);
+            mine.map(|given| traced.left_out(given)).collect()
+        };
+        let fates = traced.as_ref().map(fates_in).unwrap_or_default();
         let here = region.members[member].traced.zone.as_ref().and_then(|zone| zone.get(asked.as_wire()));
         let records = here.map_or(0, |node| node.records() as usize);
         step.regions.push(RegionUse {
             region: region.plan.origin.clone(),
             name: moved,
             records,
-            taken: mine.len() - left_out.len(),
-            left_out,
+            taken: fates.iter().filter(|left_out| left_out.is_none()).count(),
+            left_out: fates.into_iter().flatten().collect(),
         });
     }
 }
