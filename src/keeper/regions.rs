@@ -24,7 +24,6 @@ use std::time::{Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
 
-
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;
 
