@@ -2,13 +2,14 @@
 //!
 //! Cost: O(names with such records).
 
-use super::regions::LOGGED_CONFLICTS;
 use crate::merge::ConflictKind;
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::name::Name;
 
+/// Conflicts logged one by one after an update; the rest is a number.
+pub(super) const LOGGED_CONFLICTS: usize = 20;
 /// Conflicts listed for one region or zone; the total is always told.
 pub(super) const LISTED_CONFLICTS: usize = 100;
 

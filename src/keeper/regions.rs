@@ -9,8 +9,10 @@
 //!
 //! [`RegionSerial`]: crate::merge::serial::RegionSerial
 
+use super::conflicts::LOGGED_CONFLICTS;
 use super::fingerprint::{NO_PLAN, fingerprint};
-use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
+use super::sources::SourceZone;
+use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
 use crate::merge::{
     Conflict, Damper, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
 };
@@ -22,9 +24,6 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use wire::name::Name;
 use wire::serial::Serial;
-
-/// Conflicts logged one by one after an update; the rest is a number.
-pub(super) const LOGGED_CONFLICTS: usize = 20;
 
 /// Octets that a name takes in a difference, more or less: what would be too large is not composed.
 const NAME_BYTES: usize = 100;

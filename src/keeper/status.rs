@@ -1,6 +1,7 @@
 //! Status of zones, regions, members and conflicts, as operators see it.
 
-use super::{Keeper, SourceZone, ZoneConflict, conflicts};
+use super::sources::SourceZone;
+use super::{Keeper, ZoneConflict, conflicts};
 use crate::budget::Usage;
 use crate::merge::{Conflict, ConflictKind, Damper, Drain, DrainTarget, Pin, Region, RegionPlan};
 use crate::metrics::unix_seconds;
