@@ -8,17 +8,16 @@
 //! What is published is on disk first, as far as the disk does its part in time (`FLUSH_PATIENCE`): a process that is
 //! killed comes back with what clients saw last, and the serials of regions do not fall.
 //!
-//! States: a zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and
-//! keeps its data for the day its primary comes back. The states of regions are told in `regions`.
-//!
-//! Parts: `plan` what to keep, `steps` what updates made of zones, `regions` the regions, `drains` what is taken out of
-//! them, `damping` what stays in them for a while, `conflicts` what zones cannot hold, `fingerprint` what tells one
-//! plan from another, `pins` which of them stay as they were, `others` what other servers have of them, `gauges` what
-//! is shown to Prometheus, `status` and `view` to operators, both out of the `snapshot`.
+//! Parts: `plan` what to keep, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
+//! `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
+//! `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
+//! have of them, `catalog` the list of all, `gauges` what is shown to Prometheus,
+//! `status` and `view` to operators, both out of the `snapshot`.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod catalog;
 mod conflicts;
 mod damping;
 mod drains;
@@ -29,6 +28,7 @@ mod pins;
 mod plan;
 mod regions;
 mod snapshot;
+mod sources;
 mod status;
 mod steps;
 mod view;
@@ -41,18 +41,18 @@ pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Zon
 pub use view::{MemberView, RegionView, View};
 
 use crate::budget::{Budget, Kept};
-use crate::catalog::{self, CatalogPlan};
 use crate::merge::{Drain, DrainTarget, Pin, Region, Touched};
-use crate::metrics::{Metrics, unix_seconds};
+use crate::metrics::Metrics;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::source::{News, Update};
-use crate::state::{RegionState, Restored, Store};
-use crate::zone::{Cause, Delta, History, HistoryLimits, HistoryStep, Loaded, Zone, share_of_total};
+use crate::state::{RegionState, Store};
+use crate::zone::{History, HistoryLimits, Zone, share_of_total};
+use catalog::KeptCatalog;
 use drains::Drains;
 use fingerprint::NO_PLAN;
 use pins::Pins;
 use regions::{Heard, KeptRegion};
-use snapshot::Contact;
+use sources::SourceZone;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -93,33 +93,6 @@ pub enum Command {
     Release(Name, oneshot::Sender<Result<Pin, PinError>>),
     /// Serials that other servers have of regions, and when the last of them was heard.
     Heard(HashMap<Name, Vec<Serial>>, Instant),
-}
-
-/// A source zone.
-#[derive(Clone)]
-struct SourceZone {
-    zone: Option<Arc<Zone>>,
-    state: State,
-    contact: Contact,
-    lifetime: Lifetime,
-    /// History: the differences from older versions to the present one.
-    history: History,
-}
-
-impl SourceZone {
-    /// Returns the time at which the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
-    fn expires(&self) -> Option<Instant> {
-        let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
-        // A lifetime without limits leads to no moment.
-        self.contact.get()?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
-    }
-}
-
-/// The catalog zone.
-struct KeptCatalog {
-    plan: CatalogPlan,
-    zone: Arc<Zone>,
-    history: History,
 }
 
 /// The keeper's own data.
@@ -390,73 +363,6 @@ impl Keeper {
         }
     }
 
-    /// Takes at once the news that a zone is as it was, since its source asks again only when it was heard: behind a
-    /// publication that is held it would miss changes for that long. Other news come back.
-    fn confirm(&mut self, update: Update) -> Option<Update> {
-        let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
-        if !serves || !matches!(update.news, News::Current) {
-            return Some(update);
-        }
-        if let Some(done) = self.take_update(update, &mut HashMap::new(), &mut Vec::new()) {
-            // Who has gone away does not need to know.
-            let _ = done.send(());
-        }
-        None
-    }
-
-    /// Takes in a new version from a source; returns the sender to notify once it is published.
-    fn take_update(
-        &mut self,
-        update: Update,
-        touched: &mut HashMap<Name, Touched>,
-        steps: &mut Vec<SourceStep>,
-    ) -> Option<oneshot::Sender<()>> {
-        // The zone may have left the configuration while its update was on the way.
-        let source = self.sources.get_mut(&update.zone)?;
-        source.contact.set(Some(update.refreshed));
-        match update.news {
-            News::Current => {
-                if let Some(store) = &self.store {
-                    store.refreshed(&update.zone, wall_time(update.refreshed));
-                }
-                if source.state == State::Expired {
-                    source.state = State::Ok;
-                    touched.insert(update.zone, Touched::Everything);
-                }
-            }
-            News::Load { loaded, base } => {
-                let Loaded { zone: new, touched: changed, .. } = *loaded;
-                let new = Arc::new(new);
-                self.budget.publish(&update.zone, new.octets());
-                let old = source.zone.replace(new.clone());
-                conflicts::log(old.as_deref(), &new);
-                // What changed is known only against the version that is here.
-                let comparable = match (&old, &base) {
-                    (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
-                    (None, None) => true,
-                    _ => false,
-                };
-                // Regions hold nothing of an expired zone.
-                let known = comparable && old.is_some() && source.state != State::Expired;
-                source.state = State::Ok;
-                steps.push(SourceStep::new(
-                    update.zone.clone(),
-                    old,
-                    new,
-                    changed.clone(),
-                    comparable,
-                    update.refreshed,
-                ));
-                let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
-                match names {
-                    Touched::Names(names) if known => names.extend(changed),
-                    _ => *names = Touched::Everything,
-                }
-            }
-        }
-        update.published
-    }
-
     /// Takes another set of zones and regions.
     fn take_plan(
         &mut self,
@@ -556,64 +462,6 @@ impl Keeper {
             kept.history.limit(&limits);
             // The writer has the same steps in memory, and lets go of what it is told is gone.
             kept.is_cut |= kept.history.len() < before;
-        }
-    }
-
-    /// A zone that was not here before, with what an earlier run of the program left of it.
-    fn restore(&self, restored: Option<Restored>, lifetime: Lifetime, now: Instant) -> SourceZone {
-        let (contact, history) = (Contact::default(), History::default());
-        let mut source = SourceZone { zone: None, state: State::NotReady, contact, lifetime, history };
-        if let Some(restored) = restored {
-            // A time in the future is a clock that was set back.
-            let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
-            restored.history.into_iter().for_each(|step| source.history.push(step, &self.history));
-            conflicts::log(None, &restored.zone);
-            source.zone = Some(restored.zone);
-            // What lies before the beginning of the clock that counts on is too old for anything.
-            source.contact.set(now.checked_sub(age));
-            let expired = lifetime != Lifetime::UNLIMITED && source.expires().is_none_or(|expires| expires <= now);
-            source.state = if expired { State::Expired } else { State::Ok };
-        }
-        source
-    }
-
-    /// The catalog of everything that is kept.
-    fn list(&self, plan: CatalogPlan) -> KeptCatalog {
-        let sources = self.sources.keys().filter(|zone| !self.hidden.contains(*zone));
-        let members: Vec<Name> = sources.chain(self.regions.keys()).cloned().collect();
-        let before = self.catalog.as_ref().filter(|kept| kept.plan.origin == plan.origin);
-        let saved = self.seen_serials.get(&plan.origin).map(|seen| seen.last);
-        let last = before.map(|kept| kept.zone.soa.serial).or(saved);
-        if let (Some(kept), Some(last)) = (before, last) {
-            let same = catalog::build(&plan, &members, last, Some(&kept.zone));
-            if same.touched.is_empty() {
-                return KeptCatalog { plan, zone: kept.zone.clone(), history: kept.history.clone() };
-            }
-        }
-        let serial = catalog::next_serial(last, unix_seconds(SystemTime::now()).max(0).cast_unsigned());
-        let loaded = catalog::build(&plan, &members, serial, before.map(|kept| &*kept.zone));
-        let mut history = before.map_or_else(History::default, |kept| kept.history.clone());
-        if let Some(kept) = before {
-            let delta = Arc::new(Delta::between(&kept.zone, &loaded.zone, loaded.touched));
-            history.push(HistoryStep::new(delta, SystemTime::now(), [Cause::Configuration]), &self.history);
-        } else {
-            history.begin(SystemTime::now());
-        }
-        KeptCatalog { plan, zone: Arc::new(loaded.zone), history }
-    }
-
-    /// Lets zones expire whose time has come.
-    fn expire(&mut self, now: Instant, touched: &mut HashMap<Name, Touched>) {
-        for (name, source) in &mut self.sources {
-            if source.lifetime == Lifetime::UNLIMITED && source.zone.is_some() {
-                // It is what it should be, whenever one asks.
-                source.contact.set(Some(now));
-            }
-            if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
-                source.state = State::Expired;
-                touched.insert(name.clone(), Touched::Everything);
-                tracing::error!(zone = %name, "zone has expired; its source has not answered for too long");
-            }
         }
     }
 

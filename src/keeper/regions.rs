@@ -11,7 +11,8 @@
 
 use super::conflicts::{LOGGED_CONFLICTS, RegionConflicts};
 use super::fingerprint::{NO_PLAN, fingerprint};
-use super::{Keeper, MERGE_VERSION, SMALL_CHANGE, SourceZone};
+use super::sources::SourceZone;
+use super::{Keeper, MERGE_VERSION, SMALL_CHANGE};
 use crate::merge::{
     Conflict, Damper, Intake, Members, OnExpire, Outcome, Pin, Place, Region, RegionPlan, Scope, Touched,
 };

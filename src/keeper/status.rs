@@ -5,7 +5,8 @@
 use super::drains::scope;
 use super::regions::contributing;
 use super::snapshot::RegionSnapshot;
-use super::{Snapshot, SourceZone, ZoneConflict, conflicts};
+use super::sources::SourceZone;
+use super::{Snapshot, ZoneConflict, conflicts};
 use crate::merge::{Conflict, Damper, Drain, DrainTarget, Pin, RegionPlan};
 use crate::metrics::unix_seconds;
 use crate::publish::State;

@@ -10,11 +10,15 @@ mod transitions;
 
 use super::fingerprint::fingerprint;
 use super::*;
+use crate::catalog::CatalogPlan;
 use crate::merge::serial;
 use crate::merge::tests::plan;
 use crate::merge::{NamePattern, OnExpire, RegionPlan};
+use crate::metrics::unix_seconds;
 use crate::serve::answer::answer;
+use crate::state::Restored;
 use crate::zone::tests::load;
+use crate::zone::{Cause, HistoryStep};
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()

@@ -1,0 +1,142 @@
+//! The keeper's source zones: versions and confirmations that sources bring, and the end of those that nobody confirms.
+//!
+//! A zone that never loaded is not ready; one that was not refreshed for its SOA's expire time is expired and keeps its
+//! data for the day its primary comes back.
+//!
+//! Cost: O(1) for an update, but for the conflicts that are logged; O(zones) to let them expire.
+
+use super::snapshot::Contact;
+use super::steps::SourceStep;
+use super::{Keeper, Lifetime, conflicts, wall_time};
+use crate::merge::Touched;
+use crate::publish::State;
+use crate::source::{News, Update};
+use crate::state::Restored;
+use crate::zone::{History, Loaded, Zone};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::oneshot;
+use wire::name::Name;
+
+/// A source zone.
+#[derive(Clone)]
+pub(super) struct SourceZone {
+    pub zone: Option<Arc<Zone>>,
+    pub state: State,
+    pub contact: Contact,
+    pub lifetime: Lifetime,
+    /// History: the differences from older versions to the present one.
+    pub history: History,
+}
+
+impl SourceZone {
+    /// Returns the time at which the zone expires (RFC 1034 section 4.3.5), within the configured bounds.
+    pub fn expires(&self) -> Option<Instant> {
+        let expire = Duration::from_secs(self.zone.as_ref()?.soa.expire.into());
+        // A lifetime without limits leads to no moment.
+        self.contact.get()?.checked_add(expire.min(self.lifetime.longest).max(self.lifetime.shortest))
+    }
+}
+
+impl Keeper {
+    /// Takes at once the news that a zone is as it was, since its source asks again only when it was heard: behind a
+    /// publication that is held it would miss changes for that long. Other news come back.
+    pub(super) fn confirm(&mut self, update: Update) -> Option<Update> {
+        let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
+        if !serves || !matches!(update.news, News::Current) {
+            return Some(update);
+        }
+        if let Some(done) = self.take_update(update, &mut HashMap::new(), &mut Vec::new()) {
+            // Who has gone away does not need to know.
+            let _ = done.send(());
+        }
+        None
+    }
+
+    /// Takes in a new version from a source; returns the sender to notify once it is published.
+    pub(super) fn take_update(
+        &mut self,
+        update: Update,
+        touched: &mut HashMap<Name, Touched>,
+        steps: &mut Vec<SourceStep>,
+    ) -> Option<oneshot::Sender<()>> {
+        // The zone may have left the configuration while its update was on the way.
+        let source = self.sources.get_mut(&update.zone)?;
+        source.contact.set(Some(update.refreshed));
+        match update.news {
+            News::Current => {
+                if let Some(store) = &self.store {
+                    store.refreshed(&update.zone, wall_time(update.refreshed));
+                }
+                if source.state == State::Expired {
+                    source.state = State::Ok;
+                    touched.insert(update.zone, Touched::Everything);
+                }
+            }
+            News::Load { loaded, base } => {
+                let Loaded { zone: new, touched: changed, .. } = *loaded;
+                let new = Arc::new(new);
+                self.budget.publish(&update.zone, new.octets());
+                let old = source.zone.replace(new.clone());
+                conflicts::log(old.as_deref(), &new);
+                // What changed is known only against the version that is here.
+                let comparable = match (&old, &base) {
+                    (Some(ours), Some(base)) => Arc::ptr_eq(ours, base),
+                    (None, None) => true,
+                    _ => false,
+                };
+                // Regions hold nothing of an expired zone.
+                let known = comparable && old.is_some() && source.state != State::Expired;
+                source.state = State::Ok;
+                steps.push(SourceStep::new(
+                    update.zone.clone(),
+                    old,
+                    new,
+                    changed.clone(),
+                    comparable,
+                    update.refreshed,
+                ));
+                let names = touched.entry(update.zone).or_insert(Touched::Names(Vec::new()));
+                match names {
+                    Touched::Names(names) if known => names.extend(changed),
+                    _ => *names = Touched::Everything,
+                }
+            }
+        }
+        update.published
+    }
+
+    /// A zone that was not here before, with what an earlier run of the program left of it.
+    pub(super) fn restore(&self, restored: Option<Restored>, lifetime: Lifetime, now: Instant) -> SourceZone {
+        let (contact, history) = (Contact::default(), History::default());
+        let mut source = SourceZone { zone: None, state: State::NotReady, contact, lifetime, history };
+        if let Some(restored) = restored {
+            // A time in the future is a clock that was set back.
+            let age = SystemTime::now().duration_since(restored.refreshed).unwrap_or_default();
+            restored.history.into_iter().for_each(|step| source.history.push(step, &self.history));
+            conflicts::log(None, &restored.zone);
+            source.zone = Some(restored.zone);
+            // What lies before the beginning of the clock that counts on is too old for anything.
+            source.contact.set(now.checked_sub(age));
+            let expired = lifetime != Lifetime::UNLIMITED && source.expires().is_none_or(|expires| expires <= now);
+            source.state = if expired { State::Expired } else { State::Ok };
+        }
+        source
+    }
+
+    /// Lets zones expire whose time has come.
+    pub(super) fn expire(&mut self, now: Instant, touched: &mut HashMap<Name, Touched>) {
+        for (name, source) in &mut self.sources {
+            if source.lifetime == Lifetime::UNLIMITED && source.zone.is_some() {
+                // It is what it should be, whenever one asks.
+                source.contact.set(Some(now));
+            }
+            if source.state == State::Ok && source.expires().is_some_and(|expires| expires <= now) {
+                source.state = State::Expired;
+                touched.insert(name.clone(), Touched::Everything);
+                tracing::error!(zone = %name, "zone has expired; its source has not answered for too long");
+            }
+        }
+    }
+}
