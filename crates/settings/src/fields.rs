@@ -187,3 +187,65 @@ impl<'n> Fields<'n> {
         self.known.iter().map(|(name, _)| *name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::key;
+
+    /// What the table of these tests fills.
+    #[derive(Debug, Default, PartialEq)]
+    struct Draft {
+        most: usize,
+        loud: bool,
+    }
+
+    static TABLE: Table<Draft> = Table {
+        path: "[section]",
+        help: "A section",
+        keys: &[&[
+            key("most", "7", "how many").takes(Kind::Count(9, |draft, most| draft.most = most)),
+            key("style", r#""loud""#, "how").takes(Kind::Word(&[
+                ("loud", |draft| draft.loud = true),
+                ("quiet", |draft| draft.loud = false),
+                ("mute", |draft| draft.loud = false),
+            ])),
+            key("list", "[1]", "what").bound("numbers"),
+        ]],
+    };
+
+    /// Reads a text by the table: the draft, the bound list, and the errors.
+    fn read(text: &str) -> (Draft, Option<usize>, Vec<String>) {
+        let source = Source::new(Path::new("c"), text);
+        let node = tree::parse(&source).0.unwrap();
+        let (mut reader, mut draft) = (Reader::new(source, Vec::new()), Draft::default());
+        let fields = TABLE.read(&mut reader, &node, TABLE.path, &mut draft).unwrap();
+        let count =
+            |reader: &mut Reader<'_>, key: &str, node: &Node| reader.list(key, node, "numbers", |_, _, _| Some(()));
+        let list = fields.read(&mut reader, "list", count).map(|list| list.len());
+        let errors = reader.finish().err().map(|errors| errors.0).unwrap_or_default();
+        (draft, list, errors.into_iter().map(|error| error.to_string()).collect())
+    }
+
+    #[test]
+    fn what_is_absent_or_wrong_has_its_default() {
+        assert_eq!(read(""), (Draft { most: 7, loud: true }, Some(1), vec![]));
+        assert_eq!(read("most = 3\nstyle = \"mute\"\nlist = []"), (Draft { most: 3, loud: false }, Some(0), vec![]));
+        let (draft, list, errors) = read("most = 10\nlist = 5\nstile = 1");
+        assert_eq!((draft, list), (Draft { most: 7, loud: true }, None));
+        assert_eq!(
+            errors,
+            [
+                "c:1:8: \"most\" cannot be 10; write a whole number from 1 to 9",
+                "c:2:8: \"list\" is an integer; write numbers",
+                "c:3:1: unknown key \"stile\" in [section]; did you mean \"style\"?",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_key_describes_its_values() {
+        let takes: Vec<String> = TABLE.describe().keys.into_iter().map(|key| key.takes).collect();
+        assert_eq!(takes, ["1 to 9", "\"loud\", \"quiet\" or \"mute\"", "numbers"]);
+    }
+}
