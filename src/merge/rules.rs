@@ -189,6 +189,7 @@ fn is_settled(node: Node<'_>, rrset: Set<'_>) -> bool {
 impl<S: Sink> Merged<S> {
     /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is
     /// left.
+    #[inline]
     fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
         if !rrset.as_set().may_not_fit() {
             return Some(rrset);
@@ -212,6 +213,7 @@ impl<S: Sink> Merged<S> {
     }
 
     /// Reports the members' RRsets of a type, if there are any, which are left out.
+    #[inline]
     fn drop_all(&mut self, kind: ConflictKind, part: Option<Vec<(usize, Arc<RRset>)>>) {
         for (member, rrset) in part.unwrap_or_default() {
             self.drop(kind, member, rrset.as_set());
