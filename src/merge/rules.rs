@@ -94,7 +94,7 @@ impl Region {
     ) {
         if parts.len() > 1 {
             // It stands for a name that nobody has anything to say about.
-            for (member, rrset) in parts.remove(&rtype::PLACEHOLDER).into_iter().flatten() {
+            for (member, rrset) in parts.remove(&rtype::PLACEHOLDER).unwrap_or_default() {
                 merged.sink.leave_out(member, rrset.rtype, LeftOut::Placeholder, |_| true);
             }
         }
@@ -189,6 +189,7 @@ fn is_settled(node: Node<'_>, rrset: Set<'_>) -> bool {
 impl<S: Sink> Merged<S> {
     /// Leaves out of a member's RRset the records that fit no message under a name of the region; none if no record is
     /// left.
+    #[inline]
     fn fit(&mut self, member: usize, name: &Name, rrset: Arc<RRset>) -> Option<Arc<RRset>> {
         if !rrset.as_set().may_not_fit() {
             return Some(rrset);
@@ -212,8 +213,11 @@ impl<S: Sink> Merged<S> {
     }
 
     /// Reports the members' RRsets of a type, if there are any, which are left out.
+    #[inline]
     fn drop_all(&mut self, kind: ConflictKind, part: Option<Vec<(usize, Arc<RRset>)>>) {
-        part.into_iter().flatten().for_each(|(member, rrset)| self.drop(kind, member, rrset.as_set()));
+        for (member, rrset) in part.unwrap_or_default() {
+            self.drop(kind, member, rrset.as_set());
+        }
     }
 
     /// Leaves the first member's RRset of a type where others differ from it.
