@@ -196,7 +196,7 @@ fn a_region_without_its_state_goes_on_from_its_secondary() {
     let folder = Folder::new();
     let region = |serial: u32| zone_text(serial).replace("dc.test", REGION);
     let primary = Knotd::start(&folder, &[(Dname::parse("dc.test"), zone_text(3))]);
-    // Prefetch by a drift; ahead by more than any drift; behind.
+    // Ahead by a drift; ahead by more than any drift; behind.
     for (theirs, expected) in [(7, 8), (3 + 65_536, 3 + 65_537), (3 + 65_537, 3), (3, 3), (2, 3)] {
         let secondary =
             Knotd::start(&folder, &[(Dname::parse(REGION), region(theirs).replace("192.0.2.", "192.0.2.1 ;"))]);

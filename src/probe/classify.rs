@@ -110,7 +110,7 @@ pub enum Problem {
     /// Has had an old version for too long.
     Stale,
     /// Has long had a version that we do not have.
-    Prefetch,
+    Ahead,
     /// Lists other name servers than the zone does.
     Foreign,
     /// The delegation lists a name within the zone without its address.
@@ -134,7 +134,7 @@ impl Problem {
             Problem::Lame => "lame",
             Problem::Unreachable => "unreachable",
             Problem::Stale => "stale",
-            Problem::Prefetch => "ahead",
+            Problem::Ahead => "ahead",
             Problem::Foreign => "foreign",
             Problem::NoGlue => "no-glue",
             Problem::OtherGlue => "other-glue",
@@ -155,7 +155,7 @@ impl Problem {
                 "bring the server back, or take it out of the zone's NS records and of the delegation"
             }
             Problem::Stale => "see whether the server gets NOTIFY, and may transfer the zone",
-            Problem::Prefetch => "see what keeps this server from transferring the zone, or its members",
+            Problem::Ahead => "see what keeps this server from transferring the zone, or its members",
             Problem::Foreign => {
                 "make the NS records the same everywhere: in the region's ns or at the zone's primary, on all servers, in the delegation"
             }
@@ -323,7 +323,7 @@ fn judge_server(facts: &Facts, wanted: Option<&[Name]>, name: &Name, server: &Se
             let ahead = server.earlier.zip(facts.current).filter(|(earlier, current)| earlier.newer_than(*current));
             if let Some((earlier, current)) = ahead {
                 let text = format!("it has had serial {earlier} for a while, here is {current}");
-                findings.push(finding(Problem::Prefetch, text));
+                findings.push(finding(Problem::Ahead, text));
             }
             findings.extend(wanted.and_then(|wanted| compare(ns, wanted, "it", "the zone")));
         }
