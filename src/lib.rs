@@ -51,9 +51,9 @@
 //! instance. [`discover`] finds services, and announces them on the local link.
 //!
 //! **The whole.** [`view`] shows everything: status, explanations of names, earlier versions, pages. [`daemon`] starts
-//! everything from a configuration, changes it on reload, carries out orders, and stops it. [`firstboot`] finds the configuration of an instance that was only
-//! just made, and follows it. [`demo`] runs the daemon beside primaries that exist only in the process. [`cli`] is the
-//! command line.
+//! everything from a configuration, changes it on reload, carries out orders, and stops it. [`firstboot`] finds the
+//! configuration of an instance that was only just made, and follows it. [`demo`] runs the daemon beside primaries that
+//! exist only in the process. [`cli`] is the command line.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 

@@ -24,7 +24,7 @@
 //!             the sum is not newer               the sum is newer
 //!     OnSum ------------------------> Above --------------------------> OnSum
 //!
-//!             it moved too far                   go_on, after a pause
+//!             it moved too far                   passed, after a pause
 //!     OnSum ------------------------> HalfWay ------------------------> OnSum
 //! ```
 //!

@@ -1,14 +1,14 @@
 //! Status page and API: all that is known, read-only, for browsers and programs.
 //!
-//! Pages are written on the server, work without scripts, and are kept current by server-sent events ([`live`]). The
+//! Pages are written on the server, work without scripts, and are kept current by server-sent events (`live`). The
 //! API gives the same as JSON; `openapi.json` describes it. Whoever wants to change something needs the control socket.
 //!
 //! Invariants: nothing here changes anything; a page loads nothing from elsewhere and runs no script but its own
 //! (Content Security Policy, Level 3); each response is of one moment, and none waits longer than the client's
-//! connection would; who asks for a name that is not ours gets nothing ([`hosts`]).
+//! connection would; who asks for a name that is not ours gets nothing (`hosts`).
 //!
 //! Cost: a page is O(zones), a zone's page O(its members and listed versions), and what all open views of a page cost
-//! together is the page twice a second ([`live`]). Differences are O(changes), no more than two at a time. The threads
+//! together is the page twice a second (`live`). Differences are O(changes), no more than two at a time. The threads
 //! that answer queries know nothing of it.
 
 mod api;

@@ -2,9 +2,9 @@
 //!
 //! A task reads the counters every few seconds; the threads that answer know nothing of it.
 //!
-//! Invariant: a rate is that between two readings; the newest is at most [`PACE`] old.
+//! Invariant: a rate is that between two readings; the newest is at most `PACE` old.
 //!
-//! Cost: O(threads + zones) for a reading, of which [`SAMPLES`] are kept, those of zones for ten seconds.
+//! Cost: O(threads + zones) for a reading, of which `SAMPLES` are kept, those of zones for ten seconds.
 
 use crate::metrics::{Metrics, QueryTotals, RCODES, TRANSPORTS};
 use crate::publish::{Publisher, Tally};
