@@ -23,7 +23,7 @@ mod top;
 use crate::config::{self, Config};
 use crate::control::{self, CallError, Reply, Request};
 use crate::demo::{Play, PrimaryPlan};
-use crate::firstboot::Outcome;
+use crate::firstboot::BootOutcome;
 use crate::log;
 use crate::terminal::Stream;
 use announce::AnnounceOptions;
@@ -261,8 +261,8 @@ fn run_verb(
         }
         Verb::Boot(ref boot) => {
             return match boot::start(boot, config_path()) {
-                Ok(Outcome::Serve(path)) => load_and_run(&path, run),
-                Ok(Outcome::Ended(code)) => code,
+                Ok(BootOutcome::Serve(path)) => load_and_run(&path, run),
+                Ok(BootOutcome::Ended(code)) => code,
                 Err(error) => fail(&error.to_string()),
             };
         }

@@ -1,8 +1,8 @@
 //! OpenStack services by their type: found in a domain or on the local link, and announced there.
 //!
 //! In a domain a resolver is asked for SRV and TXT records of the instance ([`unicast`]); on the link, whose domain is
-//! `local`, everyone is asked by multicast ([`link`]). What comes back is the same: [`Found`] endpoints in the order in
-//! which they are to be tried. [`announce`] is the other side of the link.
+//! `local`, everyone is asked by multicast ([`link`]). The result is the same: endpoints ([`DiscoveredService`]) in the
+//! order in which they are to be tried. [`announce`] is the other side of the link.
 //!
 //! Hosts are told by name where a name will do. Names on the link, and names that are no host names, mean nothing to
 //! most programs; then the addresses stand in their place.
@@ -25,7 +25,7 @@ pub const LOCAL: &[u8] = b"\x05local\x00";
 
 /// One endpoint of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DiscoveredService {
     pub endpoint: Endpoint,
     /// Priority of its SRV record.
     pub priority: u16,
@@ -80,7 +80,7 @@ struct Record {
 
 /// The endpoints in the order in which they are to be tried: by priority, the heavier first among equals (RFC 2782
 /// draws lots there, which whoever reads a list can do), then by name, since servers turn their records around.
-fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, DiscoverError> {
+fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<DiscoveredService>, DiscoverError> {
     records.sort_by_cached_key(|record| {
         let host = record.hosts.first().map(Host::to_string);
         (record.priority, u16::MAX - record.weight, host, record.port)
@@ -90,7 +90,7 @@ fn arrange(instance: &Name, mut records: Vec<Record>) -> Result<Vec<Found>, Disc
         for host in &record.hosts {
             let endpoints = Endpoint::read(host, record.port, &record.text);
             let endpoints = endpoints.map_err(|error| DiscoverError::Text(instance.clone(), error))?;
-            let one = |endpoint| Found { endpoint, priority: record.priority, weight: record.weight };
+            let one = |endpoint| DiscoveredService { endpoint, priority: record.priority, weight: record.weight };
             found.extend(endpoints.into_iter().map(one));
         }
     }

@@ -29,7 +29,7 @@ use crate::log;
 use crate::metadata;
 use crate::systemd::Manager;
 use child::Child;
-use find::{Finding, Found, Origin, Told, Wanted};
+use find::{Finding, FoundConfiguration, Origin, Told, Wanted};
 use keep::Keep;
 use rustix::process::{Signal, getpid, kill_process};
 use std::io;
@@ -88,7 +88,7 @@ pub struct Plan {
 }
 
 /// Work that is left to the caller.
-pub enum Outcome {
+pub enum BootOutcome {
     /// Run the server here.
     Serve(PathBuf),
     Ended(ExitCode),
@@ -106,7 +106,7 @@ pub enum BootError {
 }
 
 /// Goes through a first start; returns when it is over.
-pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
+pub fn run(mut plan: Plan) -> Result<BootOutcome, BootError> {
     plan.host = plan.host.or_else(|| metadata::find(Path::new("/")));
     if plan.only_network {
         if let Some(host) = &plan.host {
@@ -114,7 +114,7 @@ pub fn run(mut plan: Plan) -> Result<Outcome, BootError> {
             let told = find::ask_host(host, None, wanted, plan.patience);
             host::set_network(&plan, told.network).iter().for_each(|problem| say(&format!("network: {problem}")));
         }
-        return Ok(Outcome::Ended(ExitCode::SUCCESS));
+        return Ok(BootOutcome::Ended(ExitCode::SUCCESS));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BootError::Start)?;
     let result = runtime.block_on(async { Boot::new(plan)?.run().await });
@@ -243,8 +243,8 @@ impl Boot {
     }
 
     /// Finds a configuration, then follows it.
-    async fn run(mut self) -> Result<Outcome, BootError> {
-        let Some(found) = self.search().await else { return Ok(Outcome::Ended(ExitCode::SUCCESS)) };
+    async fn run(mut self) -> Result<BootOutcome, BootError> {
+        let Some(found) = self.search().await else { return Ok(BootOutcome::Ended(ExitCode::SUCCESS)) };
         say(&format!("configuration from {}: {}", found.origin, found.path.display()));
         if self.plan.watch {
             let failed = |error| BootError::Folder { path: self.plan.folder.clone(), error };
@@ -259,17 +259,17 @@ impl Boot {
                 self.socket = socket_of(&found.path);
             }
             self.manager.ready(&format!("configuration from {}", found.origin));
-            return Ok(Outcome::Ended(self.follow(&found, None).await?));
+            return Ok(BootOutcome::Ended(self.follow(&found, None).await?));
         }
         self.socket = socket_of(&found.path);
         if !child::is_root() && self.plan.host.is_none() {
             // What the environment says is all there is to go by.
             self.end_trial(Keep::accept);
-            return Ok(Outcome::Serve(found.path));
+            return Ok(BootOutcome::Serve(found.path));
         }
         self.begin_trial(&found);
         let child = self.start_server(&found.path)?;
-        Ok(Outcome::Ended(self.follow(&found, Some(child)).await?))
+        Ok(BootOutcome::Ended(self.follow(&found, Some(child)).await?))
     }
 
     /// Starts a server of our own.
@@ -279,7 +279,7 @@ impl Boot {
     }
 
     /// Begins the trial of a new configuration, if there is an earlier one to go back to.
-    fn begin_trial(&mut self, found: &Found) {
+    fn begin_trial(&mut self, found: &FoundConfiguration) {
         match found.origin {
             Origin::Metadata | Origin::Kept => {
                 self.trial = self.keep.has_trial().then(|| Instant::now() + TRIAL);
@@ -324,7 +324,7 @@ impl Boot {
     }
 
     /// Looks everywhere until there is a configuration; none if the process shall end.
-    async fn search(&mut self) -> Option<Found> {
+    async fn search(&mut self) -> Option<FoundConfiguration> {
         let mut waiting: Option<UnixStream> = None;
         loop {
             let told = tokio::select! {
@@ -382,7 +382,7 @@ impl Boot {
     }
 
     /// Follows the metadata while a server runs, as this process's child or under a service manager.
-    async fn follow(&mut self, found: &Found, mut child: Option<Child>) -> Result<ExitCode, BootError> {
+    async fn follow(&mut self, found: &FoundConfiguration, mut child: Option<Child>) -> Result<ExitCode, BootError> {
         let is_polling = self.plan.host.is_some() && !self.plan.poll.is_zero();
         loop {
             // Instances that were started together shall not ask together for ever.
@@ -453,7 +453,7 @@ impl Boot {
     }
 
     /// Looks at the metadata and lets the server reload a new configuration. A requested look repeats known problems.
-    async fn look(&mut self, current: &Found, child: Option<&Child>, is_ordered: bool) -> Look {
+    async fn look(&mut self, current: &FoundConfiguration, child: Option<&Child>, is_ordered: bool) -> Look {
         if self.plan.host.is_none() {
             return Look::default();
         }

@@ -132,7 +132,7 @@ pub struct Keeper {
 
 /// Senders to a running keeper: for sources, and for the daemon.
 #[derive(Clone)]
-pub struct Handle {
+pub struct KeeperHandle {
     pub updates: mpsc::Sender<Update>,
     pub commands: mpsc::Sender<Command>,
     pub snapshots: Snapshots,
@@ -142,11 +142,11 @@ pub struct Handle {
     ended: watch::Receiver<()>,
 }
 
-impl Handle {
+impl KeeperHandle {
     /// Lets the keeper go and waits until it has ended, and with it what it has to write; not for long, should others
     /// still have a handle.
     pub async fn end(self) {
-        let Handle { updates, commands, mut ended, .. } = self;
+        let KeeperHandle { updates, commands, mut ended, .. } = self;
         drop((updates, commands));
         let gone = async { while ended.changed().await.is_ok() {} };
         _ = tokio::time::timeout(END_PATIENCE, gone).await;
@@ -154,7 +154,7 @@ impl Handle {
 }
 
 /// Starts the keeper; it ends when the daemon lets its handle go.
-pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Handle {
+pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> KeeperHandle {
     // Sources wait until an update is published, so the queue never holds more than one of each.
     let (updates, waiting_updates) = mpsc::channel(1024);
     let (commands, waiting_commands) = mpsc::channel(64);
@@ -170,7 +170,7 @@ pub fn start(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc
             std::process::abort();
         }
     });
-    Handle { updates, commands, snapshots, budget, ended }
+    KeeperHandle { updates, commands, snapshots, budget, ended }
 }
 
 /// Returns true if a difference that touches so many names is smaller than the zone, and so worth keeping.

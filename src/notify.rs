@@ -18,7 +18,7 @@ mod outcome;
 mod sockets;
 mod table;
 
-pub use outcome::Outcome;
+pub use outcome::NotifyOutcome;
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;

@@ -44,7 +44,7 @@ mod twin;
 mod version;
 
 pub use error::{Phase, TransferError};
-pub use plan::{Limits, PrimaryPlan, TimerBounds, ZonePlan};
+pub use plan::{Limits, TimerBounds, ZonePlan};
 pub use progress::{Progress, Running};
 pub use queue::Turns;
 pub use status::{Activity, PrimaryStatus, RegressionStatus, SilenceStatus, Status, TransferNote};

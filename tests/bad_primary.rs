@@ -12,12 +12,13 @@ mod serial_regression;
 #[path = "bad_primary/silence.rs"]
 mod silence;
 
+use aggregator::client::Server;
 use aggregator::metrics::Metrics;
 use aggregator::publish::{Identity, Published, Publisher, Served, State};
 use aggregator::source::shell::{Facilities, Handle};
 use aggregator::source::{News, Update, Wake, WakeKind};
 use aggregator::transfer::silence::Times;
-use aggregator::transfer::{self, Common, Limits, Primaries, PrimaryPlan, Status, TimerBounds, ZonePlan};
+use aggregator::transfer::{self, Common, Limits, Primaries, Status, TimerBounds, ZonePlan};
 use aggregator::zone::Zone;
 use primary::{Poll, Primary, Script, Transfer};
 use std::collections::BTreeSet;
@@ -51,8 +52,7 @@ fn limits() -> Limits {
 }
 
 fn plan(addresses: &[SocketAddr], limits: Limits) -> ZonePlan {
-    let primaries =
-        addresses.iter().map(|address| PrimaryPlan { address: *address, source: None, key: None }).collect();
+    let primaries = addresses.iter().map(|address| Server { address: *address, source: None, key: None }).collect();
     let timers = TimerBounds {
         refresh_min: 50 * MILLISECOND,
         refresh_max: 50 * MILLISECOND,

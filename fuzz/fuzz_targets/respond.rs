@@ -12,7 +12,7 @@ use aggregator::publish::{Identity, Outgoing, Published, Served, State};
 use wire::rr::{self, rtype};
 use wire::serial::Serial;
 use aggregator::serve::notify::Reception;
-use aggregator::serve::respond::{Asked, Outcome, Responder};
+use aggregator::serve::respond::{Asked, Dispatched, Responder};
 use wire::tsig::{Algorithm, Key, sign_request};
 use aggregator::zone::{Delta, History, HistoryLimits, Loader, Soa, Zone};
 use libfuzzer_sys::fuzz_target;
@@ -91,9 +91,9 @@ fuzz_target!(|data: &[u8]| {
     let mut out = vec![0; if datagram { 1232 } else { 65_535 }];
     let asked = Asked { message: &message, peer: [192, 0, 2, 1].into(), datagram, rotation: 0 };
     match RESPONDER.respond(&PUBLISHED, asked, &mut out) {
-        Outcome::Nothing => {}
-        Outcome::Response(response) => check(&out[..response.length], &message[..2]),
-        Outcome::Transfer(mut outbound) => {
+        Dispatched::Nothing => {}
+        Dispatched::Response(response) => check(&out[..response.length], &message[..2]),
+        Dispatched::Transfer(mut outbound) => {
             assert!(!datagram);
             let reserve = outbound.signer.as_ref().map_or(0, |signer| signer.overhead());
             let mut messages = outbound.transfer.messages();

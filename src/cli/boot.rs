@@ -4,7 +4,7 @@
 
 use super::{DEFAULT_CONFIG, print_problem, read_duration};
 use crate::control::Reply;
-use crate::firstboot::{self, BootError, DEFAULT_FOLDER, DEFAULT_KEY, DEFAULT_USER, Looked, Outcome, Plan};
+use crate::firstboot::{self, BootError, BootOutcome, DEFAULT_FOLDER, DEFAULT_KEY, DEFAULT_USER, Looked, Plan};
 use clap::Args;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub struct BootArguments {
 }
 
 /// Goes through a first start; `file` wins over all other places.
-pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<Outcome, BootError> {
+pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<BootOutcome, BootError> {
     firstboot::run(Plan {
         file,
         folder: arguments.folder.clone(),

@@ -3,7 +3,7 @@
 //! Prints the endpoints as URLs, one a line, in the order in which they are to be tried.
 
 use crate::cli::{NOT_FOUND, fail, misuse, print, print_json, print_problem};
-use crate::discover::{DiscoverError, Found, LOCAL, link, unicast};
+use crate::discover::{DiscoverError, DiscoveredService, LOCAL, link, unicast};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -86,7 +86,7 @@ pub fn discover(verb: DiscoverVerb, json: bool) -> ExitCode {
 }
 
 /// Asks the link or a resolver.
-async fn find(options: &OpenstackOptions, on_link: bool) -> Result<Vec<Found>, DiscoverError> {
+async fn find(options: &OpenstackOptions, on_link: bool) -> Result<Vec<DiscoveredService>, DiscoverError> {
     if on_link {
         return link::discover(&options.kind, &options.interface, options.timeout).await;
     }
@@ -100,7 +100,7 @@ async fn find(options: &OpenstackOptions, on_link: bool) -> Result<Vec<Found>, D
 }
 
 /// An endpoint for programs.
-fn describe(found: &Found) -> serde_json::Value {
+fn describe(found: &DiscoveredService) -> serde_json::Value {
     let endpoint = &found.endpoint;
     json!({
         "url": endpoint.to_string(),

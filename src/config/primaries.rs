@@ -6,11 +6,12 @@
 //!
 //! RFCs: RFD 172 (the short form).
 
+use crate::client::Server;
 use crate::config::keys::Keys;
 use crate::config::peers::{Inherited, Role, read_peer};
 use crate::config::secondaries::{Secondaries, outgoing};
 use crate::config::transfer::{REGRESS, TransferSection, check_timers};
-use crate::transfer::{PrimaryPlan, ZonePlan};
+use crate::transfer::ZonePlan;
 use settings::fields::{Fields, put};
 use settings::read::{Reader, shorten};
 use settings::schema::{Key, Kind, Table, key};
@@ -137,7 +138,7 @@ fn read_primaries(
     key: &str,
     node: &Node,
     inherited: &Inherited,
-) -> Option<Vec<PrimaryPlan>> {
+) -> Option<Vec<Server>> {
     let single = std::slice::from_ref(node);
     let items = match &node.value {
         Value::Text(_) => single,
@@ -148,10 +149,10 @@ fn read_primaries(
         Value::List(items) => items,
         _ => return reader.wrong_type(key, node, "an address or a list of addresses"),
     };
-    let mut primaries: Vec<PrimaryPlan> = Vec::new();
+    let mut primaries: Vec<Server> = Vec::new();
     for item in items {
         let Some(peer) = read_peer(reader, keys, &ROLE, place, key, item, inherited) else { continue };
-        let primary = PrimaryPlan { address: peer.address, source: peer.source, key: peer.key };
+        let primary = Server { address: peer.address, source: peer.source, key: peer.key };
         if primaries.iter().any(|other| other.address == primary.address) {
             reader.error(item.at, format!("{place} lists primary {} twice; remove one", primary.address));
             continue;

@@ -105,7 +105,7 @@ impl RegionReport {
 
 /// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
 /// keeper.
-pub async fn drain(keeper: &keeper::Handle, order: DrainOrder) -> Result<Reply, String> {
+pub async fn drain(keeper: &keeper::KeeperHandle, order: DrainOrder) -> Result<Reply, String> {
     let view = keeper.snapshots.load().view(Instant::now());
     let now = SystemTime::now();
     let target = order.target.resolve(&view)?;
@@ -159,7 +159,7 @@ pub fn warn_of_loss(persistent: bool) -> &'static str {
 }
 
 /// Ends drains that operators have ordered: finds those that are meant and has the keeper end them.
-pub async fn undrain(keeper: &keeper::Handle, target: TargetText) -> Result<Reply, String> {
+pub async fn undrain(keeper: &keeper::KeeperHandle, target: TargetText) -> Result<Reply, String> {
     let view = keeper.snapshots.load().view(Instant::now());
     let wanted = target.resolve(&view)?;
     let of_member = || view.drains.iter().filter(|drain| drain.target.member == wanted.member);

@@ -98,7 +98,7 @@ fn log(heard: &Serials) {
 impl Later {
     /// Tells the keeper of regions that others have under newer serials than ours, and wakes the sources of their members:
     /// newer members may be all there is to it.
-    pub fn tell(self, keeper: &keeper::Handle, publisher: Arc<Publisher>, sources: Sources) {
+    pub fn tell(self, keeper: &keeper::KeeperHandle, publisher: Arc<Publisher>, sources: Sources) {
         // The keeper ends when nobody can tell it anything any more.
         let commands = keeper.commands.downgrade();
         tokio::spawn(async move {

@@ -25,7 +25,7 @@ type WakeResult = oneshot::Receiver<Result<String, String>>;
 /// Everything that verbs need.
 pub struct Orders {
     pub view: Handle,
-    pub keeper: keeper::Handle,
+    pub keeper: keeper::KeeperHandle,
     /// Held while an order about drains is carried out, and while another configuration is published.
     pub turn: Arc<Mutex<()>>,
 }

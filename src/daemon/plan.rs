@@ -42,7 +42,7 @@ pub fn announcers(config: &Config) -> Announcers {
 
 /// Hands the keeper the zones and regions of a configuration and waits until they are published.
 pub async fn publish_plan(
-    keeper: &keeper::Handle,
+    keeper: &keeper::KeeperHandle,
     config: &Config,
     remains: Remains,
     published: &Published,

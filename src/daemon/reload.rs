@@ -186,7 +186,7 @@ struct Reload {
     old: Arc<Config>,
     view: Handle,
     listeners: Arc<Mutex<Listeners>>,
-    keeper: keeper::Handle,
+    keeper: keeper::KeeperHandle,
     loading: Option<Arc<Loading>>,
     roots: Arc<Roots>,
     notify: Arc<Reception>,
@@ -207,7 +207,7 @@ struct Prepared {
 }
 
 /// Configuration, certificate and control socket, as read and made on disk.
-struct Found {
+struct ReadConfiguration {
     config: Config,
     identity: Result<Option<TlsIdentity>, String>,
     control: Option<ControlListener>,
@@ -229,7 +229,7 @@ impl Reload {
     async fn prepare(&self) -> Result<Prepared, String> {
         let old = self.old.clone();
         let found = self.disk.run("read the configuration", Some(DISK_PATIENCE), move || find(&old)).await;
-        let Found { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
+        let ReadConfiguration { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
         let bound = self.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
         let control = control.map(|control| control.start(self.commands.clone())).transpose();
         let failed = |error| RunError::Control(config.control.socket.clone(), error).to_string();
@@ -271,7 +271,7 @@ impl Reload {
 }
 
 /// Reads the configuration and the files that it names, and makes the control socket if it is another one or gone.
-fn find(old: &Config) -> Result<Found, String> {
+fn find(old: &Config) -> Result<ReadConfiguration, String> {
     let config = Config::load(&old.path).map_err(|errors| errors.to_string())?;
     let identity = load_identity(&config);
     let path = &config.control.socket;
@@ -280,7 +280,7 @@ fn find(old: &Config) -> Result<Found, String> {
     } else {
         Some(control::bind(path).map_err(|error| RunError::Control(path.clone(), error).to_string())?)
     };
-    Ok(Found { identity, control, resolvers: system_servers().unwrap_or_default(), config })
+    Ok(ReadConfiguration { identity, control, resolvers: system_servers().unwrap_or_default(), config })
 }
 
 /// Reads the certificate that a configuration names.

@@ -37,7 +37,7 @@ pub struct RollbackOrder {
 
 /// Handles that orders need.
 pub struct Ways {
-    pub keeper: keeper::Handle,
+    pub keeper: keeper::KeeperHandle,
     pub store: Option<Arc<Store>>,
 }
 

@@ -229,7 +229,7 @@ impl Sources {
     pub fn replace(
         &self,
         config: &Config,
-        keeper: &keeper::Handle,
+        keeper: &keeper::KeeperHandle,
         publisher: &Arc<Publisher>,
         metrics: &Arc<Metrics>,
         roots: &Arc<Roots>,

@@ -35,7 +35,7 @@ pub struct Observed {
 
 /// Result of an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Followed {
     /// The open change is answered.
     Followed { latency: Duration },
     /// The region is wrong, as described.
@@ -136,7 +136,7 @@ impl Ledger {
     }
 
     /// Compares an observation with the expected answer; returns all results of that.
-    pub fn judge(&mut self, now: Duration, expected: &Expected, observed: &Observed) -> Vec<Outcome> {
+    pub fn judge(&mut self, now: Duration, expected: &Expected, observed: &Observed) -> Vec<Followed> {
         let mut outcomes = Vec::new();
         let before = self.faults.len();
         self.count(observed);
@@ -152,7 +152,7 @@ impl Ledger {
                     self.open = None;
                     self.settled = true;
                     self.latencies.push(latency);
-                    outcomes.push(Outcome::Followed { latency });
+                    outcomes.push(Followed::Followed { latency });
                 } else if latency > self.patience {
                     let why = missing.unwrap_or_else(|| {
                         if is_newer { "it came too late".into() } else { "the region's serial did not rise".into() }
@@ -174,7 +174,7 @@ impl Ledger {
             },
         }
         self.region = observed.region.or(self.region);
-        outcomes.extend(self.faults[before..].iter().cloned().map(Outcome::Fault));
+        outcomes.extend(self.faults[before..].iter().cloned().map(Followed::Fault));
         outcomes
     }
 
@@ -289,7 +289,7 @@ mod tests {
             ledger.begin_change(format!("change {number}"), millis(now));
             assert_eq!(ledger.judge(millis(now + 10), &expected(&hosts, new), &observed(&hosts[1..], old)), []);
             let outcomes = ledger.judge(millis(now + latency), &expected(&hosts, new), &observed(&hosts, new));
-            assert_eq!(outcomes, [Outcome::Followed { latency: millis(latency) }]);
+            assert_eq!(outcomes, [Followed::Followed { latency: millis(latency) }]);
             assert_eq!(ledger.judge(millis(now + 999), &expected(&hosts, new), &observed(&hosts, new)), []);
         }
         assert!(ledger.is_clean());
@@ -304,7 +304,7 @@ mod tests {
         let outcomes = ledger.judge(millis(1001), &expected(&[1, 2], 2), &observed(&[1, 3], 1));
         let fault = "scale up: not followed within 1 s: the answer lacks 192.0.2.2; the answer still has 192.0.2.3; \
                      a datacenter's zone is served with serial 1 and not with 2";
-        assert_eq!(outcomes, [Outcome::Fault(fault.into())]);
+        assert_eq!(outcomes, [Followed::Fault(fault.into())]);
         assert!(!ledger.is_clean() && !ledger.is_open());
         assert_eq!(ledger.judge(millis(1100), &expected(&[1, 2], 2), &observed(&[1, 3], 1)), [], "told once");
         assert_eq!(ledger.summary()[0], "1 changes made, 0 followed");
@@ -315,14 +315,14 @@ mod tests {
         let mut late = ledger();
         late.begin_change("x".into(), millis(0));
         let outcomes = late.judge(millis(1001), &expected(&[1], 2), &observed(&[1], 2));
-        assert!(matches!(&outcomes[..], [Outcome::Fault(why)] if why.ends_with("it came too late")), "{outcomes:?}");
+        assert!(matches!(&outcomes[..], [Followed::Fault(why)] if why.ends_with("it came too late")), "{outcomes:?}");
 
         let mut still = ledger();
         still.begin_change("x".into(), millis(0));
         let unmoved = Observed { region: Some(Serial(1)), ..observed(&[1], 2) };
         assert_eq!(still.judge(millis(10), &expected(&[1], 2), &unmoved), []);
         let outcomes = still.judge(millis(1001), &expected(&[1], 2), &unmoved);
-        assert!(matches!(&outcomes[..], [Outcome::Fault(why)] if why.ends_with("did not rise")), "{outcomes:?}");
+        assert!(matches!(&outcomes[..], [Followed::Fault(why)] if why.ends_with("did not rise")), "{outcomes:?}");
     }
 
     #[test]
@@ -330,7 +330,10 @@ mod tests {
         let mut ledger = ledger();
         assert_eq!(ledger.judge(millis(1), &expected(&[1], 1), &observed(&[1], 1)), []);
         let outcomes = ledger.judge(millis(2), &expected(&[1], 1), &observed(&[], 1));
-        assert!(matches!(&outcomes[..], [Outcome::Fault(why)] if why.contains("nothing had happened")), "{outcomes:?}");
+        assert!(
+            matches!(&outcomes[..], [Followed::Fault(why)] if why.contains("nothing had happened")),
+            "{outcomes:?}"
+        );
     }
 
     #[test]
@@ -347,7 +350,7 @@ mod tests {
 
         lost.begin_change("elsewhere".into(), millis(10));
         let outcomes = lost.judge(millis(20), &expected(&[1, 3], 2), &observed(&[3], 2));
-        assert_eq!(outcomes, [Outcome::Fault("while us-west-1 was away the region lost 192.0.2.1".into())]);
+        assert_eq!(outcomes, [Followed::Fault("while us-west-1 was away the region lost 192.0.2.1".into())]);
         assert!(
             lost.summary()[1].ends_with("until the end: 10 queries, 1 not answered, or without its last good copy")
         );
@@ -357,7 +360,7 @@ mod tests {
     fn queries_without_an_answer_are_a_fault() {
         let mut ledger = ledger();
         let outcomes = ledger.judge(millis(1), &expected(&[1], 1), &silent());
-        assert_eq!(outcomes, [Outcome::Fault("a query failed: web A: no answer".into())]);
+        assert_eq!(outcomes, [Followed::Fault("a query failed: web A: no answer".into())]);
         assert_eq!(ledger.judge(millis(2), &expected(&[1], 1), &silent()), [], "told once");
         assert_eq!(ledger.summary().last().unwrap(), "10 queries over UDP in total, 2 without an answer");
     }

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Event in a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ScriptedChange {
     /// Instances are started.
     ScaleUp(usize),
     /// Instances are destroyed.
@@ -25,24 +25,24 @@ pub enum Change {
     Return,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for ScriptedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::ScaleUp(count) => write!(f, "scale up by {count}"),
-            Change::ScaleDown(count) => write!(f, "scale down by {count}"),
-            Change::InstanceDown => f.write_str("instance down"),
-            Change::InstanceUp => f.write_str("instance up"),
-            Change::Leave(count) => write!(f, "datacenter away, scales up by {count} unseen"),
-            Change::Return => f.write_str("datacenter back"),
+            ScriptedChange::ScaleUp(count) => write!(f, "scale up by {count}"),
+            ScriptedChange::ScaleDown(count) => write!(f, "scale down by {count}"),
+            ScriptedChange::InstanceDown => f.write_str("instance down"),
+            ScriptedChange::InstanceUp => f.write_str("instance up"),
+            ScriptedChange::Leave(count) => write!(f, "datacenter away, scales up by {count} unseen"),
+            ScriptedChange::Return => f.write_str("datacenter back"),
         }
     }
 }
 
 /// A change and the datacenter that it happens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ScriptedStep {
     pub site: usize,
-    pub change: Change,
+    pub change: ScriptedChange,
 }
 
 /// Datacenters that the script plays with.
@@ -50,14 +50,14 @@ pub const SITES: usize = 3;
 
 /// One round, by the place of the datacenter in the round. The first gains and loses two, the second loses one, and
 /// the third gains one: after three rounds all are as at the beginning.
-const ROUND: [(usize, Change); 7] = [
-    (0, Change::ScaleUp(2)),
-    (1, Change::ScaleDown(1)),
-    (2, Change::InstanceDown),
-    (2, Change::Leave(1)),
-    (0, Change::ScaleDown(2)),
-    (2, Change::Return),
-    (2, Change::InstanceUp),
+const ROUND: [(usize, ScriptedChange); 7] = [
+    (0, ScriptedChange::ScaleUp(2)),
+    (1, ScriptedChange::ScaleDown(1)),
+    (2, ScriptedChange::InstanceDown),
+    (2, ScriptedChange::Leave(1)),
+    (0, ScriptedChange::ScaleDown(2)),
+    (2, ScriptedChange::Return),
+    (2, ScriptedChange::InstanceUp),
 ];
 
 /// The endless script.
@@ -69,10 +69,10 @@ pub struct Script {
 
 impl Script {
     /// Returns the next step.
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> ScriptedStep {
         let (round, at) = (self.taken / ROUND.len(), self.taken % ROUND.len());
         let (place, change) = ROUND[at];
-        Step { site: (round + place) % SITES, change }
+        ScriptedStep { site: (round + place) % SITES, change }
     }
 
     /// Goes on to the next step.
@@ -82,8 +82,8 @@ impl Script {
 
     /// Passes over an outage that is next, to what follows the return.
     pub fn skip_outage(&mut self) {
-        if matches!(self.next().change, Change::Leave(_)) {
-            while self.next().change != Change::Return {
+        if matches!(self.next().change, ScriptedChange::Leave(_)) {
+            while self.next().change != ScriptedChange::Return {
                 self.taken += 1;
             }
             self.taken += 1;
@@ -101,15 +101,15 @@ mod tests {
         let mut counts = [3_usize; SITES];
         let mut away = None;
         for _ in 0..50 * ROUND.len() {
-            let Step { site, change } = script.next();
+            let ScriptedStep { site, change } = script.next();
             match change {
-                Change::ScaleUp(count) | Change::Leave(count) => counts[site] += count,
-                Change::ScaleDown(count) => counts[site] -= count,
+                ScriptedChange::ScaleUp(count) | ScriptedChange::Leave(count) => counts[site] += count,
+                ScriptedChange::ScaleDown(count) => counts[site] -= count,
                 _ => {}
             }
             match change {
-                Change::Leave(_) => assert_eq!(away.replace(site), None),
-                Change::Return => assert_eq!(away.take(), Some(site)),
+                ScriptedChange::Leave(_) => assert_eq!(away.replace(site), None),
+                ScriptedChange::Return => assert_eq!(away.take(), Some(site)),
                 _ => assert_ne!(away, Some(site), "what happens there is unseen"),
             }
             assert!(counts.iter().all(|count| (2..=5).contains(count)), "{counts:?}");
@@ -122,12 +122,12 @@ mod tests {
     fn an_outage_can_be_passed_over() {
         let mut script = Script::default();
         script.skip_outage();
-        assert_eq!(script.next(), Step { site: 0, change: Change::ScaleUp(2) }, "none is next");
+        assert_eq!(script.next(), ScriptedStep { site: 0, change: ScriptedChange::ScaleUp(2) }, "none is next");
         (0..3).for_each(|_| script.advance());
-        assert_eq!(script.next(), Step { site: 2, change: Change::Leave(1) });
+        assert_eq!(script.next(), ScriptedStep { site: 2, change: ScriptedChange::Leave(1) });
         script.skip_outage();
-        assert_eq!(script.next(), Step { site: 2, change: Change::InstanceUp });
+        assert_eq!(script.next(), ScriptedStep { site: 2, change: ScriptedChange::InstanceUp });
         (0..1).for_each(|_| script.advance());
-        assert_eq!(script.next(), Step { site: 1, change: Change::ScaleUp(2) }, "the next round");
+        assert_eq!(script.next(), ScriptedStep { site: 1, change: ScriptedChange::ScaleUp(2) }, "the next round");
     }
 }

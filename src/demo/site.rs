@@ -4,7 +4,7 @@
 //! the aggregator must keep while it cannot. Cost: O(records) for a change.
 
 use super::client::Answer;
-use super::script::Change;
+use super::script::ScriptedChange;
 use sim::instances::Datacenter;
 use sim::primary::Primary;
 use sim::zone::{Data, Zone};
@@ -95,13 +95,13 @@ impl Site {
     }
 
     /// Carries out a change and tells what it was, with names.
-    pub fn apply(&mut self, change: Change) -> String {
+    pub fn apply(&mut self, change: ScriptedChange) -> String {
         let now = SystemTime::now();
         let mut what = change.to_string();
         match change {
-            Change::ScaleUp(count) => _ = self.datacenter.scale_up(SERVICE, count, now),
-            Change::ScaleDown(count) => _ = self.datacenter.scale_down(SERVICE, count, now),
-            Change::InstanceDown => {
+            ScriptedChange::ScaleUp(count) => _ = self.datacenter.scale_up(SERVICE, count, now),
+            ScriptedChange::ScaleDown(count) => _ = self.datacenter.scale_down(SERVICE, count, now),
+            ScriptedChange::InstanceDown => {
                 let mut instances = self.datacenter.instances().iter();
                 let found = instances.find(|instance| instance.service() == SERVICE && instance.is_up());
                 self.down = found.map(|instance| instance.alias().to_string());
@@ -110,18 +110,18 @@ impl Site {
                     what = format!("instance {alias} down");
                 }
             }
-            Change::InstanceUp => {
+            ScriptedChange::InstanceUp => {
                 if let Some(alias) = self.down.take() {
                     self.datacenter.set_up(&alias, true, now);
                     what = format!("instance {alias} up");
                 }
             }
-            Change::Leave(count) => {
+            ScriptedChange::Leave(count) => {
                 self.kept = Some(self.published.clone());
                 self.primary.set_away(true);
                 self.datacenter.scale_up(SERVICE, count, now);
             }
-            Change::Return => self.kept = None,
+            ScriptedChange::Return => self.kept = None,
         }
         let zone = self.datacenter.zone();
         self.published = contribution(&zone);
@@ -171,19 +171,19 @@ mod tests {
                 .unwrap();
         let first = site.expected().clone();
         assert_eq!(first.answer.targets.len(), 3);
-        assert_eq!(site.apply(Change::InstanceDown), "instance web-0 down");
+        assert_eq!(site.apply(ScriptedChange::InstanceDown), "instance web-0 down");
         let before = site.expected().clone();
         assert_eq!(before.answer.targets.len(), 2);
         assert!(before.serial.newer_than(first.serial));
-        site.apply(Change::Leave(1));
+        site.apply(ScriptedChange::Leave(1));
         assert!(site.is_away() && site.primary.is_away());
         assert_eq!(*site.expected(), before);
         assert!(site.serial().newer_than(before.serial));
-        site.apply(Change::Return);
+        site.apply(ScriptedChange::Return);
         assert!(!site.is_away() && !site.primary.is_away());
         assert_eq!(site.expected().answer.targets.len(), 3);
-        assert_eq!(site.apply(Change::InstanceUp), "instance web-0 up");
-        site.apply(Change::ScaleDown(1));
+        assert_eq!(site.apply(ScriptedChange::InstanceUp), "instance web-0 up");
+        site.apply(ScriptedChange::ScaleDown(1));
         assert_eq!(site.expected().answer.targets, first.answer.targets);
     }
 }

@@ -8,8 +8,8 @@
 
 use super::client::{AskError, Client};
 use super::frame::{Picture, SiteRow, without_root};
-use super::ledger::{Expected, Ledger, Observed, Outcome, describe_missing};
-use super::script::{Change, Script};
+use super::ledger::{Expected, Followed, Ledger, Observed, describe_missing};
+use super::script::{Script, ScriptedChange};
 use super::site::{Site, first_label, service_name};
 use super::view::View;
 use std::io;
@@ -138,7 +138,7 @@ impl Stage {
         }
         let step = self.script.next();
         let is_first = self.ledger.counts().0 == 0;
-        if left < MARGIN && !is_first && step.change != Change::Return {
+        if left < MARGIN && !is_first && step.change != ScriptedChange::Return {
             return Ok(false);
         }
         self.script.advance();
@@ -146,8 +146,8 @@ impl Stage {
         let what = format!("{}: {}", site.label(), site.apply(step.change));
         let now = self.began.elapsed();
         match step.change {
-            Change::Leave(_) => self.ledger.begin_outage(site.label(), site.expected().answer.clone(), now),
-            Change::Return => {
+            ScriptedChange::Leave(_) => self.ledger.begin_outage(site.label(), site.expected().answer.clone(), now),
+            ScriptedChange::Return => {
                 self.ledger.end_outage(now);
                 self.ledger.begin_change(what.clone(), now);
             }
@@ -222,13 +222,13 @@ impl Stage {
     }
 
     /// An outcome in words.
-    fn describe_outcome(&self, outcome: &Outcome, observed: &Observed) -> String {
+    fn describe_outcome(&self, outcome: &Followed, observed: &Observed) -> String {
         match outcome {
-            Outcome::Followed { latency } => {
+            Followed::Followed { latency } => {
                 let (region, serial) = (first_label(&self.region), describe_serial(observed));
                 format!("{region} followed in {} ms{serial}, {}", latency.as_millis(), describe_answer(observed))
             }
-            Outcome::Fault(why) => format!("FAULT {why}"),
+            Followed::Fault(why) => format!("FAULT {why}"),
         }
     }
 }
@@ -309,6 +309,6 @@ mod tests {
         assert_eq!(observed.failed, ["web.svc.acme.us-west.cns.example.com: no answer"]);
         assert_eq!((observed.asked, &observed.answer), (1, &None));
         let outcomes = stage.ledger.judge(Duration::ZERO, &stage.expected(), &observed);
-        assert!(matches!(&outcomes[..], [Outcome::Fault(why)] if why.starts_with("a query failed: web.svc.")));
+        assert!(matches!(&outcomes[..], [Followed::Fault(why)] if why.starts_with("a query failed: web.svc.")));
     }
 }

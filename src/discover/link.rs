@@ -6,7 +6,7 @@
 //!
 //! Cost: a thread while it lasts; questions as RFC 6762 section 5.2 spaces them.
 
-use super::{DiscoverError, Found, Record, address_hosts, arrange};
+use super::{DiscoverError, DiscoveredService, Record, address_hosts, arrange};
 use mdns_sd::{IfKind, ResolvedService, ServiceDaemon, ServiceEvent};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -66,7 +66,7 @@ pub async fn discover(
     kind: &ServiceType,
     interfaces: &[String],
     patience: Duration,
-) -> Result<Vec<Found>, DiscoverError> {
+) -> Result<Vec<DiscoveredService>, DiscoverError> {
     let instance = instance(kind);
     let daemon = open(interfaces)?;
     let service = listen(&instance, &daemon, patience).await?;
@@ -120,7 +120,7 @@ pub fn addresses_of(service: &ResolvedService) -> impl Iterator<Item = IpAddr> {
 }
 
 /// The endpoints of a service as it was announced.
-fn read(instance: &Name, service: &ResolvedService) -> Result<Vec<Found>, DiscoverError> {
+fn read(instance: &Name, service: &ResolvedService) -> Result<Vec<DiscoveredService>, DiscoverError> {
     let hosts = address_hosts(addresses_of(service).collect());
     // The library tells neither priority nor weight; one instance is one host here.
     arrange(instance, vec![Record { hosts, priority: 0, weight: 0, port: service.port, text: text_of(service) }])

@@ -10,7 +10,7 @@
 //! Cost: a round trip for each question, over TCP once more where an answer is cut off; for an endpoint in another
 //! domain one for each label of its host's name at most, and each domain is asked once.
 
-use super::{DiscoverError, Found, Record, address_hosts, arrange, is_host_name};
+use super::{DiscoverError, DiscoveredService, Record, address_hosts, arrange, is_host_name};
 use crate::client::{Question, Role, address_of, from_library, rcode_name};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{RData, RecordType};
@@ -33,7 +33,7 @@ pub async fn discover(
     domain: &Name,
     servers: &[SocketAddr],
     patience: Duration,
-) -> Result<(Vec<Found>, Vec<DiscoverError>), DiscoverError> {
+) -> Result<(Vec<DiscoveredService>, Vec<DiscoverError>), DiscoverError> {
     let instance = dnssd::below(domain, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]);
     let instance = instance.map_err(|_| DiscoverError::Missing(domain.clone()))?;
     let resolver = Resolver { servers, patience };

@@ -37,7 +37,7 @@ impl fmt::Display for Origin {
 
 /// A configuration that a server can start with.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundConfiguration {
     pub origin: Origin,
     pub path: PathBuf,
     /// True if it differs from the one before it.
@@ -47,7 +47,7 @@ pub struct Found {
 /// Result of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    pub found: Option<Found>,
+    pub found: Option<FoundConfiguration>,
     /// Reasons for which other places gave nothing, a line each.
     pub reasons: Vec<String>,
     /// True if the host gives a configuration that is not used.
@@ -111,7 +111,7 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
     let mut reasons = Vec::new();
     if file.exists() {
         let found = match Config::load(file) {
-            Ok(_) => Some(Found { origin: Origin::File, path: file.to_path_buf(), is_new: false }),
+            Ok(_) => Some(FoundConfiguration { origin: Origin::File, path: file.to_path_buf(), is_new: false }),
             Err(errors) => {
                 reasons.extend(errors.to_string().lines().map(str::to_owned));
                 None
@@ -158,12 +158,12 @@ pub fn find(file: &Path, key: &str, told: Told, environment: Option<OsString>, k
 
 /// Returns the configuration that an earlier start has fetched, if it is still valid; else, if it is on trial, the one
 /// before it.
-fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
+fn kept(keep: &Keep, reasons: &mut Vec<String>) -> Option<FoundConfiguration> {
     let path = keep.configuration();
     loop {
         keep.read()?;
         match Config::load(&path) {
-            Ok(_) => return Some(Found { origin: Origin::Kept, path, is_new: false }),
+            Ok(_) => return Some(FoundConfiguration { origin: Origin::Kept, path, is_new: false }),
             Err(errors) => reasons.extend(errors.to_string().lines().map(str::to_owned)),
         }
         let has_other = keep.has_trial() && keep.put_back().is_ok();
@@ -194,7 +194,7 @@ pub fn check(name: &str, text: &str, keep: &Keep) -> Result<bool, Vec<String>> {
 }
 
 /// Checks a text and keeps it.
-fn take(origin: Origin, name: &str, text: &str, keep: &Keep, reasons: &mut Vec<String>) -> Option<Found> {
+fn take(origin: Origin, name: &str, text: &str, keep: &Keep, reasons: &mut Vec<String>) -> Option<FoundConfiguration> {
     let checked = check(name, text, keep).and_then(|is_new| {
         if is_new {
             keep.adopt(text).map_err(|error| vec![error.to_string()])?;
@@ -202,7 +202,7 @@ fn take(origin: Origin, name: &str, text: &str, keep: &Keep, reasons: &mut Vec<S
         Ok(is_new)
     });
     match checked {
-        Ok(is_new) => Some(Found { origin, path: keep.configuration(), is_new }),
+        Ok(is_new) => Some(FoundConfiguration { origin, path: keep.configuration(), is_new }),
         Err(problems) => {
             reasons.extend(problems);
             None

@@ -20,11 +20,11 @@ const MANY_NAMES: usize = 1000;
 /// A name of the region, and what members give it.
 struct Look<'m> {
     name: Name,
-    found: Found<'m>,
+    found: MergedName<'m>,
 }
 
 /// Records that the members give to a name.
-enum Found<'m> {
+enum MergedName<'m> {
     /// The records of one of them as they stand, and how the name is spelled.
     Sole(Node<'m>, Option<Arc<[u8]>>),
     Merged(Merged),
@@ -67,11 +67,11 @@ impl Region {
         let mut touched = Vec::with_capacity(owners.len());
         for (owner, Look { name, found }) in owners.iter().zip(looked.into_iter().flatten()) {
             let (changed, conflicts) = match found {
-                Found::Sole(node, spelled) => {
+                MergedName::Sole(node, spelled) => {
                     let old = base.as_ref().and_then(|base| base.get_at(owner)).unwrap_or_default();
                     (editor.copy(owner, old, node, spelled), Vec::new())
                 }
-                Found::Merged(merged) => (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts),
+                MergedName::Merged(merged) => (editor.set(&name, merged.rrsets, merged.spelled), merged.conflicts),
             };
             self.report(None, &name, conflicts, new);
             if changed {
@@ -85,8 +85,8 @@ impl Region {
     fn look<'m>(&self, members: &'m Members, owner: &Owner<'_>) -> Look<'m> {
         let name = Name::join(owner.labels(), &self.plan.origin);
         let found = match self.sole(members, &name, owner) {
-            Some((node, spelled)) => Found::Sole(node, spelled),
-            None => Found::Merged(self.merge_name(members, &name, Silent)),
+            Some((node, spelled)) => MergedName::Sole(node, spelled),
+            None => MergedName::Merged(self.merge_name(members, &name, Silent)),
         };
         Look { name, found }
     }

@@ -6,7 +6,7 @@ use wire::tsig::TsigError;
 
 /// Outcome of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Outcome {
+pub enum NotifyOutcome {
     #[error("acknowledged")]
     Acknowledged,
     #[error("no reply")]
@@ -19,31 +19,31 @@ pub enum Outcome {
     Code(u8),
 }
 
-impl Outcome {
+impl NotifyOutcome {
     /// Outcome that a response code means.
-    pub(super) fn from_code(code: u8) -> Outcome {
-        if code == 0 { Outcome::Acknowledged } else { Outcome::Code(code) }
+    pub(super) fn from_code(code: u8) -> NotifyOutcome {
+        if code == 0 { NotifyOutcome::Acknowledged } else { NotifyOutcome::Code(code) }
     }
 
     /// The metric label.
     pub fn label(&self) -> &'static str {
         match self {
-            Outcome::Acknowledged => "acknowledged",
-            Outcome::Timeout => "timeout",
-            Outcome::Failed(_) => "error",
-            Outcome::Signature(_) => "tsig",
-            Outcome::Code(1) => "formerr",
-            Outcome::Code(2) => "servfail",
-            Outcome::Code(4) => "notimp",
-            Outcome::Code(5) => "refused",
-            Outcome::Code(9) => "notauth",
-            Outcome::Code(_) => "rcode_other",
+            NotifyOutcome::Acknowledged => "acknowledged",
+            NotifyOutcome::Timeout => "timeout",
+            NotifyOutcome::Failed(_) => "error",
+            NotifyOutcome::Signature(_) => "tsig",
+            NotifyOutcome::Code(1) => "formerr",
+            NotifyOutcome::Code(2) => "servfail",
+            NotifyOutcome::Code(4) => "notimp",
+            NotifyOutcome::Code(5) => "refused",
+            NotifyOutcome::Code(9) => "notauth",
+            NotifyOutcome::Code(_) => "rcode_other",
         }
     }
 
     /// Returns true if nothing was heard from the address.
     pub(super) fn is_silence(&self) -> bool {
-        matches!(self, Outcome::Timeout | Outcome::Failed(_))
+        matches!(self, NotifyOutcome::Timeout | NotifyOutcome::Failed(_))
     }
 }
 

@@ -11,7 +11,7 @@
 //! Cost: looking for changes O(entries), everything else O(log entries). No sockets; no clock but that of signatures.
 
 use super::message;
-use super::outcome::Outcome;
+use super::outcome::NotifyOutcome;
 use super::{Target, TargetStatus, Targets, Timers};
 use crate::metrics::{Metrics, unix_seconds};
 use crate::publish::Published;
@@ -71,7 +71,7 @@ struct Entry {
     notified: Option<Serial>,
     acknowledged: Option<Serial>,
     /// Outcome of the last exchange that ended.
-    outcome: Option<Outcome>,
+    outcome: Option<NotifyOutcome>,
     /// The zone is to be announced whatever was sent last.
     wanted: bool,
     /// Time before which no exchange begins.
@@ -100,7 +100,7 @@ struct Exchange {
     /// Time at which the reply to the last of them is late.
     due: Instant,
     /// Problem other than silence, if any.
-    problem: Option<Outcome>,
+    problem: Option<NotifyOutcome>,
 }
 
 /// State that entries with the same address share.
@@ -252,17 +252,17 @@ impl Table {
             && let Err(error) = chain.check(&mut bytes.to_vec(), unix_now())
         {
             // RFC 8945 section 5.4: anybody can have sent this, so the true reply may still come.
-            exchange.problem = Some(Outcome::Signature(error));
+            exchange.problem = Some(NotifyOutcome::Signature(error));
             return;
         }
-        self.close(number, Outcome::from_code(code), root, now);
+        self.close(number, NotifyOutcome::from_code(code), root, now);
     }
 
     /// Notes that a message could not be sent; it is tried again like one that was lost.
     pub(super) fn note_failure(&mut self, number: Number, error: &std::io::Error) {
         // The targets may have been replaced meanwhile.
         if let Some(Entry { stage: Stage::Open(exchange), .. }) = self.entries.get_mut(&number) {
-            exchange.problem = Some(Outcome::Failed(error.to_string()));
+            exchange.problem = Some(NotifyOutcome::Failed(error.to_string()));
         }
     }
 
@@ -275,7 +275,7 @@ impl Table {
         {
             match &mut self.entry(number).stage {
                 Stage::Open(exchange) if exchange.sent > retries => {
-                    let outcome = exchange.problem.take().unwrap_or(Outcome::Timeout);
+                    let outcome = exchange.problem.take().unwrap_or(NotifyOutcome::Timeout);
                     self.close(number, outcome, root, now);
                 }
                 Stage::Open(_) => datagrams.extend(self.send(number, root, now)),
@@ -375,7 +375,7 @@ impl Table {
         // RFC 1996 section 3.6 leaves the timers to the sender; each pause is twice the one before.
         exchange.due = now + self.timers.first.saturating_mul(1 << exchange.sent.min(16));
         exchange.sent += 1;
-        exchange.problem = exchange.problem.filter(|problem| !matches!(problem, Outcome::Failed(_)));
+        exchange.problem = exchange.problem.filter(|problem| !matches!(problem, NotifyOutcome::Failed(_)));
         let bytes = exchange.bytes.clone();
         self.open.insert((exchange.id, target.address), number);
         self.alarms.insert((exchange.due, number));
@@ -402,7 +402,7 @@ impl Table {
     }
 
     /// Ends an exchange, and begins the next if there is something newer.
-    fn close(&mut self, number: Number, outcome: Outcome, root: &Published, now: Instant) {
+    fn close(&mut self, number: Number, outcome: NotifyOutcome, root: &Published, now: Instant) {
         if let Stage::Open(exchange) = &self.entry(number).stage {
             let serial = exchange.serial;
             self.note(number, serial, outcome);
@@ -412,7 +412,7 @@ impl Table {
     }
 
     /// Counts and logs the end of an exchange: failures once, when they are new.
-    fn note(&mut self, number: Number, serial: Serial, outcome: Outcome) {
+    fn note(&mut self, number: Number, serial: Serial, outcome: NotifyOutcome) {
         let entry = self.entries.get_mut(&number).expect("numbers in the table's own lists have their entries");
         let (zone, target) = (&entry.zone, entry.target.address);
         self.metrics.notify_sent.with_label_values(&[&zone.to_string(), outcome.label()]).inc();
@@ -426,7 +426,7 @@ impl Table {
         } else {
             entry.outcome.as_ref().is_none_or(|before| before.label() != outcome.label())
         };
-        if outcome == Outcome::Acknowledged {
+        if outcome == NotifyOutcome::Acknowledged {
             entry.acknowledged = Some(serial);
             debug!(%zone, %target, %serial, "NOTIFY acknowledged");
         } else if is_new {

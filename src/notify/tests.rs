@@ -308,7 +308,7 @@ async fn a_refusal_ends_the_exchange() {
         let got = secondary.get().await;
         assert_eq!(got.serial(), serial);
         secondary.send(&got.reply(code), got.from).await;
-        stage.wait_for(&Outcome::Code(code).to_string()).await;
+        stage.wait_for(&NotifyOutcome::Code(code).to_string()).await;
         assert_eq!(stage.counted("z.", label), 1);
     }
     assert!(secondary.backlog().is_empty());
@@ -445,7 +445,7 @@ async fn a_target_without_the_key_is_told_apart_from_a_silent_one() {
         let got = secondary.get().await;
         secondary.send(&got.reply(9), got.from).await;
     }
-    let result = Outcome::Signature(wire::tsig::TsigError::Unsigned { rcode: 9 }).to_string();
+    let result = NotifyOutcome::Signature(wire::tsig::TsigError::Unsigned { rcode: 9 }).to_string();
     let settled = async {
         while stage.counted("z.", "tsig") == 0 {
             sleep(Duration::from_millis(1)).await;

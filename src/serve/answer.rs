@@ -119,7 +119,7 @@ impl<'p> Source<'p> {
 }
 
 /// Result of looking a name up within one zone.
-pub enum Found<'a> {
+pub enum NameMatch<'a> {
     /// A delegation above or at the name: the octet of the name at which its owner begins, and its NS records.
     Referral(usize, Set<'a>),
     /// A DNAME above the name, likewise.
@@ -130,7 +130,7 @@ pub enum Found<'a> {
 }
 
 /// Next step after one name has been looked up.
-enum Step {
+enum Resolution {
     Done(u16),
     /// An alias was added; its target stands at this position of the message.
     Follow(usize),
@@ -183,11 +183,11 @@ impl<'p> Reply<'p, '_> {
         let (mut current, mut target) = (asked, None);
         loop {
             let next = match self.step(zone, current, hash.take(), qtype) {
-                Step::Done(rcode) => {
+                Resolution::Done(rcode) => {
                     self.add_targets();
                     return rcode;
                 }
-                Step::Follow(target) => self.writer.placed(target),
+                Resolution::Follow(target) => self.writer.placed(target),
             };
             let Ok(next) = next else { return rcode::SERVFAIL };
             if seen[..self.aliases].iter().any(|before| self.writer.has_name(*before, &next)) {
@@ -203,35 +203,35 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Looks one name up, whose hash may be known, and writes what it gives.
-    fn step(&mut self, source: Source<'p>, current: Owner<'_>, hash: Option<u64>, qtype: u16) -> Step {
+    fn step(&mut self, source: Source<'p>, current: Owner<'_>, hash: Option<u64>, qtype: u16) -> Resolution {
         self.writer.authoritative = true;
         let zone = source.zone;
         match find_hashed(zone, current.wire, hash, qtype) {
-            Found::Referral(start, ns) => {
+            NameMatch::Referral(start, ns) => {
                 // RFC 1034 section 4.3.1: AA speaks for the first owner name, which behind an alias is ours.
                 self.writer.authoritative = self.aliases > 0;
                 self.refer(zone, current.suffix(start), ns);
-                Step::Done(rcode::NOERROR)
+                Resolution::Done(rcode::NOERROR)
             }
-            Found::Dname(start, dname) => self.follow_dname(zone, current, start, dname, qtype),
-            Found::Node(node) => self.answer_node(source, current, node, qtype),
-            Found::Nothing => self.answer_nothing(source, current, qtype),
+            NameMatch::Dname(start, dname) => self.follow_dname(zone, current, start, dname, qtype),
+            NameMatch::Node(node) => self.answer_node(source, current, node, qtype),
+            NameMatch::Nothing => self.answer_nothing(source, current, qtype),
         }
     }
 
     /// Writes the RRsets asked for, or the alias, or that there are none.
-    fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Step {
+    fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Resolution {
         if qtype == rtype::ANY && has_records(node) {
             for rrset in any_subset(current.wire, node) {
                 if !self.add_answer(source, current, rrset) {
                     break;
                 }
             }
-            return Step::Done(rcode::NOERROR);
+            return Resolution::Done(rcode::NOERROR);
         }
         if let Some(rrset) = node.get(qtype) {
             self.add_answer(source, current, rrset);
-            return Step::Done(rcode::NOERROR);
+            return Resolution::Done(rcode::NOERROR);
         }
         let Some(cname) = node.get(rtype::CNAME) else {
             // Whether a host has a service is the host's to say, even where a node has the name of the service.
@@ -239,15 +239,15 @@ impl<'p> Reply<'p, '_> {
             return self.deny_data(source.zone, current, meant);
         };
         if self.aliases == MAX_ALIASES {
-            return Step::Done(rcode::NOERROR);
+            return Resolution::Done(rcode::NOERROR);
         }
         self.aliases += 1;
         let mut target = 0;
         if self.writer.add_rrset(Section::Answer, current, cname, 0, |at| target = at).is_err() {
             self.writer.truncated = true;
-            return Step::Done(rcode::NOERROR);
+            return Resolution::Done(rcode::NOERROR);
         }
-        Step::Follow(target)
+        Resolution::Follow(target)
     }
 
     /// Adds an RRset to the answer and notes its targets. False when it did not fit.
@@ -273,37 +273,44 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
-    fn follow_dname(&mut self, zone: &'p Zone, current: Owner<'_>, start: usize, dname: Set<'p>, qtype: u16) -> Step {
+    fn follow_dname(
+        &mut self,
+        zone: &'p Zone,
+        current: Owner<'_>,
+        start: usize,
+        dname: Set<'p>,
+        qtype: u16,
+    ) -> Resolution {
         if self.aliases == MAX_ALIASES {
-            return Step::Done(rcode::NOERROR);
+            return Resolution::Done(rcode::NOERROR);
         }
         self.aliases += 1;
         let owner = current.suffix(start);
         if !self.has_dname(zone, dname) {
             if self.writer.add_rrset(Section::Answer, owner, dname, 0, |_| ()).is_err() {
                 self.writer.truncated = true;
-                return Step::Done(rcode::NOERROR);
+                return Resolution::Done(rcode::NOERROR);
             }
             if let Some(free) = self.dnames.iter_mut().find(|slot| slot.is_none()) {
                 *free = Some((zone, dname));
             }
         }
-        let Some(target) = dname.first_name(0) else { return Step::Done(rcode::SERVFAIL) };
+        let Some(target) = dname.first_name(0) else { return Resolution::Done(rcode::SERVFAIL) };
         // The labels in front keep the case in which they stand in the message.
         let spelled = NameBuf::read(self.writer.written(), current.offset);
-        let Ok((spelled, _)) = spelled else { return Step::Done(rcode::SERVFAIL) };
+        let Ok((spelled, _)) = spelled else { return Resolution::Done(rcode::SERVFAIL) };
         let Ok(next) = spelled.splice(start, target.as_wire()) else {
             // RFC 6672 section 2.2: too long a name.
-            return Step::Done(rcode::YXDOMAIN);
+            return Resolution::Done(rcode::YXDOMAIN);
         };
         let fixed = (rtype::CNAME, rr::CLASS_IN, dname.ttl);
         match self.writer.add_record(Section::Answer, current, fixed, next.as_wire()) {
             Err(_) => {
                 self.writer.truncated = true;
-                Step::Done(rcode::NOERROR)
+                Resolution::Done(rcode::NOERROR)
             }
-            Ok(_) if matches!(qtype, rtype::CNAME | rtype::ANY) => Step::Done(rcode::NOERROR),
-            Ok(at) => Step::Follow(at),
+            Ok(_) if matches!(qtype, rtype::CNAME | rtype::ANY) => Resolution::Done(rcode::NOERROR),
+            Ok(at) => Resolution::Follow(at),
         }
     }
 
@@ -314,11 +321,11 @@ impl<'p> Reply<'p, '_> {
     }
 
     /// Answers for a node that does not have what was asked for.
-    fn deny_data(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>) -> Step {
+    fn deny_data(&mut self, zone: &Zone, current: Owner<'_>, node: Node<'_>) -> Resolution {
         if is_unreadable(node) {
             self.writer.authoritative = false;
             self.writer.set_extended(ExtendedError::InvalidData);
-            return Step::Done(rcode::SERVFAIL);
+            return Resolution::Done(rcode::SERVFAIL);
         }
         self.deny(zone, current, rcode::NOERROR)
     }
@@ -328,26 +335,26 @@ impl<'p> Reply<'p, '_> {
     /// Whether a host that cannot be read has a service cannot be known either, so that is not denied. Where unknown
     /// names are refused, a question for a service of a host that is there is no question for an unknown name: whoever
     /// gets REFUSED asks elsewhere, whoever gets no data goes on with the host's addresses (`docs/binder.md` 9).
-    fn answer_nothing(&mut self, source: Source<'p>, current: Owner<'_>, qtype: u16) -> Step {
+    fn answer_nothing(&mut self, source: Source<'p>, current: Owner<'_>, qtype: u16) -> Resolution {
         let zone = source.zone;
         let refuses = source.unknown == Unknown::Refused && self.aliases == 0;
         match service_host(zone, current.wire, qtype) {
             Some(node) if refuses || is_unreadable(node) => self.deny_data(zone, current, node),
             _ if refuses => {
                 self.writer.authoritative = false;
-                Step::Done(rcode::REFUSED)
+                Resolution::Done(rcode::REFUSED)
             }
             _ => self.deny(zone, current, rcode::NXDOMAIN),
         }
     }
 
     /// Writes a negative answer's SOA (RFC 2308 section 2).
-    fn deny(&mut self, zone: &Zone, current: Owner<'_>, rcode: u16) -> Step {
+    fn deny(&mut self, zone: &Zone, current: Owner<'_>, rcode: u16) -> Resolution {
         let origin = current.suffix(current.wire.len() - zone.origin.as_wire().len());
         if self.writer.add_rrset(Section::Authority, origin, zone.negative.as_set(), 0, |_| ()).is_err() {
             self.writer.truncated = true;
         }
-        Step::Done(rcode)
+        Resolution::Done(rcode)
     }
 
     /// Writes a referral: NS, then the glue. RFC 9471: glue for name servers below the cut must fit or TC is set;
@@ -456,34 +463,34 @@ pub fn service_host<'z>(zone: &'z Zone, wire: &[u8], qtype: u16) -> Option<Node<
 /// Returns true if a zone holds a delegation at a name or above it.
 fn delegates(zone: &Zone, wire: &[u8]) -> bool {
     match find(zone, wire, rtype::DS) {
-        Found::Referral(..) => true,
-        Found::Node(node) => node.get(rtype::NS).is_some(),
-        Found::Dname(..) | Found::Nothing => false,
+        NameMatch::Referral(..) => true,
+        NameMatch::Node(node) => node.get(rtype::NS).is_some(),
+        NameMatch::Dname(..) | NameMatch::Nothing => false,
     }
 }
 
 /// Looks a name (lowercase wire form) up in a zone that holds it.
-pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> Found<'a> {
+pub fn find<'a>(zone: &'a Zone, wire: &[u8], qtype: u16) -> NameMatch<'a> {
     find_hashed(zone, wire, None, qtype)
 }
 
 /// Finds a name as [`find`] does, where its hash in that zone may be known.
-fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> Found<'a> {
+fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -> NameMatch<'a> {
     // Without cuts nothing above the name matters, and most questions are for names that exist.
     if zone.cuts == 0
         && let Some(node) = hash.map_or_else(|| zone.get(wire), |hash| zone.get_hashed(hash, wire))
     {
-        return Found::Node(node);
+        return NameMatch::Node(node);
     }
     if zone.cuts == 0 && zone.wildcards == 0 {
-        return Found::Nothing;
+        return NameMatch::Nothing;
     }
     let origin = wire.len() - zone.origin.as_wire().len();
     if origin == 0 {
-        return Found::Node(zone.apex());
+        return NameMatch::Node(zone.apex());
     }
     if let Some(dname) = zone.apex().get(rtype::DNAME) {
-        return Found::Dname(origin, dname);
+        return NameMatch::Dname(origin, dname);
     }
     let mut encloser = origin;
     for start in name::label_starts(wire).iter().rev().map(|start| usize::from(*start)).filter(|start| *start < origin)
@@ -493,13 +500,13 @@ fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
         if let Some(ns) = node.get(rtype::NS)
             && (start != 0 || qtype != rtype::DS)
         {
-            return Found::Referral(start, ns);
+            return NameMatch::Referral(start, ns);
         }
         if start == 0 {
-            return Found::Node(node);
+            return NameMatch::Node(node);
         }
         if let Some(dname) = node.get(rtype::DNAME) {
-            return Found::Dname(start, dname);
+            return NameMatch::Dname(start, dname);
         }
         encloser = start;
     }
@@ -509,7 +516,7 @@ fn find_hashed<'a>(zone: &'a Zone, wire: &[u8], hash: Option<u64>, qtype: u16) -
         .and_then(|star| star.splice(2, &wire[encloser..]))
         .ok()
         .and_then(|name| zone.get(name.as_wire()))
-        .map_or(Found::Nothing, Found::Node)
+        .map_or(NameMatch::Nothing, NameMatch::Node)
 }
 
 /// RRsets that answer ANY (RFC 8482 section 4.1): one RRset, but SRV and TXT together at a DNS-SD instance name,

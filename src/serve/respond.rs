@@ -48,7 +48,7 @@ pub struct Asked<'a> {
 }
 
 /// Outcome of a message.
-pub enum Outcome {
+pub enum Dispatched {
     /// No response may be sent.
     Nothing,
     /// A response in the caller's buffer.
@@ -57,9 +57,9 @@ pub enum Outcome {
     Transfer(Box<Outbound>),
 }
 
-impl From<Option<Response>> for Outcome {
-    fn from(response: Option<Response>) -> Outcome {
-        response.map_or(Outcome::Nothing, Outcome::Response)
+impl From<Option<Response>> for Dispatched {
+    fn from(response: Option<Response>) -> Dispatched {
+        response.map_or(Dispatched::Nothing, Dispatched::Response)
     }
 }
 
@@ -90,10 +90,10 @@ impl Responder {
     }
 
     /// Responds to a message. `out` must hold 1232 octets for datagrams and 65,535 for streams.
-    pub fn respond(&self, published: &Published, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
+    pub fn respond(&self, published: &Published, asked: Asked<'_>, out: &mut [u8]) -> Dispatched {
         let mut request = Request::default();
         if !request.read(asked.message) {
-            return Outcome::Nothing;
+            return Dispatched::Nothing;
         }
         self.respond_to(published, &request, None, asked, out)
     }
@@ -106,7 +106,7 @@ impl Responder {
         place: Option<Place<'p>>,
         asked: Asked<'_>,
         out: &mut [u8],
-    ) -> Outcome {
+    ) -> Dispatched {
         if request.signed {
             return self.respond_signed(published, request, asked, out);
         }
@@ -115,7 +115,7 @@ impl Responder {
 
     /// Responds to a message with a TSIG record.
     #[cold]
-    fn respond_signed(&self, published: &Published, request: &Request, asked: Asked<'_>, out: &mut [u8]) -> Outcome {
+    fn respond_signed(&self, published: &Published, request: &Request, asked: Asked<'_>, out: &mut [u8]) -> Dispatched {
         let mut message = asked.message.to_vec();
         let now = self.now();
         match open_request(&mut message, &published.keys, now) {
@@ -128,13 +128,13 @@ impl Responder {
             }
             Opened::Signed { length, mut signer } => {
                 let asked = Asked { message: &message[..length], ..asked };
-                let Some(request) = Request::parse(asked.message) else { return Outcome::Nothing };
+                let Some(request) = Request::parse(asked.message) else { return Dispatched::Nothing };
                 match self.dispatch(published, &request, None, asked, Some(&signer), out) {
-                    Outcome::Response(response) => sign(Some(&mut signer), response, now, out).into(),
-                    Outcome::Transfer(outbound) => {
-                        Outcome::Transfer(Box::new(Outbound { signer: Some(signer), ..*outbound }))
+                    Dispatched::Response(response) => sign(Some(&mut signer), response, now, out).into(),
+                    Dispatched::Transfer(outbound) => {
+                        Dispatched::Transfer(Box::new(Outbound { signer: Some(signer), ..*outbound }))
                     }
-                    Outcome::Nothing => Outcome::Nothing,
+                    Dispatched::Nothing => Dispatched::Nothing,
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Responder {
         asked: Asked<'_>,
         signer: Option<&Signer>,
         out: &mut [u8],
-    ) -> Outcome {
+    ) -> Dispatched {
         let limit = request.limit(asked.datagram).min(out.len());
         let limit = limit.saturating_sub(signer.map_or(0, Signer::overhead));
         let key = signer.map(Signer::key);
@@ -160,15 +160,15 @@ impl Responder {
             } else if response.rcode == rcode::REFUSED {
                 self.log_notify(request, asked.peer, key);
             }
-            return Outcome::Response(response);
+            return Dispatched::Response(response);
         }
         if xfr::is_transfer(request, asked.datagram) {
             return self.transfer(published, request, asked, key, limit, out);
         }
         if let Some(response) = self.respond_to_primary(published, request, asked, limit, out) {
-            return Outcome::Response(response);
+            return Dispatched::Response(response);
         }
-        Outcome::Response(answer_request(published, request, place, limit, asked.rotation, out))
+        Dispatched::Response(answer_request(published, request, place, limit, asked.rotation, out))
     }
 
     /// Answers a question for the SOA of a zone of several members that comes from where one of them is transferred
@@ -206,7 +206,7 @@ impl Responder {
         key: Option<&Name>,
         limit: usize,
         out: &mut [u8],
-    ) -> Outcome {
+    ) -> Dispatched {
         let client = Client { address: asked.peer, key, datagram: asked.datagram };
         let incremental = request.question.as_ref().is_some_and(|question| question.rtype == rtype::IXFR);
         let nsid = published.identity.nsid();
@@ -217,14 +217,14 @@ impl Responder {
                 let zone = zone.map(|zone| zone.to_string()).unwrap_or_default();
                 self.count(&zone, asked_kind, refusal.label());
                 self.log_refusal(request, asked.peer, key, asked_kind, refusal);
-                Outcome::Response(refuse(request, refusal, nsid, limit, out))
+                Dispatched::Response(refuse(request, refusal, nsid, limit, out))
             }
             Verdict::Soa { zone, truncated } => {
                 let (kind, result) = if truncated { (Kind::Ixfr, "truncated") } else { (Kind::Current, "ok") };
                 self.count(&zone.origin.to_string(), kind, result);
-                Outcome::Response(write_soa(request, &zone, truncated, nsid, limit, out))
+                Dispatched::Response(write_soa(request, &zone, truncated, nsid, limit, out))
             }
-            Verdict::Stream(transfer) => Outcome::Transfer(Box::new(Outbound { transfer, signer: None })),
+            Verdict::Stream(transfer) => Dispatched::Transfer(Box::new(Outbound { transfer, signer: None })),
         }
     }
 

@@ -27,7 +27,7 @@ use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::ListenPlan;
 use crate::serve::places::{Class, Place, Places, Room};
-use crate::serve::respond::{Asked, Outbound, Outcome, Responder};
+use crate::serve::respond::{Asked, Dispatched, Outbound, Responder};
 use crate::serve::udp::{DRAIN, new_socket};
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -334,13 +334,13 @@ impl Conversation<'_> {
             let rotation = context.rotation.fetch_add(1, Ordering::Relaxed);
             let asked = Asked { message, peer: *peer, datagram: false, rotation };
             match context.responder.respond(&context.publisher.load(), asked, &mut scratch) {
-                Outcome::Response(response) => {
+                Dispatched::Response(response) => {
                     context.counters.count_shared(self.transport, response.rcode, response.truncated);
                     burst.output.extend_from_slice(&(response.length as u16).to_be_bytes());
                     burst.output.extend_from_slice(&scratch[..response.length]);
                 }
-                Outcome::Transfer(outbound) => burst.transfer = Some(outbound),
-                Outcome::Nothing => context.counters.count_dropped_shared(message),
+                Dispatched::Transfer(outbound) => burst.transfer = Some(outbound),
+                Dispatched::Nothing => context.counters.count_dropped_shared(message),
             }
             start += 2 + length;
             burst.complete = true;

@@ -17,7 +17,7 @@ mod batch;
 use crate::metrics::{Metrics, QueryCounters, Transport};
 use crate::publish::Publisher;
 use crate::serve::prefetch::Prefetch;
-use crate::serve::respond::{Asked, Outcome, Responder};
+use crate::serve::respond::{Asked, Dispatched, Responder};
 use arc_swap::{ArcSwap, Cache};
 use batch::Batch;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -195,10 +195,10 @@ impl Worker {
                     let asked = Asked { message, peer, datagram: true, rotation };
                     let respond =
                         |place| self.responder.respond_to(published, prefetch.request(index), place, asked, out);
-                    let response = match place.map_or(Outcome::Nothing, respond) {
-                        Outcome::Response(response) => Some(response),
+                    let response = match place.map_or(Dispatched::Nothing, respond) {
+                        Dispatched::Response(response) => Some(response),
                         // Over UDP there are no transfers.
-                        Outcome::Nothing | Outcome::Transfer(_) => None,
+                        Dispatched::Nothing | Dispatched::Transfer(_) => None,
                     };
                     match response {
                         Some(response) => self.counters.count(Transport::Udp, response.rcode, response.truncated),

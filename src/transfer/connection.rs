@@ -13,9 +13,10 @@
 //! 8945 section 5.3.1.
 
 use crate::budget::Claim;
+use crate::client::Server;
 use crate::client::{self, now, random_id};
 use crate::transfer::error::{Phase, TransferError};
-use crate::transfer::plan::{Limits, PrimaryPlan};
+use crate::transfer::plan::Limits;
 use crate::transfer::progress::Tally;
 use crate::transfer::reader::{Progress, Reader, Received};
 use crate::zone::{Soa, Zone};
@@ -46,7 +47,7 @@ pub struct Traffic {
 pub async fn fetch_zone(
     zone: &Name,
     present: Option<Arc<Zone>>,
-    primary: &PrimaryPlan,
+    primary: &Server,
     limits: &Limits,
     tally: &Tally,
     claim: &Claim,
@@ -59,7 +60,7 @@ pub async fn fetch_zone(
 pub async fn fetch_changes(
     base: Arc<Zone>,
     polled: Serial,
-    primary: &PrimaryPlan,
+    primary: &Server,
     limits: &Limits,
     tally: &Tally,
     claim: &Claim,
@@ -74,7 +75,7 @@ pub async fn fetch_changes(
 /// question for a transfer. One message and the time for one are the most that this takes.
 pub async fn fetch_opening(
     base: Arc<Zone>,
-    primary: &PrimaryPlan,
+    primary: &Server,
     limits: &Limits,
     claim: &Claim,
 ) -> Result<Soa, TransferError> {
@@ -86,7 +87,7 @@ pub async fn fetch_opening(
 /// Connects, asks, and reads the answer.
 async fn fetch(
     reader: Reader,
-    primary: &PrimaryPlan,
+    primary: &Server,
     limits: &Limits,
     tally: &Tally,
     claim: &Claim,

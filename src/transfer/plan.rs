@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::name::Name;
 
 /// One primary of a zone.
-pub use crate::client::Server as PrimaryPlan;
+use crate::client::Server;
 
 /// Bounds on the timers that a zone's SOA asks for, and how long older serials must last before they are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct ZonePlan {
     /// The name by which the primaries know the zone: `zone` itself but for such members.
     pub origin: Name,
     /// In order of preference; never empty.
-    pub primaries: Vec<PrimaryPlan>,
+    pub primaries: Vec<Server>,
     /// Addresses besides the primaries' that may announce changes.
     pub notify_from: Vec<IpAddr>,
     /// True if primaries are asked for differences (RFC 1995) before whole zones.

@@ -8,9 +8,9 @@
 //!
 //! Cost: one round trip; two sockets at most.
 
+use crate::client::Server;
 use crate::client::{Question, Role, soa_of, to_library};
 use crate::transfer::error::{Phase, TransferError};
-use crate::transfer::plan::PrimaryPlan;
 use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::{DNSClass, RecordType};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use wire::name::Name;
 use wire::serial::Serial;
 
 /// Asks a primary for the zone's serial.
-pub async fn poll(zone: &Name, primary: &PrimaryPlan, patience: Duration) -> Result<Serial, TransferError> {
+pub async fn poll(zone: &Name, primary: &Server, patience: Duration) -> Result<Serial, TransferError> {
     // Half the patience is for UDP: a primary that only speaks TCP still has a fair chance.
     let question = Question::new(zone, RecordType::SOA, Role::Authority);
     if let Ok(response) = question.ask_udp(primary, patience / 2).await

@@ -7,9 +7,9 @@
 //!
 //! RFC 1035 section 4, RFC 6891 section 6, RFC 8945 section 5.
 
+use crate::client::Server;
 use crate::client::{self, exchange_tcp, exchange_udp};
 use crate::transfer::doubt::{Answer, Question};
-use crate::transfer::plan::PrimaryPlan;
 use crate::zone::Soa;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ enum Reply {
 }
 
 /// Asks a primary for a set of a zone. `None` when that brings no answer.
-pub async fn ask(zone: &Name, question: &Question, primary: &PrimaryPlan) -> Option<Answer> {
+pub async fn ask(zone: &Name, question: &Question, primary: &Server) -> Option<Answer> {
     for _ in 0..TRIES {
         let response = timeout(PATIENCE, exchange_udp(primary, write(question))).await;
         // Nothing came, or nothing that can be believed.

@@ -6,9 +6,10 @@
 //!
 //! Cost: O(records at the names that changed), twice where something is in doubt, and a question for each set.
 
+use crate::client::Server;
 use crate::transfer::doubt::{Answer, Doubts, Question, Remaining};
 use crate::transfer::error::TransferError;
-use crate::transfer::plan::{PrimaryPlan, ZonePlan};
+use crate::transfer::plan::ZonePlan;
 use crate::transfer::queue::Turns;
 use crate::transfer::reader::Changed;
 use crate::transfer::version::Version;
@@ -43,7 +44,7 @@ pub struct Settled {
 /// Makes a version of differences that a primary sent.
 pub async fn settle(
     changed: Changed,
-    primary: &PrimaryPlan,
+    primary: &Server,
     max_records: u64,
     turns: &Arc<Turns>,
 ) -> Result<(Version, Settled), TransferError> {
@@ -68,7 +69,7 @@ async fn ask_all(
     mut doubts: Doubts,
     zone: &Name,
     to: Serial,
-    (primary, turns): (&PrimaryPlan, &Arc<Turns>),
+    (primary, turns): (&Server, &Arc<Turns>),
 ) -> (Remaining, u64) {
     let (mut left, mut asked) = (PATIENCE, 0);
     let mut open = doubts.open();
@@ -118,7 +119,7 @@ async fn ask_behind(
     witnesses: &[Question],
     zone: &Name,
     (left, asked): (&mut Duration, &mut u64),
-    (primary, turns): (&PrimaryPlan, &Arc<Turns>),
+    (primary, turns): (&Server, &Arc<Turns>),
 ) -> Option<Serial> {
     let turn = timeout(IN_LINE, turns.question(primary.address)).await.ok()?;
     let since = Instant::now();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     /// A primary of the zone `z` with nothing beside its apex and the address of `w`, unless that is lost.
-    async fn primary(is_lost: bool) -> PrimaryPlan {
+    async fn primary(is_lost: bool) -> Server {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         tokio::spawn(async move {
@@ -187,7 +188,7 @@ mod tests {
                 let _ = socket.send_to(&[&header, &query[12..end], &record].concat(), client).await;
             }
         });
-        PrimaryPlan { address, source: None, key: None }
+        Server { address, source: None, key: None }
     }
 
     /// All turns of a primary that a queue has.

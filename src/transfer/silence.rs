@@ -30,10 +30,10 @@
 //! Cost: O(1) for each poll and NOTIFY; a task that looks at the clock and O(addresses) gauges once a second; O(zones
 //! of the address) when silence begins.
 
+use crate::client::Server;
 use crate::metrics::{Metrics, unix_seconds};
 use crate::timestamp;
 use crate::transfer::error::TransferError;
-use crate::transfer::plan::PrimaryPlan;
 use crate::transfer::status::{SilenceStatus, unix_after};
 use crate::zone::Soa;
 use chrono::{Datelike, Timelike};
@@ -125,7 +125,7 @@ impl Silences {
     }
 
     /// Returns the assumptions about a primary; silence, if it was not known before.
-    pub fn of(&self, primary: &PrimaryPlan) -> Arc<Silence> {
+    pub fn of(&self, primary: &Server) -> Arc<Silence> {
         let new = || Arc::new(Silence::assumed(self.0.times, Instant::now()));
         self.0.pairs().entry((primary.address, primary.source)).or_insert_with(new).clone()
     }
@@ -360,8 +360,8 @@ struct Ear {
 
 impl Ears {
     /// Listens for primaries.
-    pub fn new(primaries: &[PrimaryPlan], refresh_min: Duration, silences: &Silences) -> Ears {
-        let ear = |primary: &PrimaryPlan| {
+    pub fn new(primaries: &[Server], refresh_min: Duration, silences: &Silences) -> Ears {
+        let ear = |primary: &Server| {
             primary.address.is_ipv4().then(|| {
                 let silence = silences.of(primary);
                 let bell = silence.bell.subscribe();

@@ -62,7 +62,7 @@ impl Changes {
     }
 
     /// The records that came or went in the order of their lines, made one by one: there may be a million.
-    pub fn iter(&self) -> impl Iterator<Item = Change> {
+    pub fn iter(&self) -> impl Iterator<Item = RecordDiff> {
         let sides =
             self.delta.as_ref().map(|delta| [('-', &delta.from, &delta.removed), ('+', &delta.to, &delta.added)]);
         let [mut gone, mut come] = [0, 1].map(|side| {
@@ -70,7 +70,7 @@ impl Changes {
                 let (sign, soa, block) = sides[side];
                 let owner = self.zone.as_wire();
                 let soa = soa.rdatas().map(move |rdata| Record { owner, rtype: rtype::SOA, ttl: soa.ttl, rdata });
-                soa.chain(block.iter()).filter_map(move |record| Change::new(sign, &record))
+                soa.chain(block.iter()).filter_map(move |record| RecordDiff::new(sign, &record))
             });
             records.peekable()
         });
@@ -107,9 +107,10 @@ impl Changes {
     /// Returns the first `limit` changes as JSON, with the number of those left out.
     pub fn to_json_first(&self, limit: usize) -> Value {
         let more = self.counts().iter().sum::<usize>().saturating_sub(limit);
-        let (removed, added): (Vec<Change>, Vec<Change>) =
+        let (removed, added): (Vec<RecordDiff>, Vec<RecordDiff>) =
             self.iter().take(limit).partition(|change| change.sign == '-');
-        let [removed, added] = [removed, added].map(|side| side.iter().map(Change::to_json).collect::<Vec<Value>>());
+        let [removed, added] =
+            [removed, added].map(|side| side.iter().map(RecordDiff::to_json).collect::<Vec<Value>>());
         json!({
             "zone": self.zone, "from": self.from, "to": self.to, "removed": removed, "added": added, "more": more,
         })
@@ -173,7 +174,7 @@ fn name_serials(history: &History, present: Serial) -> String {
 //--- Changes ---
 
 /// A record that came or went.
-pub struct Change {
+pub struct RecordDiff {
     /// `+` or `-`.
     pub sign: char,
     /// Owner name, for sorting.
@@ -185,14 +186,14 @@ pub struct Change {
     data: String,
 }
 
-impl Change {
+impl RecordDiff {
     /// Reads a record.
-    pub fn new(sign: char, record: &Record<'_>) -> Option<Change> {
+    pub fn new(sign: char, record: &Record<'_>) -> Option<RecordDiff> {
         let mut owner = String::new();
         fmt_wire(record.owner, &mut owner).ok()?;
         let name = NameBuf::from_wire(record.owner).ok()?.to_name();
         let data = RdataText(record.rtype, record.rdata).to_string();
-        Some(Change { sign, name, owner, ttl: record.ttl, rtype: record.rtype, data })
+        Some(RecordDiff { sign, name, owner, ttl: record.ttl, rtype: record.rtype, data })
     }
 
     /// The record as a line of a zone file.
@@ -207,8 +208,8 @@ impl Change {
 
     /// The order of the lines: names, then types with the SOA first, then what went before what came. Records of one
     /// set keep their order.
-    fn compare(&self, other: &Change) -> Ordering {
-        let rank = |change: &Change| (change.rtype != rtype::SOA, change.rtype, change.sign != '-');
+    fn compare(&self, other: &RecordDiff) -> Ordering {
+        let rank = |change: &RecordDiff| (change.rtype != rtype::SOA, change.rtype, change.sign != '-');
         self.name.canonical_cmp(&other.name).then_with(|| rank(self).cmp(&rank(other)))
     }
 }

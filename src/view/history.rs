@@ -6,7 +6,7 @@
 //!
 //! Cost: O(changes of the versions that are listed), for a name O(octets of the history).
 
-use super::diff::Change;
+use super::diff::RecordDiff;
 use super::text::{moment, write_table};
 use crate::control::Reply;
 use crate::metrics::unix_seconds;
@@ -126,14 +126,14 @@ struct NameChange {
     causes: Vec<Cause>,
     cause: String,
     #[serde(serialize_with = "write_changes")]
-    removed: Vec<Change>,
+    removed: Vec<RecordDiff>,
     #[serde(serialize_with = "write_changes")]
-    added: Vec<Change>,
+    added: Vec<RecordDiff>,
 }
 
 /// Writes records for programs.
-fn write_changes<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(changes.iter().map(Change::to_json))
+fn write_changes<S: Serializer>(changes: &[RecordDiff], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(changes.iter().map(RecordDiff::to_json))
 }
 
 /// Changes of a name, in all versions that the history reaches.
@@ -152,9 +152,9 @@ struct NameHistory {
 
 /// Lists the newest changes of a name, so many at most.
 fn list_changes(served: &Served, name: &Name, limit: usize) -> NameHistory {
-    let at_name = |sign: char, block: &Block| -> Vec<Change> {
+    let at_name = |sign: char, block: &Block| -> Vec<RecordDiff> {
         let records = block.iter().filter(|record| record.owner.eq_ignore_ascii_case(name.as_wire()));
-        records.filter_map(|record| Change::new(sign, &record)).collect()
+        records.filter_map(|record| RecordDiff::new(sign, &record)).collect()
     };
     let change = |step: &HistoryStep| NameChange {
         serial: step.delta.to_serial(),

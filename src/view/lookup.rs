@@ -17,7 +17,7 @@ mod seen;
 mod text;
 
 pub use report::{
-    Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
+    Given, GoneReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport, SourceReport,
 };
 pub use text::printable;
 
@@ -26,7 +26,7 @@ use crate::control::Reply;
 use crate::daemon::sources::{Source, Sources};
 use crate::keeper::{PinStatus, View};
 use crate::publish::{Served, State, Unknown};
-use crate::serve::answer::{self, Found, MAX_ALIASES};
+use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
 use report::{TreeReport, ZoneReport};
 use std::time::Instant;
@@ -83,7 +83,7 @@ fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>),
 /// Explains a name, for one type or all that it has; types that are not data have no explanation.
 pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
     let wanted = rtype.filter(|rtype| *rtype != rtype::ANY);
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<LookupStep> = Vec::new();
     let mut next = Some(name.clone());
     while let Some(name) = next.take() {
         let step = explain_step(view, &name, wanted, steps.is_empty());
@@ -98,9 +98,9 @@ pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
 }
 
 /// Explains one name of a chain.
-fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> Step {
+fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
     let served = answer::zone_for(&view.published, name.as_wire(), wanted.unwrap_or(rtype::ANY));
-    let mut step = Step::new(name.clone());
+    let mut step = LookupStep::new(name.clone());
     // Behind an alias the answer ends with what it has.
     let ending = |rcode| if first { rcode } else { "NOERROR" };
     let Some(served) = served else {
@@ -111,8 +111,10 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> S
     step.zone = Some(describe_zone(view, served));
     match served.answerable() {
         Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, &mut step),
-        None if served.state == State::Expired => (step.outcome, step.rcode) = (Outcome::Expired, ending("SERVFAIL")),
-        None => (step.outcome, step.rcode) = (Outcome::NotReady, ending("SERVFAIL")),
+        None if served.state == State::Expired => {
+            (step.outcome, step.rcode) = (RecordFate::Expired, ending("SERVFAIL"))
+        }
+        None => (step.outcome, step.rcode) = (RecordFate::NotReady, ending("SERVFAIL")),
     }
     seen::add_times(served, wanted, &mut step);
     if let Some(region) = view.regions.get(&served.origin) {
@@ -145,46 +147,47 @@ fn describe_zone(view: &View, served: &Served) -> ZoneReport {
 }
 
 /// Looks the name of a step up in its zone.
-fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
+fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut LookupStep) {
     let wire = step.name.as_wire().to_vec();
     let above = |start: usize| NameBuf::from_wire(&wire[start..]).map_or_else(|_| Name::root(), |name| name.to_name());
     match answer::find(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
-        Found::Referral(start, ns) => {
+        NameMatch::Referral(start, ns) => {
             let hidden = zone.get(&wire).map_or(0, |node| node.records());
-            step.outcome = Outcome::Delegation { hidden: if start == 0 { 0 } else { hidden } };
+            step.outcome = RecordFate::Delegation { hidden: if start == 0 { 0 } else { hidden } };
             step.owner = Some(above(start));
             step.records = RecordReport::of_rrset(ns);
         }
-        Found::Dname(start, dname) => {
+        NameMatch::Dname(start, dname) => {
             let target = dname.first_name(0);
             let moved = target.and_then(|target| NameBuf::from_wire(&wire).ok()?.splice(start, target.as_wire()).ok());
             step.owner = Some(above(start));
             step.records = RecordReport::of_rrset(dname);
             match moved {
                 Some(target) => {
-                    step.outcome = Outcome::Dname { target: target.to_name(), followed: wanted != Some(rtype::CNAME) };
+                    step.outcome =
+                        RecordFate::Dname { target: target.to_name(), followed: wanted != Some(rtype::CNAME) };
                 }
                 // RFC 6672 section 2.2.
-                None => (step.outcome, step.rcode) = (Outcome::TargetTooLong, "YXDOMAIN"),
+                None => (step.outcome, step.rcode) = (RecordFate::TargetTooLong, "YXDOMAIN"),
             }
         }
-        Found::Node(node) => {
+        NameMatch::Node(node) => {
             step.owner =
                 Some(if zone.get(&wire).is_some() { step.name.clone() } else { wildcard_of(zone, &step.name) });
             let meant = answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)).unwrap_or(node);
             look_at_node(node, meant, wanted, step);
         }
         // As the answer has it: a broken host may have the service, and some zones refuse names that they do not hold.
-        Found::Nothing => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
+        NameMatch::Nothing => match answer::service_host(zone, &wire, wanted.unwrap_or(rtype::ANY)) {
             Some(host) if answer::is_unreadable(host) => {
-                (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(host) }, "SERVFAIL");
+                (step.outcome, step.rcode) = (RecordFate::Unreadable { reasons: reasons_of(host) }, "SERVFAIL");
             }
-            Some(_) if refuses => step.outcome = Outcome::NoSuchService,
+            Some(_) if refuses => step.outcome = RecordFate::NoSuchService,
             _ => {
                 let encloser = encloser_of(zone, &step.name);
                 (step.outcome, step.rcode) = match refuses {
-                    true => (Outcome::RefusedName { encloser }, "REFUSED"),
-                    false => (Outcome::NoSuchName { encloser }, "NXDOMAIN"),
+                    true => (RecordFate::RefusedName { encloser }, "REFUSED"),
+                    false => (RecordFate::NoSuchName { encloser }, "NXDOMAIN"),
                 };
             }
         },
@@ -193,7 +196,7 @@ fn look(zone: &Zone, refuses: bool, wanted: Option<u16>, step: &mut Step) {
 
 /// Determines the outcome at a node for the wanted type. If the node lacks the type, the reason may be found at
 /// `meant`.
-fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut Step) {
+fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut LookupStep) {
     let asked = node.rrsets().filter(|rrset| wanted.is_none_or(|wanted| wanted == rrset.rtype));
     step.records = asked.flat_map(RecordReport::of_rrset).collect();
     let cname = node.get(rtype::CNAME).filter(|_| wanted != Some(rtype::CNAME));
@@ -203,23 +206,23 @@ fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut
         step.records.clear();
     }
     if step.records.is_empty() && cname.is_none() && answer::is_unreadable(meant) {
-        (step.outcome, step.rcode) = (Outcome::Unreadable { reasons: reasons_of(meant) }, "SERVFAIL");
+        (step.outcome, step.rcode) = (RecordFate::Unreadable { reasons: reasons_of(meant) }, "SERVFAIL");
         return;
     }
     if step.records.is_empty() && node.get(rtype::PLACEHOLDER).is_some() && !has_records {
-        step.outcome = Outcome::NoRecords;
+        step.outcome = RecordFate::NoRecords;
         return;
     }
     step.outcome = if let Some(cname) = cname.filter(|_| wanted.is_some() || node.rrsets().count() == 1) {
         step.records = RecordReport::of_rrset(cname);
         let target = cname.first_name(0).map_or_else(Name::root, |target| target.to_name());
-        Outcome::Alias { target }
+        RecordFate::Alias { target }
     } else if !step.records.is_empty() {
-        Outcome::Records
+        RecordFate::Records
     } else if node.is_empty() {
-        Outcome::EmptyNonTerminal { below: node.below }
+        RecordFate::EmptyNonTerminal { below: node.below }
     } else {
-        Outcome::NoData { types: node.rrsets().map(|rrset| TypeName(rrset.rtype).to_string()).collect() }
+        RecordFate::NoData { types: node.rrsets().map(|rrset| TypeName(rrset.rtype).to_string()).collect() }
     };
 }
 

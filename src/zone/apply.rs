@@ -14,7 +14,7 @@ use wire::name;
 use wire::rr::{RRset, Set, rtype};
 
 /// A record that goes or comes.
-struct Step<'a> {
+struct RecordStep<'a> {
     /// Hash of the labels.
     hash: u64,
     /// Labels of the owner in front of the origin, lowercase.
@@ -24,9 +24,9 @@ struct Step<'a> {
     at: (usize, bool),
 }
 
-impl<'a> Step<'a> {
+impl<'a> RecordStep<'a> {
     /// A record of a difference of a zone.
-    fn new(record: Record<'a>, at: (usize, bool), zone: &Zone) -> Result<Step<'a>, DeltaError> {
+    fn new(record: Record<'a>, at: (usize, bool), zone: &Zone) -> Result<RecordStep<'a>, DeltaError> {
         let is_lower = !record.owner.iter().any(u8::is_ascii_uppercase);
         let owner = if is_lower { Cow::Borrowed(record.owner) } else { record.owner.to_ascii_lowercase().into() };
         let cut = name::suffix_offset(&owner, zone.origin.as_wire()).ok_or(DeltaError::Malformed)?;
@@ -37,7 +37,7 @@ impl<'a> Step<'a> {
             Cow::Borrowed(owner) => Cow::Borrowed(&owner[..cut]),
             Cow::Owned(owner) => Cow::Owned(owner[..cut].to_vec()),
         };
-        Ok(Step { hash: table::hash(&labels), labels, record, at })
+        Ok(RecordStep { hash: table::hash(&labels), labels, record, at })
     }
 }
 
@@ -63,7 +63,7 @@ impl Delta {
             for (block, comes) in [(&delta.removed, false), (&delta.added, true)] {
                 steps.reserve(block.records() as usize);
                 for record in block.iter() {
-                    steps.push(Step::new(record, (number, comes), zone)?);
+                    steps.push(RecordStep::new(record, (number, comes), zone)?);
                 }
             }
         }
@@ -92,10 +92,10 @@ impl Delta {
 }
 
 /// Makes the changes of one name and writes what its sets are then; returns how it is spelled.
-fn change<'a>(node: Node<'a>, steps: &[Step<'a>], sets: &mut Vec<u8>) -> Result<Option<&'a [u8]>, DeltaError> {
+fn change<'a>(node: Node<'a>, steps: &[RecordStep<'a>], sets: &mut Vec<u8>) -> Result<Option<&'a [u8]>, DeltaError> {
     let mut records = Records::new(node, steps.len());
     let (mut spelled, mut spelled_by) = (node.spelled, None);
-    for Step { record, at, .. } in steps {
+    for RecordStep { record, at, .. } in steps {
         let (number, comes) = *at;
         match (comes, records.find(record.rtype, record.rdata)) {
             (false, Some(index)) if records.get(index) == (record.ttl, record.rdata) => _ = records.remove(index),

@@ -7,7 +7,7 @@
 //! Cost: O(octets) for a name that is set, and O(changed names × names of a shard) to finish.
 
 use super::node::{self, Node};
-use super::table::{self, ByHash, Change, Table};
+use super::table::{self, ByHash, NodeChange, Table};
 use super::{Aside, Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -242,7 +242,7 @@ impl Editor {
         }
         let change = |(pending, owner, range): (&Pending, _, Range<usize>)| {
             let node = (!range.is_empty()).then(|| &bytes[range]);
-            Change { hash: pending.hash, owner, is_new: !pending.existed, node }
+            NodeChange { hash: pending.hash, owner, is_new: !pending.existed, node }
         };
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);

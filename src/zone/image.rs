@@ -10,7 +10,7 @@ use super::aside::AsideChanges;
 use super::builder::Builder;
 use super::editor::Editor;
 use super::repeated::well_known_hash;
-use super::table::{Found, Table};
+use super::table::{StoredTable, Table};
 use crate::zone::{Aside, Mixed, Repeated, Zone, ZoneError};
 use std::io::{self, Write};
 use wire::name::Name;
@@ -68,8 +68,8 @@ impl Zone {
             return Err(ImageError::Long);
         }
         let mut editor = match found {
-            Found::Table(table, counts) => Editor::with_table(origin.clone(), table, counts),
-            Found::Nodes(nodes) => {
+            StoredTable::Table(table, counts) => Editor::with_table(origin.clone(), table, counts),
+            StoredTable::Nodes(nodes) => {
                 let mut builder = Builder::new(origin.clone());
                 nodes.into_iter().for_each(|node| builder.push_sets(node.owner, node.spelled, node.sets));
                 builder.sort(|_| Err(ImageError::Owner))?;

@@ -41,7 +41,7 @@ pub struct Patcher {
     base: Arc<Zone>,
     /// Octets of the changes.
     bytes: Vec<u8>,
-    changes: Vec<Change>,
+    changes: Vec<PatchChange>,
     /// True if the removals that come now are in doubt whatever they remove.
     in_doubt: bool,
     /// Records of the base that will be looked at, up to where it is many.
@@ -51,7 +51,7 @@ pub struct Patcher {
 
 /// A change that was taken. Behind one another in the bytes are the owner's labels in front of the origin, lowercase;
 /// the owner as it is spelled, where that is not lowercase; the RDATA.
-struct Change {
+struct PatchChange {
     hash: u64,
     start: usize,
     owner_bytes: u8,
@@ -146,7 +146,7 @@ impl Patcher {
         if !self.is_long() && !labels.is_empty() && self.changes.last().is_none_or(|last| last.hash != hash) {
             self.copies += self.base.table.get_hashed(hash, labels).map_or(0, Node::records);
         }
-        self.changes.push(Change {
+        self.changes.push(PatchChange {
             hash,
             start: self.bytes.len(),
             owner_bytes: labels.len() as u8,
@@ -157,7 +157,7 @@ impl Patcher {
             adds,
             in_doubt: self.in_doubt && !adds,
         });
-        let octets = size_of::<Change>() + spelled.len() + rdata.len();
+        let octets = size_of::<PatchChange>() + spelled.len() + rdata.len();
         if adds && self.changes.iter().rev().nth(1).is_none_or(|last| last.hash != hash) {
             let base = &self.base;
             self.meter.count(labels, octets, |hash, above| base.table.get_hashed(hash, above).is_some());
@@ -170,7 +170,7 @@ impl Patcher {
     /// Makes the version, with this SOA and this mark. Records that are vetoed stay.
     pub fn finish(&self, soa_ttl: u32, soa: &[u8], mixed: Mixed, vetoes: &Vetoes) -> Result<Patched, ZoneError> {
         let Patcher { base, bytes, changes, .. } = self;
-        let owner = |change: &Change| &bytes[change.start..change.start + usize::from(change.owner_bytes)];
+        let owner = |change: &PatchChange| &bytes[change.start..change.start + usize::from(change.owner_bytes)];
         let mut order: Vec<(u64, usize)> = changes.iter().map(|change| change.hash).zip(0..).collect();
         order.sort_unstable_by(|a, b| {
             let by_owner = || owner(&changes[a.1]).cmp(owner(&changes[b.1]));
@@ -191,7 +191,7 @@ impl Patcher {
         };
         let parts = parallel::parts(changes.len(), MANY_CHANGES);
         let mut patches = parallel::in_parts(groups.len(), parts, change_names);
-        let at_apex: Vec<&Change> = changes.iter().filter(|change| change.owner_bytes == 0).collect();
+        let at_apex: Vec<&PatchChange> = changes.iter().filter(|change| change.owner_bytes == 0).collect();
         let mut last = Patch::new(base, bytes, vetoes);
         last.change(table::hash(&[]), &[], &at_apex, Some((rtype::SOA, soa_ttl, soa)));
         patches.push(last);
@@ -282,7 +282,7 @@ impl<'a> Patch<'a> {
     }
 
     /// Makes the changes of one name, in their order, and gives it a record more.
-    fn change(&mut self, hash: u64, owner: &'a [u8], changes: &[&Change], more: Option<Raw<&[u8]>>) {
+    fn change(&mut self, hash: u64, owner: &'a [u8], changes: &[&PatchChange], more: Option<Raw<&[u8]>>) {
         let (base, bytes) = (self.base, self.bytes);
         let node = base.table.get_hashed(hash, owner).unwrap_or_default();
         let mut records = Records::new(node, changes.len());
@@ -379,7 +379,7 @@ impl<'a> Patch<'a> {
     }
 
     /// Returns true if a removal from a name may be meant for a copy of the record only.
-    fn is_in_doubt(&self, owner: &[u8], change: &Change, rdata: &[u8]) -> bool {
+    fn is_in_doubt(&self, owner: &[u8], change: &PatchChange, rdata: &[u8]) -> bool {
         let is_repeated = || {
             !self.repeated.is_none()
                 && self.repeated.holds(Name::join(owner, &self.base.origin).as_wire(), change.rtype, rdata)
@@ -405,7 +405,7 @@ impl<'a> Patch<'a> {
     }
 }
 
-impl Change {
+impl PatchChange {
     /// The owner's spelling, where it is not lowercase, and the RDATA.
     fn parts<'b>(&self, bytes: &'b [u8]) -> (Option<&'b [u8]>, &'b [u8]) {
         let rest = &bytes[self.start + usize::from(self.owner_bytes)..];

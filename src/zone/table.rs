@@ -22,8 +22,8 @@ mod maker;
 mod shard;
 mod union;
 
-pub use change::Change;
-pub use image::Found;
+pub use change::NodeChange;
+pub use image::StoredTable;
 pub use maker::Maker;
 pub use union::Union;
 

@@ -69,7 +69,7 @@ pub struct Writer<'a> {
 }
 
 /// Node found at a path.
-enum Found {
+enum ExistingNode {
     Nothing,
     /// A node with the right data of the present session.
     Right,
@@ -139,14 +139,14 @@ impl Writer<'_> {
         let refused = |error| WriteError::Refused(node.path.clone(), error);
         for _ in 0..MOST_RACES {
             let result = match self.look(node).await? {
-                Found::Right => return Ok(true),
-                Found::Nothing => self.create(node, CreateMode::Ephemeral).await,
-                Found::Stale => {
+                ExistingNode::Right => return Ok(true),
+                ExistingNode::Nothing => self.create(node, CreateMode::Ephemeral).await,
+                ExistingNode::Stale => {
                     let set = self.client.set_data(&node.path, node.data.as_bytes(), None).await;
                     set.map(|_| info!(target: TARGET, path = node.path, "data put back"))
                 }
-                Found::Other(stat) if !take_over && stat.ephemeral_owner != 0 => return Ok(false),
-                Found::Other(stat) => self.replace(node, &stat).await,
+                ExistingNode::Other(stat) if !take_over && stat.ephemeral_owner != 0 => return Ok(false),
+                ExistingNode::Other(stat) => self.replace(node, &stat).await,
             };
             match result {
                 Ok(()) => return Ok(true),
@@ -159,14 +159,14 @@ impl Writer<'_> {
     }
 
     /// Reads the path of an owned node and compares it with that node.
-    async fn look(&self, node: &Znode) -> Result<Found, WriteError> {
+    async fn look(&self, node: &Znode) -> Result<ExistingNode, WriteError> {
         let (data, stat) = match self.client.get_data(&node.path).await {
             Ok(found) => found,
-            Err(Error::NoNode) => return Ok(Found::Nothing),
+            Err(Error::NoNode) => return Ok(ExistingNode::Nothing),
             Err(error) => return Err(WriteError::Refused(node.path.clone(), error)),
         };
         if stat.ephemeral_owner == self.client.session_id().0 {
-            return Ok(if data == node.data.as_bytes() { Found::Right } else { Found::Stale });
+            return Ok(if data == node.data.as_bytes() { ExistingNode::Right } else { ExistingNode::Stale });
         }
         if stat.num_children > 0 {
             return Err(WriteError::HasChildren(node.path.clone()));
@@ -174,7 +174,7 @@ impl Writer<'_> {
         if is_service(&data) {
             return Err(WriteError::Service(node.path.clone()));
         }
-        Ok(Found::Other(stat))
+        Ok(ExistingNode::Other(stat))
     }
 
     /// Makes a node, and its parents if need be.

@@ -7,7 +7,7 @@
 //! or two to find out whether its target has been seen; no allocation.
 
 use crate::publish::Served;
-use crate::serve::answer::{Found, Reply, find};
+use crate::serve::answer::{NameMatch, Reply, find};
 use wire::message::{Owner, Placed, Section, Writer};
 use wire::name::{self, NameBuf};
 use wire::rr::{self, rtype};
@@ -155,7 +155,7 @@ impl Reply<'_, '_> {
     fn add_sets_of(&mut self, name: &NameBuf, owner: Owner<'_>, kinds: &[u16]) {
         let wire = name.as_wire();
         let zone = self.published.find(wire).and_then(Served::answerable);
-        let Some(Found::Node(node)) = zone.map(|zone| find(zone, wire, kinds[0])) else { return };
+        let Some(NameMatch::Node(node)) = zone.map(|zone| find(zone, wire, kinds[0])) else { return };
         for rrset in kinds.iter().filter_map(|kind| node.get(*kind)) {
             // A client asks for what is left out.
             let _ = self.writer.add_rrset(Section::Additional, owner, rrset, self.rotation, |_| ());

@@ -68,11 +68,11 @@ fn signed(message: &[u8], key: &Arc<Key>, now: u64) -> (Vec<u8>, Chain) {
     (message, chain)
 }
 
-fn respond(responder: &Responder, published: &Published, message: &[u8], datagram: bool) -> (Outcome, Vec<u8>) {
+fn respond(responder: &Responder, published: &Published, message: &[u8], datagram: bool) -> (Dispatched, Vec<u8>) {
     let mut out = vec![0; if datagram { 1232 } else { 65_535 }];
     let asked = Asked { message, peer: "192.0.2.1".parse().unwrap(), datagram, rotation: 0 };
     let outcome = responder.respond(published, asked, &mut out);
-    if let Outcome::Response(response) = &outcome {
+    if let Dispatched::Response(response) = &outcome {
         out.truncate(response.length);
     }
     (outcome, out)
@@ -81,9 +81,9 @@ fn respond(responder: &Responder, published: &Published, message: &[u8], datagra
 /// The response as octets.
 fn bytes(responder: &Responder, message: &[u8], datagram: bool) -> Vec<u8> {
     match respond(responder, &published(), message, datagram) {
-        (Outcome::Response(_), bytes) => bytes,
-        (Outcome::Transfer(_), _) => panic!("a transfer"),
-        (Outcome::Nothing, _) => panic!("nothing"),
+        (Dispatched::Response(_), bytes) => bytes,
+        (Dispatched::Transfer(_), _) => panic!("a transfer"),
+        (Dispatched::Nothing, _) => panic!("nothing"),
     }
 }
 
@@ -165,7 +165,7 @@ fn a_key_opens_a_zone_and_signs_every_message() {
     assert!(refused.ends_with(&[0, 15, 0, 2, 0, 18]));
     assert!(metric(&metrics, "xfr_served_total{kind=\"axfr\",result=\"refused\",zone=\"closed.\"} 1"));
     let (message, mut chain) = signed(&plain, &key("k.", b"secret"), NOW);
-    let (Outcome::Transfer(outbound), _) = respond(&responder, &published(), &message, false) else { panic!() };
+    let (Dispatched::Transfer(outbound), _) = respond(&responder, &published(), &message, false) else { panic!() };
     let Outbound { transfer, signer: Some(mut signer) } = *outbound else { panic!("no signer") };
     let mut messages = transfer.messages();
     let mut out = vec![0; 65_535];
@@ -212,7 +212,7 @@ fn requests_without_a_transfer_are_answered_and_counted() {
 fn a_transfer_too_many_is_told_to_come_again() {
     let (responder, _) = responder();
     let (message, mut chain) = signed(&question("closed", rtype::AXFR), &key("k.", b"secret"), NOW);
-    let (Outcome::Transfer(mut outbound), mut out) = respond(&responder, &published(), &message, false) else {
+    let (Dispatched::Transfer(mut outbound), mut out) = respond(&responder, &published(), &message, false) else {
         panic!()
     };
     let response = outbound.refuse(Refusal::Busy, NOW, &mut out).unwrap();
@@ -232,7 +232,9 @@ fn a_refusal_for_want_of_turns_fits_a_small_buffer() {
     let mut published = Published::new(Identity::default(), [Arc::new(served)], 1);
     published.keys = Arc::new([(key.name.clone(), key.clone())].into());
     let (message, mut chain) = signed(&with_opt(question(&origin, rtype::AXFR)), &key, NOW);
-    let (Outcome::Transfer(mut outbound), _) = respond(&responder().0, &published, &message, false) else { panic!() };
+    let (Dispatched::Transfer(mut outbound), _) = respond(&responder().0, &published, &message, false) else {
+        panic!()
+    };
     let mut out = vec![0; 1232];
     let response = outbound.refuse(Refusal::Busy, NOW, &mut out).expect("room for it all");
     out.truncate(response.length);
@@ -260,7 +262,7 @@ fn a_long_name_and_a_long_key_still_fit() {
     published.keys = Arc::new([(long_key.name.clone(), long_key.clone())].into());
     let (responder, _) = responder();
     let (message, mut chain) = signed(&question(&format!("{long}open"), rtype::A), &long_key, NOW);
-    let (Outcome::Response(response), mut out) = respond(&responder, &published, &message, true) else { panic!() };
+    let (Dispatched::Response(response), mut out) = respond(&responder, &published, &message, true) else { panic!() };
     chain.check(&mut out, NOW).unwrap();
     assert_eq!(response.rcode, rcode::NXDOMAIN);
     assert!(response.truncated, "the SOA has no room");
@@ -292,7 +294,7 @@ fn a_primary_is_told_the_serial_of_its_member_or_that_there_is_none() {
     let told = |peer: &str, message: &[u8]| {
         let mut out = vec![0; 1232];
         let asked = Asked { message, peer: peer.parse().unwrap(), datagram: true, rotation: 0 };
-        let Outcome::Response(response) = responder.respond(&published, asked, &mut out) else { panic!("{peer}") };
+        let Dispatched::Response(response) = responder.respond(&published, asked, &mut out) else { panic!("{peer}") };
         // The serial stands in front of the four other numbers.
         let serial = (out[7] == 1).then(|| u32::from_be_bytes(out[response.length - 20..][..4].try_into().unwrap()));
         (response.rcode, out[2] & 4 != 0, serial)
@@ -330,7 +332,7 @@ proptest! {
             message = signed(&message, &key("k.", b"secret"), NOW).0;
         }
         let (outcome, out) = respond(&responder, &published(), &message, datagram);
-        if let Outcome::Response(response) = outcome {
+        if let Dispatched::Response(response) = outcome {
             prop_assert!(response.length >= 12);
             prop_assert_eq!(&out[..2], &message[..2]);
             prop_assert!(out[2] & 0x80 != 0);

@@ -1,9 +1,10 @@
 //! Steps of the task by themselves, with a primary of a few octets.
 
 use super::*;
+use crate::client::Server;
 use crate::metrics::Metrics;
 use crate::publish::{Identity, Published, Served};
-use crate::transfer::plan::{Limits, PrimaryPlan, TimerBounds};
+use crate::transfer::plan::{Limits, TimerBounds};
 use crate::transfer::silence::{Silence, Times, tick};
 use crate::transfer::{Common, share};
 use crate::zone::Loader;
@@ -63,10 +64,7 @@ impl Bench {
         let plan = ZonePlan {
             zone: zone.clone(),
             origin: zone,
-            primaries: addresses
-                .iter()
-                .map(|address| PrimaryPlan { address: *address, source: None, key: None })
-                .collect(),
+            primaries: addresses.iter().map(|address| Server { address: *address, source: None, key: None }).collect(),
             notify_from: Vec::new(),
             ixfr: true,
             timers: TimerBounds::default(),

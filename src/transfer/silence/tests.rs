@@ -126,7 +126,7 @@ fn polls_of_one_address_are_apart_and_never_later_than_by_themselves() {
 async fn a_process_that_stood_still_is_noticed_by_its_clock() {
     let times = Times { outage: Duration::from_millis(1500), ..Times::default() };
     let silences = Silences::start(times, Arc::default());
-    let primary = PrimaryPlan { address: "192.0.2.1:53".parse().unwrap(), source: None, key: None };
+    let primary = Server { address: "192.0.2.1:53".parse().unwrap(), source: None, key: None };
     let silence = silences.of(&primary);
     silence.hear();
     // The watch begins when the runtime first gets to it.
@@ -146,7 +146,7 @@ async fn a_process_that_stood_still_is_noticed_by_its_clock() {
 async fn what_nobody_would_announce_begins_nothing() {
     let metrics = Arc::new(Metrics::new());
     let silences = Silences::start(Times::default(), metrics.clone());
-    let primary = PrimaryPlan { address: "192.0.2.1:53".parse().unwrap(), source: None, key: None };
+    let primary = Server { address: "192.0.2.1:53".parse().unwrap(), source: None, key: None };
     let (ears, silence) = (Ears::new(std::slice::from_ref(&primary), SECOND, &silences), silences.of(&primary));
     let old = tick(SystemTime::now() - 60 * SECOND);
     let (soa, earlier) = (soa(old.0), Some(Serial(old.0 - 1)));

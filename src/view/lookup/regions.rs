@@ -1,7 +1,7 @@
 //! Explanation of a region's records: the members that gave each of them, and the fate of each member's records.
 
 use super::data_text;
-use super::report::{ConflictReport, Given, LeftOutReport, RegionUse, SourceReport, Step};
+use super::report::{ConflictReport, Given, LeftOutReport, LookupStep, RegionUse, SourceReport};
 use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
@@ -22,7 +22,7 @@ struct Traced<'a> {
 }
 
 /// Tells which member gave which record of a step in a region, and how the members are.
-pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut Step) {
+pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: &mut LookupStep) {
     let asked = step.asked().clone();
     let traced = Traced::new(view, region, asked.clone());
     let key_of = |rtype: u16, rdata: &[u8]| (rtype, rr::fold(rtype, rdata));
@@ -61,7 +61,7 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
 }
 
 /// Tells what the regions take of a step in one of their members.
-pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
+pub fn add_uses(view: &View, zone: &Name, step: &mut LookupStep) {
     let asked = step.asked().clone();
     let mut regions: Vec<&RegionView> = view.regions.values().collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
@@ -87,7 +87,7 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut Step) {
 }
 
 /// Tells the records of a step that its zone cannot hold.
-pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut Step) {
+pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
     if let Some(zone) = &served.zone {
         step.left_out = not_held(zone, &zone.origin, step.asked(), wanted).collect();
     }

@@ -23,15 +23,15 @@ pub struct Lookup {
     pub rcode: &'static str,
     pub generation: u64,
     /// The name itself, then the targets of aliases.
-    pub steps: Vec<Step>,
+    pub steps: Vec<LookupStep>,
 }
 
 /// Step of the lookup: one name of a chain of aliases.
 #[derive(Debug, Serialize)]
-pub struct Step {
+pub struct LookupStep {
     pub name: Name,
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: RecordFate,
     /// The response code of an answer that ends here.
     pub rcode: &'static str,
     /// The outcome in words.
@@ -53,12 +53,12 @@ pub struct Step {
     pub regions: Vec<RegionUse>,
 }
 
-impl Step {
+impl LookupStep {
     /// A step that has found nothing yet.
-    pub fn new(name: Name) -> Step {
-        Step {
+    pub fn new(name: Name) -> LookupStep {
+        LookupStep {
             name,
-            outcome: Outcome::NotServed,
+            outcome: RecordFate::NotServed,
             rcode: "NOERROR",
             explanation: String::new(),
             zone: None,
@@ -75,7 +75,7 @@ impl Step {
     /// The name that the answer goes on with.
     pub fn target(&self) -> Option<&Name> {
         match &self.outcome {
-            Outcome::Alias { target } | Outcome::Dname { target, followed: true } => Some(target),
+            RecordFate::Alias { target } | RecordFate::Dname { target, followed: true } => Some(target),
             _ => None,
         }
     }
@@ -89,7 +89,7 @@ impl Step {
 /// Outcome of a step of the lookup.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum RecordFate {
     /// There are records of the type.
     Records,
     /// The name has records, but none of the type.

@@ -4,7 +4,7 @@
 //!
 //! Cost: O(octets of the history).
 
-use super::report::{GoneReport, SeenReport, Step};
+use super::report::{GoneReport, LookupStep, SeenReport};
 use super::{TypeName, data_text};
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
@@ -25,7 +25,7 @@ struct Trail<'h> {
 }
 
 /// Adds to a step since when its records are there, and the records that have gone from its name.
-pub fn add_times(served: &Served, wanted: Option<u16>, step: &mut Step) {
+pub fn add_times(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
     let name = step.asked().clone();
     let at_name = |record: &Record<'_>| record.owner.eq_ignore_ascii_case(name.as_wire());
     let mut trails: BTreeMap<Key, Trail<'_>> = BTreeMap::new();

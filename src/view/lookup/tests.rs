@@ -301,10 +301,10 @@ proptest! {
             prop_assert_eq!(lookup.rcode, rcode, "{} {}", at, qtype);
             let mut dnames = std::collections::BTreeSet::new();
             let records: usize = lookup.steps.iter().map(|step| match &step.outcome {
-                Outcome::Records => step.records.len(),
-                Outcome::Alias { .. } => 1,
-                Outcome::Dname { .. } => 1 + usize::from(dnames.insert(step.owner.clone().unwrap().as_wire().to_vec())),
-                Outcome::TargetTooLong => usize::from(dnames.insert(step.owner.clone().unwrap().as_wire().to_vec())),
+                RecordFate::Records => step.records.len(),
+                RecordFate::Alias { .. } => 1,
+                RecordFate::Dname { .. } => 1 + usize::from(dnames.insert(step.owner.clone().unwrap().as_wire().to_vec())),
+                RecordFate::TargetTooLong => usize::from(dnames.insert(step.owner.clone().unwrap().as_wire().to_vec())),
                 _ => 0,
             }).sum();
             prop_assert_eq!(records, usize::from(u16::from_be_bytes([out[6], out[7]])), "{} {}", at, qtype);

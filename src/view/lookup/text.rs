@@ -1,8 +1,8 @@
 //! Explanation as text for people.
 
 use super::report::{
-    Given, GoneReport, LeftOutReport, Lookup, Outcome, RecordReport, RegionUse, SeenReport, SourceReport, Step,
-    TreeReport,
+    Given, GoneReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
+    SourceReport, TreeReport,
 };
 use crate::view::status::describe_pin;
 use crate::view::text::{format_seconds, moment};
@@ -21,7 +21,7 @@ impl Lookup {
 }
 
 /// The outcome of a step in one sentence.
-pub fn explain_outcome(step: &Step) -> String {
+pub fn explain_outcome(step: &LookupStep) -> String {
     let zone = step.zone.as_ref().map_or_else(String::new, |zone| match zone.kind {
         "zone" => format!("zone {}", zone.origin),
         kind => format!("{kind} {}", zone.origin),
@@ -32,20 +32,20 @@ pub fn explain_outcome(step: &Step) -> String {
     };
     let owner = step.asked();
     match &step.outcome {
-        Outcome::Records => format!("{} in {zone}{wildcard}", count(step.records.len(), "record")),
-        Outcome::NoData { types } => format!("{zone} has the name{wildcard}, with {} only", types.join(", ")),
-        Outcome::EmptyNonTerminal { below } => {
+        RecordFate::Records => format!("{} in {zone}{wildcard}", count(step.records.len(), "record")),
+        RecordFate::NoData { types } => format!("{zone} has the name{wildcard}, with {} only", types.join(", ")),
+        RecordFate::EmptyNonTerminal { below } => {
             format!("{zone} has no records at the name, but {} below it (RFC 8020)", count(*below as usize, "name"))
         }
-        Outcome::NoSuchName { encloser } => {
+        RecordFate::NoSuchName { encloser } => {
             format!("{zone} has no such name; the closest above it is {encloser}")
         }
-        Outcome::Alias { target } => format!("an alias in {zone}{wildcard}, for {target}"),
-        Outcome::Dname { target, .. } => format!("the DNAME of {owner} in {zone} leads to {target}"),
-        Outcome::TargetTooLong => {
+        RecordFate::Alias { target } => format!("an alias in {zone}{wildcard}, for {target}"),
+        RecordFate::Dname { target, .. } => format!("the DNAME of {owner} in {zone} leads to {target}"),
+        RecordFate::TargetTooLong => {
             format!("the DNAME of {owner} in {zone} leads to a name longer than 255 octets (RFC 6672 section 2.2)")
         }
-        Outcome::Delegation { hidden } => {
+        RecordFate::Delegation { hidden } => {
             let hides = if *hidden > 0 {
                 format!("; it hides {} at the name", count(*hidden as usize, "record"))
             } else {
@@ -53,23 +53,25 @@ pub fn explain_outcome(step: &Step) -> String {
             };
             format!("{zone} delegates {owner} to the servers below{hides}")
         }
-        Outcome::NoRecords => format!("{zone} has the name{wildcard}, without any record"),
-        Outcome::Unreadable { reasons } => {
+        RecordFate::NoRecords => format!("{zone} has the name{wildcard}, without any record"),
+        RecordFate::Unreadable { reasons } => {
             format!("{zone} has the name, whose data cannot be read: {}", reasons.join("; "))
         }
-        Outcome::RefusedName { encloser } => {
+        RecordFate::RefusedName { encloser } => {
             format!("{zone} has no such name and refuses unknown ones; the closest above it is {encloser}")
         }
-        Outcome::NoSuchService => format!("{zone} has the host without this service"),
-        Outcome::NotServed => "no zone here holds the name".to_owned(),
-        Outcome::NotReady if zone.starts_with("region") => format!("{zone} waits for members that were never loaded"),
-        Outcome::NotReady => format!("{zone} has not been loaded yet"),
-        Outcome::Expired => format!("{zone} has expired: its source has been silent for too long"),
+        RecordFate::NoSuchService => format!("{zone} has the host without this service"),
+        RecordFate::NotServed => "no zone here holds the name".to_owned(),
+        RecordFate::NotReady if zone.starts_with("region") => {
+            format!("{zone} waits for members that were never loaded")
+        }
+        RecordFate::NotReady => format!("{zone} has not been loaded yet"),
+        RecordFate::Expired => format!("{zone} has expired: its source has been silent for too long"),
     }
 }
 
 /// Writes one name of the chain.
-fn write_step(text: &mut String, step: &Step) {
+fn write_step(text: &mut String, step: &LookupStep) {
     _ = writeln!(text, "{}", step.name);
     _ = writeln!(text, "  {}: {}", step.rcode, step.explanation);
     if let Some(zone) = &step.zone {

@@ -4,7 +4,7 @@
 
 use super::parts::{Cell, Grade, Mark, When, ago_text, encode, number, serial, short, when, zone_link};
 use super::{Compared, Shell};
-use crate::view::lookup::{Lookup, SeenReport, SourceReport, Step};
+use crate::view::lookup::{Lookup, LookupStep, SeenReport, SourceReport};
 use askama::Template;
 use wire::name::Name;
 
@@ -24,7 +24,7 @@ pub struct LookupPage {
     steps: Vec<StepCard>,
 }
 
-/// Step of the lookup: one name of a chain of aliases.
+/// LookupStep of the lookup: one name of a chain of aliases.
 struct StepCard {
     name: String,
     mark: Mark,
@@ -111,7 +111,7 @@ fn mark_of(rcode: &'static str) -> Mark {
 }
 
 /// A step as a card.
-fn step_card(step: &Step, now: i64) -> StepCard {
+fn step_card(step: &LookupStep, now: i64) -> StepCard {
     let record = |record: &crate::view::lookup::RecordReport| RecordRow {
         ttl: record.ttl.to_string(),
         rtype: record.rtype.clone(),

@@ -18,7 +18,7 @@ const GROUP: usize = 1 << GROUP_BITS;
 const MANY_SHARDS: usize = 512;
 
 /// Another node at an owner, or none.
-pub struct Change<'a> {
+pub struct NodeChange<'a> {
     /// Hash of the owner, as [`hash`] gives it.
     pub hash: u64,
     pub owner: &'a [u8],
@@ -31,7 +31,7 @@ pub struct Change<'a> {
 impl Table {
     /// The table with other nodes at some owners, each given once, sharing what it can with this one and with the
     /// sources given.
-    pub fn change(&self, mut changes: Vec<Change<'_>>, sources: Arc<[Table]>) -> Table {
+    pub fn change(&self, mut changes: Vec<NodeChange<'_>>, sources: Arc<[Table]>) -> Table {
         changes.sort_unstable_by_key(|change| change.hash);
         let names = changes
             .iter()
@@ -58,7 +58,7 @@ impl Table {
         &self,
         range: Range<usize>,
         touched: &[bool],
-        changes: &[Change<'_>],
+        changes: &[NodeChange<'_>],
         sources: &[Table],
     ) -> Vec<Arc<[Shard]>> {
         let mut rest = &changes[changes.partition_point(|change| self.index_of(change) < range.start * GROUP)..];
@@ -87,7 +87,7 @@ impl Table {
     }
 
     /// The shard that a change concerns.
-    fn index_of(&self, change: &Change<'_>) -> usize {
+    fn index_of(&self, change: &NodeChange<'_>) -> usize {
         shard_index(change.hash, self.bits)
     }
 
@@ -147,7 +147,7 @@ impl Table {
     }
 
     /// The table with another number of shards. Parts are made that both tables divide in the same way.
-    fn resize(&self, bits: u32, names: usize, changes: &[Change<'_>], sources: Arc<[Table]>) -> Table {
+    fn resize(&self, bits: u32, names: usize, changes: &[NodeChange<'_>], sources: Arc<[Table]>) -> Table {
         let common = bits.min(self.bits);
         let (mut freezer, mut beside) = (Freezer::default(), Vec::new());
         let mut made: Vec<Shard> = Vec::with_capacity(1 << bits);
@@ -188,7 +188,7 @@ impl Table {
 
 impl Shard {
     /// The shard with some changes.
-    fn change(&self, changes: &[Change<'_>], beside: &[Beside<'_>], freezer: &mut Freezer) -> Shard {
+    fn change(&self, changes: &[NodeChange<'_>], beside: &[Beside<'_>], freezer: &mut Freezer) -> Shard {
         if beside.is_empty()
             && let Some(shard) = self.splice(changes, freezer)
         {
@@ -204,7 +204,7 @@ impl Shard {
         for index in 0..self.names() {
             let (node, bytes) = self.node(index);
             let tag = self.tag(index);
-            let is_same = |change: &Change<'_>| change.hash as u16 == tag && change.owner == node.owner;
+            let is_same = |change: &NodeChange<'_>| change.hash as u16 == tag && change.owner == node.owner;
             match changes.iter().position(is_same) {
                 None => entries.push(Entry::new(tag, node.owner, bytes)),
                 Some(index) => {
@@ -219,7 +219,7 @@ impl Shard {
 
     /// Changes a shard as [`Shard::change`] does, where all nodes are the shard's own, and remain so: most are not
     /// looked at.
-    fn splice(&self, changes: &[Change<'_>], freezer: &mut Freezer) -> Option<Shard> {
+    fn splice(&self, changes: &[NodeChange<'_>], freezer: &mut Freezer) -> Option<Shard> {
         let mut parts: Vec<(u16, &[u8])> = Vec::with_capacity(self.names() + changes.len());
         parts.extend(self.own_nodes()?);
         for change in changes {
@@ -236,7 +236,7 @@ impl Shard {
     }
 
     /// Returns true if a shard of a source holds what this one does after some changes, in the same order.
-    fn becomes(&self, source: &Shard, changes: &[Change<'_>]) -> bool {
+    fn becomes(&self, source: &Shard, changes: &[NodeChange<'_>]) -> bool {
         let (Some(ours), Some(theirs)) = (self.own_nodes(), source.own_nodes()) else { return false };
         if source.names() == 0 || source.names() > self.names() + changes.len() {
             return false;
@@ -257,7 +257,7 @@ impl Shard {
     }
 }
 
-impl<'a> Change<'a> {
+impl<'a> NodeChange<'a> {
     /// The node as a shard gets it.
     fn entry(&self) -> Option<Entry<'a>> {
         Some(Entry::new(self.hash as u16, self.owner, self.node?))

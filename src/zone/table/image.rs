@@ -28,7 +28,7 @@ const MANY_BYTES: usize = 1 << 20;
 const MOST_BITS: u32 = 32;
 
 /// Result of reading.
-pub enum Found<'a> {
+pub enum StoredTable<'a> {
     Table(Table, Counts),
     /// The nodes with records of a table whose hash had other keys.
     Nodes(Vec<Node<'a>>),
@@ -77,7 +77,7 @@ impl Table {
     }
 
     /// Takes what [`Table::write`] wrote of a zone.
-    pub fn read<'a>(origin: &Name, bytes: &mut &'a [u8]) -> Result<Found<'a>, ImageError> {
+    pub fn read<'a>(origin: &Name, bytes: &mut &'a [u8]) -> Result<StoredTable<'a>, ImageError> {
         let mut found = [0; 3];
         for key in &mut found {
             *key = u64::from_be_bytes(*take(bytes)?);
@@ -116,13 +116,13 @@ impl Table {
         }
         if !is_ours {
             let nodes = parts.iter().flat_map(|part| nodes_of(part)).filter(|node| !node.is_empty());
-            return Ok(Found::Nodes(nodes.collect()));
+            return Ok(StoredTable::Nodes(nodes.collect()));
         }
         if sums.names >> bits > MOST_NAMES {
             return Err(ImageError::Place);
         }
         let groups = shards.chunks(1 << GROUP_BITS).map(Arc::from).collect();
-        Ok(Found::Table(Table::of(groups, bits, sums.names, Arc::new([])), sums.counts))
+        Ok(StoredTable::Table(Table::of(groups, bits, sums.names, Arc::new([])), sums.counts))
     }
 }
 
