@@ -10,16 +10,16 @@
 //!
 //! Cost: O(zones + members of all regions) reference counts for a batch, and O(conflicts) for a region that was merged.
 
+use super::Keeper;
 use super::conflicts::RegionConflicts;
 use super::regions::KeptRegion;
-use super::{Keeper, SourceZone};
+use super::sources::SourceZone;
 use crate::merge::{Damper, Drain, Pin, RegionPlan, Scope};
 use crate::publish::{Published, State};
 use crate::zone::Zone;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 use wire::name::Name;
 use wire::serial::Serial;
 
@@ -54,20 +54,6 @@ pub(super) struct RegionSnapshot {
     /// while the region waits for its members.
     pub taken: Vec<(Option<Arc<Zone>>, Scope)>,
     pub conflicts: Arc<RegionConflicts>,
-}
-
-/// Time at which a primary last confirmed or sent a zone. Clones share it.
-#[derive(Clone, Default)]
-pub(super) struct Contact(Arc<ArcSwapOption<Instant>>);
-
-impl Contact {
-    pub fn get(&self) -> Option<Instant> {
-        self.0.load().as_deref().copied()
-    }
-
-    pub fn set(&self, at: Option<Instant>) {
-        self.0.store(at.map(Arc::new));
-    }
 }
 
 impl KeptRegion {

@@ -5,7 +5,6 @@
 //!
 //! Cost: O(1) for an update, but for the conflicts that are logged; O(zones) to let them expire.
 
-use super::snapshot::Contact;
 use super::steps::SourceStep;
 use super::{Keeper, Lifetime, conflicts, wall_time};
 use crate::merge::Touched;
@@ -13,11 +12,26 @@ use crate::publish::State;
 use crate::source::{News, Update};
 use crate::state::Restored;
 use crate::zone::{History, Loaded, Zone};
+use arc_swap::ArcSwapOption;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
 use wire::name::Name;
+
+/// Time at which a primary last confirmed or sent a zone. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Contact(Arc<ArcSwapOption<Instant>>);
+
+impl Contact {
+    pub fn get(&self) -> Option<Instant> {
+        self.0.load().as_deref().copied()
+    }
+
+    pub fn set(&self, at: Option<Instant>) {
+        self.0.store(at.map(Arc::new));
+    }
+}
 
 /// A source zone.
 #[derive(Clone)]
