@@ -10,7 +10,7 @@
 //! 4.4); the task ends with its handle, or with the keeper.
 //!
 //! Parts: `plan` what to do, `timers` and `pace` when, `poll` SOA queries, `queue` whose turn it is at a primary,
-//! `wire` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
+//! `connection` the connection of a transfer, `message` and `reader` what is said on it, `ixfr` whom to ask for differences,
 //! `doubt`, `question`, `settle` and `recourse` which removals to believe, `twin` what else happened under one serial,
 //! `serial_regression` serials that are older than ours, `silence` primaries that may announce nothing, `version` what
 //! a transfer comes to, `guard` versions that look wrong, `refresh` the steps in order, `account`, `progress` and

@@ -113,7 +113,7 @@ impl Accounts {
     }
 
     /// Notes that a copy lacks names of ours, and that the zone changed while it was read.
-    pub fn note_torn(&self, index: usize) {
+    pub fn note_mixed(&self, index: usize) {
         let (zone, primary) = (self.zone(), self.primary(index));
         info!(%zone, %primary, "names are missing from a copy, and the zone changed meanwhile; it is copied again");
     }

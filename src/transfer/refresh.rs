@@ -345,7 +345,7 @@ impl Task {
                 break;
             }
             drop(copy);
-            self.accounts.note_torn(index);
+            self.accounts.note_mixed(index);
             copy = self.copy_zone(index, aim).await;
         }
         let (candidate, claim, heard) = self.accounts.note(index, Kind::Axfr, copy)?;

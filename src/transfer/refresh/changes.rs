@@ -89,7 +89,7 @@ impl Task {
         };
         match candidate.and_then(|candidate| self.weigh(index, candidate)) {
             Ok(candidate) if candidate.may_lack_names() => {
-                self.accounts.note_torn(index);
+                self.accounts.note_mixed(index);
                 Ok(None)
             }
             Ok(candidate) => {
