@@ -3,9 +3,9 @@
 //! Asked is each set of which a record in doubt would be gone. An answer only vetoes: a record that it holds stays, and
 //! nothing else comes of it. That a record is absent is believed of an authoritative answer with other records of the
 //! set, because then CNS' database did answer. A database that fails or is lost looks like a name that is not there, at
-//! a serial that the clock gives and that stays for ten seconds. So of an answer without any it is believed only if it
-//! carries the zone's SOA, if a set that must be there is found after it, and if a poll made after both says the same
-//! serial. What no answer settles stays.
+//! a serial that the clock gives and that stays for ten seconds; a read that fails looks so at the true one. So of an
+//! answer without any it is believed only if it carries the zone's SOA, if a set that must be there is found after it,
+//! if a poll made after both says the same serial, and if all that comes a second time. What no answer settles stays.
 //!
 //! Pure: no sockets, no clock. Cost: O(records in doubt and in answers).
 
@@ -51,6 +51,10 @@ enum State {
     Unanswered,
     /// The set is not there, if a poll confirms the serial.
     Absent(Serial),
+    /// The set was not there once, at this serial. It is to be asked for again: one read that fails says the same.
+    AbsentOnce(Serial),
+    /// It was not there again, if a poll confirms the serial.
+    AbsentTwice(Serial),
     Settled,
 }
 
@@ -96,7 +100,8 @@ impl Doubts {
         if self.questions.len() > MOST_SETS {
             return Vec::new();
         }
-        let open = self.questions.iter().enumerate().filter(|(_, question)| question.state == State::Unasked);
+        let is_open = |question: &Question| matches!(question.state, State::Unasked | State::AbsentOnce(_));
+        let open = self.questions.iter().enumerate().filter(|(_, question)| is_open(question));
         open.map(|(index, question)| (index, question.clone())).collect()
     }
 
@@ -114,10 +119,14 @@ impl Doubts {
         self.vetoed += held.len() as u64;
         held.iter().for_each(|removal| self.vetoes.insert(removal));
         question.records = rest;
+        let before = std::mem::replace(&mut question.state, State::Unanswered);
         question.state = match answer {
             _ if question.records.is_empty() => State::Settled,
             Answer { authoritative: false, .. } => State::Unanswered,
             Answer { records, .. } if !records.is_empty() => State::Settled,
+            Answer { has_others: false, serial: Some(serial), .. } if before == State::AbsentOnce(serial) => {
+                State::AbsentTwice(serial)
+            }
             Answer { has_others: false, serial: Some(serial), .. } => State::Absent(serial),
             _ => State::Unanswered,
         };
@@ -125,7 +134,7 @@ impl Doubts {
 
     /// Returns true if a poll is to tell whether sets are absent.
     pub fn needs_serial(&self) -> bool {
-        self.questions.iter().any(|question| matches!(question.state, State::Absent(_)))
+        self.questions.iter().any(|question| matches!(question.state, State::Absent(_) | State::AbsentTwice(_)))
     }
 
     /// Sets that must be there, because the version has them to which the removals lead, as far as the next one has not
@@ -135,13 +144,17 @@ impl Doubts {
     }
 
     /// Takes the serial of a poll that was made after the answers, that for the witness included. Sets that were absent
-    /// at another one, or at one older than the serial that the removals lead to, are to be asked for again.
+    /// at another one, or at one older than the serial that the removals lead to, are to be asked for again; and once more
+    /// those that were absent for the first time.
     pub fn confirm(&mut self, polled: Serial, to: Serial) {
+        let is_confirmed = |serial| serial == polled && !to.newer_than(polled);
         for question in &mut self.questions {
-            if let State::Absent(serial) = question.state {
-                let is_confirmed = serial == polled && !to.newer_than(polled);
-                question.state = if is_confirmed { State::Settled } else { State::Unasked };
-            }
+            question.state = match question.state {
+                State::Absent(serial) if is_confirmed(serial) => State::AbsentOnce(serial),
+                State::AbsentTwice(serial) if is_confirmed(serial) => State::Settled,
+                State::Absent(_) | State::AbsentTwice(_) => State::Unasked,
+                _ => continue,
+            };
         }
     }
 
@@ -264,9 +277,11 @@ mod tests {
     fn outcome(answer: Option<Answer>, polled: u32) -> (u64, usize) {
         let mut doubts = doubts(vec![removal(1), removal(2)]);
         assert_eq!(doubts.open().len(), 1, "one set");
-        doubts.take(0, answer);
-        if doubts.needs_serial() {
-            doubts.confirm(Serial(polled), Serial(5));
+        for _ in 0..2 {
+            doubts.take(0, answer.clone());
+            if doubts.needs_serial() {
+                doubts.confirm(Serial(polled), Serial(5));
+            }
         }
         let Remaining { vetoed, unanswered, .. } = doubts.finish();
         (vetoed, unanswered.len())
@@ -298,6 +313,17 @@ mod tests {
         doubts.confirm(Serial(6), Serial(5));
         assert_eq!(doubts.open().len(), 1);
         doubts.take(0, answer(&[1], None));
+        assert_eq!(doubts.finish().vetoed, 1);
+    }
+
+    #[test]
+    fn a_set_that_is_there_the_second_time_stays() {
+        let mut doubts = doubts(vec![removal(1)]);
+        doubts.take(0, answer(&[], Some(5)));
+        doubts.confirm(Serial(5), Serial(5));
+        assert_eq!(doubts.open().len(), 1, "once is not enough");
+        doubts.take(0, answer(&[1], None));
+        assert!(!doubts.needs_serial());
         assert_eq!(doubts.finish().vetoed, 1);
     }
 
@@ -378,8 +404,13 @@ mod tests {
             let mut doubts = doubts(removed.iter().map(|last| removal(*last)).collect());
             let [authoritative, has_others, is_answered] = flags;
             let answer = answer(&held, serial).map(|answer| Answer { authoritative, has_others, ..answer });
-            doubts.take(0, answer.filter(|_| is_answered));
+            let answer = answer.filter(|_| is_answered);
+            doubts.take(0, answer.clone());
             doubts.confirm(Serial(polled), Serial(5));
+            if !doubts.open().is_empty() {
+                doubts.take(0, answer);
+                doubts.confirm(Serial(polled), Serial(5));
+            }
             let outcome = doubts.finish();
             let vetoed = removed.iter().filter(|last| is_answered && held.contains(last)).count();
             prop_assert_eq!(outcome.vetoed as usize, vetoed);

@@ -79,7 +79,8 @@ fn read(response: &[u8], zone: &Name, question: &Question) -> Option<Reply> {
         _ => return Some(Reply::None),
     }
     let mut answer = Answer { authoritative: header.has(flag::AA), ..Answer::default() };
-    for record in Records::new(response)? {
+    let counted = header.records[..2].iter().map(|count| usize::from(*count)).sum();
+    for record in Records::new(response)?.take(counted) {
         let record = record.ok()?;
         let (owner, _) = NameBuf::read(response, record.owner).ok()?;
         let is_set = |name: &Name, rtype: u16| {
