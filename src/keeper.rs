@@ -68,7 +68,8 @@ const RETIRE_AFTER: Duration = Duration::from_secs(2);
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// Interval at which states and gauges are updated when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-/// Number of zones above which gauges are set once in a tick. After each batch, that would cost more than the batch.
+/// Number of zones above which gauges are set, and a snapshot without news is made, once in a tick. After each batch,
+/// that would cost more than the batch.
 const FEW_ZONES: usize = 200;
 /// Longest wait of a publication for the disk: many times what a healthy disk takes.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(250);
@@ -93,6 +94,8 @@ pub enum Command {
     Release(Name, oneshot::Sender<Result<Pin, PinError>>),
     /// Serials that other servers have of regions, and when the last of them was heard.
     Heard(HashMap<Name, Vec<Serial>>, Instant),
+    /// Asks for an answer once everything is published that came before, held updates included.
+    Settle(oneshot::Sender<()>),
 }
 
 /// The keeper's own data.
@@ -143,6 +146,17 @@ pub struct KeeperHandle {
 }
 
 impl KeeperHandle {
+    /// All that the keeper knows; for an order, with everything that it was told before.
+    pub async fn look(&self, is_for_order: bool) -> View {
+        if is_for_order {
+            let (sender, done) = oneshot::channel();
+            // A keeper that has gone changes nothing any more.
+            _ = self.commands.send(Command::Settle(sender)).await;
+            _ = done.await;
+        }
+        self.snapshots.load().view(Instant::now())
+    }
+
     /// Lets the keeper go and waits until it has ended, and with it what it has to write; not for long, should others
     /// still have a handle.
     pub async fn end(self) {
@@ -314,7 +328,10 @@ impl Keeper {
         let started = Instant::now();
         let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
-        let (mut ordered, mut pinned) = (Vec::new(), Vec::new());
+        let (mut ordered, mut pinned, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+        let is_shown = !commands.is_empty()
+            || self.sources.len() <= FEW_ZONES
+            || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK);
         for command in commands {
             match command {
                 Command::Plan(plan, done) => plans.push((self.take_plan(*plan, &mut touched, &mut steps), done)),
@@ -328,6 +345,7 @@ impl Keeper {
                 }
                 Command::Pin(order, done) => pinned.push((self.pin(*order), done)),
                 Command::Heard(heard, at) => self.hear(heard, at),
+                Command::Settle(done) => settled.push(done),
                 Command::Release(region, done) => pinned.push((self.release(&region), done)),
             }
         }
@@ -346,7 +364,7 @@ impl Keeper {
             is_kept = self.save();
             self.publish();
             self.metrics.publish_duration.observe(started.elapsed().as_secs_f64());
-        } else {
+        } else if is_shown {
             self.publish_snapshot(self.publisher.load());
         }
         // Who has gone away does not need to know.
@@ -354,7 +372,8 @@ impl Keeper {
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
-        if self.sources.len() <= FEW_ZONES || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK) {
+        settled.into_iter().for_each(|done| _ = done.send(()));
+        if is_shown {
             self.snapshots.load().show(&self.metrics, &self.budget.usage(), started);
             self.shown = Some(started);
         }
@@ -413,6 +432,10 @@ impl Keeper {
                     // What was a zone of one source before must not fall behind what its secondaries have.
                     let before = old_sources.remove(&origin).and_then(|source| Some(source.zone?.soa.serial));
                     let before = before.filter(|before| seen.is_none_or(|(last, _)| before.newer_than(last)));
+                    if let Some(last) = before {
+                        // A restart must know it, too, before the region is in service.
+                        self.seen_serials.insert(origin.clone(), RegionState { drift: 0, last, fingerprint: NO_PLAN });
+                    }
                     let mut region = Region::new(region);
                     if let Some((last, drift)) = before.map(|before| (before, None)).or(seen) {
                         region.serial.remembered(last, drift);

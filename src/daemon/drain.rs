@@ -8,14 +8,14 @@
 
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::Reply;
-use crate::keeper::{self, RegionView, Snapshots, View};
+use crate::keeper::{self, RegionView, View};
 use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope};
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 use wire::name::{self, Name};
 
@@ -106,7 +106,7 @@ impl RegionReport {
 /// Takes a member, or names of it, out of regions, or tells what that would do: previews an order and gives it to the
 /// keeper.
 pub async fn drain(keeper: &keeper::KeeperHandle, order: DrainOrder) -> Result<Reply, String> {
-    let view = keeper.snapshots.load().view(Instant::now());
+    let view = keeper.look(!order.preview).await;
     let now = SystemTime::now();
     let target = order.target.resolve(&view)?;
     let until = order.lasts.map(|lasts| now + lasts);
@@ -160,7 +160,7 @@ pub fn warn_of_loss(persistent: bool) -> &'static str {
 
 /// Ends drains that operators have ordered: finds those that are meant and has the keeper end them.
 pub async fn undrain(keeper: &keeper::KeeperHandle, target: TargetText) -> Result<Reply, String> {
-    let view = keeper.snapshots.load().view(Instant::now());
+    let view = keeper.look(true).await;
     let wanted = target.resolve(&view)?;
     let of_member = || view.drains.iter().filter(|drain| drain.target.member == wanted.member);
     let is_meant = |drain: &&Drain| {
@@ -223,8 +223,8 @@ fn reduce(zone: Option<Arc<Zone>>, scope: Scope) -> Option<Arc<Zone>> {
 }
 
 /// Checks that the drains of a configuration leave each region some data; the error names the regions, and the remedy.
-pub async fn check_drains(snapshots: &Snapshots, config: &Config) -> Result<(), String> {
-    let view = snapshots.load().view(Instant::now());
+pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Result<(), String> {
+    let view = keeper.look(true).await;
     let now = SystemTime::now();
     let ordered = view.drains.iter().filter(|drain| !drain.configured);
     let drains: Vec<Drain> = config.drains.iter().chain(ordered).filter(|drain| !drain.is_over(now)).cloned().collect();

@@ -246,7 +246,7 @@ impl Reload {
         let mut remains = remains.map_err(|error| error.to_string())?;
         remains.heard = heard::ask(&config, self.view.store.as_deref(), &self.view.publisher.load()).await;
         let turn = self.turn.clone().lock_owned().await;
-        check_drains(&self.keeper.snapshots, &config).await?;
+        check_drains(&self.keeper, &config).await?;
         Ok(Prepared { config, bound, control, schedule, resolvers, remains, turn })
     }
 

@@ -18,7 +18,6 @@ use crate::view::status::describe_pin;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::sync::{MutexGuard, oneshot};
 use wire::name::Name;
 use wire::serial::Serial;
@@ -44,8 +43,8 @@ pub struct Ways {
 impl Ways {
     /// Takes a region back to an earlier version, or tells what that would do.
     pub async fn pin(&self, order: RollbackOrder, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = self.keeper.snapshots.load().view(Instant::now());
         let RollbackOrder { zone, to, reason, preview } = order;
+        let view = self.keeper.look(!preview).await;
         let name = Name::parse(&zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
         let drains = describe_behind(region);
@@ -75,7 +74,7 @@ impl Ways {
 
     /// Lets a region follow its members again, or tells what that would do.
     pub async fn release(&self, zone: &str, preview: bool, turn: MutexGuard<'_, ()>) -> Result<Reply, String> {
-        let view = self.keeper.snapshots.load().view(Instant::now());
+        let view = self.keeper.look(!preview).await;
         let name = Name::parse(zone).map_err(|error| format!("no zone name: {error}"))?;
         let region = find_region(&view, &name)?;
         let pin = region.pin.clone().ok_or_else(|| format!("region {name} is not pinned"))?;

@@ -73,6 +73,7 @@ impl Bench {
     fn pass(&mut self) {
         self.keeper.merge(&HashMap::new(), Instant::now() + Duration::from_secs(3600));
         self.keeper.settle_regions(Instant::now());
+        self.keeper.save();
         self.keeper.publish();
     }
 

@@ -237,3 +237,18 @@ fn a_zone_that_becomes_a_region_does_not_fall_behind_itself() {
     bench.load("w2.x.", &lines(20), ZERO);
     assert_eq!(bench.stand(), (101, 71));
 }
+
+#[test]
+fn a_zone_that_becomes_a_region_does_not_fall_behind_itself_over_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::start(folder.path(), plan());
+    run.bench.plan(&["w.x"], Vec::new());
+    run.bench.load("w.x.", &lines(100), ZERO);
+    run.bench.plan(&MEMBERS, vec![plan()]);
+    assert_eq!(run.bench.state("w.x"), State::NotReady);
+    run.end();
+    let mut run = Run::start(folder.path(), plan());
+    run.bench.load("w1.x.", &lines(10), ZERO);
+    run.bench.load("w2.x.", &lines(20), ZERO);
+    assert_eq!(run.bench.stand(), (101, 71));
+}
