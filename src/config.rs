@@ -3,7 +3,7 @@
 //! A file goes through three steps: `tree` turns either format into values with positions, `fields` and `read` convert
 //! values and collect errors, and the files of this folder have the tables of keys and read what binds several of them:
 //! `server`, `keys`, `secondaries`, `transfer`, `zones` with `primaries`, `united`, `trees` and `static_zones`, `regions`,
-//! `drains` and `probe`. A key stands in one row of one table, with its default, its help, and where it lands in the
+//! `answers`, `drains` and `probe`. A key stands in one row of one table, with its default, its help, and where it lands in the
 //! plan. `instances` holds services that are written as records against their rules, `schema` lists all tables, `plan`
 //! prints what came out.
 //!
@@ -16,6 +16,7 @@
 //!
 //! RFCs: RFD 172 (zones and aggregations), 4343 (case of names), 8945 (TSIG), 9432 (catalog zones).
 
+mod answers;
 mod apex;
 mod drains;
 mod instances;
@@ -43,7 +44,7 @@ pub use settings::error::{ConfigError, ConfigErrors};
 pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
 use crate::catalog::CatalogPlan;
-use crate::merge::{Drain, RegionPlan};
+use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::notify::Targets;
 use crate::probe::ProbePlan;
 use crate::publish::Outgoing;
@@ -96,6 +97,8 @@ pub struct Config {
     pub audit: Option<String>,
     /// Access rules for outgoing transfers: of each zone, each region, and the catalog.
     pub outgoing: HashMap<Name, Outgoing>,
+    /// Laws of answers: of each region, and of each zone that is not answered with whole sets.
+    pub answers: HashMap<Name, AnswersPlan>,
     /// Secondaries to notify of changes: of each zone, each region, and the catalog.
     pub targets: Targets,
     pub catalog: Option<CatalogPlan>,
@@ -239,7 +242,7 @@ impl Config {
         let probed = transferred.chain(from_trees).chain(services.iter().map(|plan| plan.zone.clone())).collect();
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
-        let Secondaries { outgoing, targets, history, .. } = out;
+        let Secondaries { outgoing, targets, history, answers, .. } = out;
         let (keys, secret_files) = keys.finish(&mut reader);
         if check_files {
             for (key, path, at) in &server.files {
@@ -267,6 +270,7 @@ impl Config {
             drains,
             audit: transfer.audit,
             outgoing,
+            answers: answers.plans,
             targets,
             catalog,
             history,

@@ -8,7 +8,7 @@
 //! What is published is on disk first, as far as the disk does its part in time (`FLUSH_PATIENCE`): a process that is
 //! killed comes back with what clients saw last, and the serials of regions do not fall.
 //!
-//! Parts: `plan` what to keep, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
+//! Parts: `plan` what to keep, `answers` what answers have of large sets, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
 //! `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
 //! `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
 //! have of them, `catalog` the list of all, `gauges` what is shown to Prometheus,
@@ -17,6 +17,7 @@
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
 
+mod answers;
 mod catalog;
 mod conflicts;
 mod damping;
@@ -41,7 +42,7 @@ pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, Zon
 pub use view::{MemberView, RegionView, View};
 
 use crate::budget::{Budget, Kept};
-use crate::merge::{Drain, DrainTarget, Pin, Region, Touched};
+use crate::merge::{AnswersPlan, Drain, DrainTarget, Pin, Region, Selected, Touched};
 use crate::metrics::Metrics;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::source::{News, Update};
@@ -109,6 +110,9 @@ pub struct Keeper {
     identity: Identity,
     keys: Arc<Keyring>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
+    answers: HashMap<Name, Arc<AnswersPlan>>,
+    /// What answers have of the large sets of zones with a law, as they were last published.
+    selected: HashMap<Name, Selected>,
     /// Zones that refuse names which they do not hold.
     refusing: HashSet<Name>,
     /// Source zones that no client reaches.
@@ -226,6 +230,8 @@ impl Keeper {
             identity: Identity::default(),
             keys: Arc::default(),
             outgoing: HashMap::new(),
+            answers: HashMap::new(),
+            selected: HashMap::new(),
             refusing: HashSet::new(),
             hidden: HashSet::new(),
             history: HistoryLimits::default(),
@@ -393,6 +399,7 @@ impl Keeper {
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
+        self.answers = plan.answers;
         self.hidden = plan.hidden;
         self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
@@ -521,14 +528,16 @@ impl Keeper {
     /// Publishes all zones as they are now.
     fn publish(&mut self) {
         self.generation += 1;
+        self.select();
         let before = self.publisher.load();
         let outgoing = |origin: &Name| self.outgoing.get(origin).cloned().unwrap_or_default();
         let serve = |origin: &Name, state: State, zone: Option<&Arc<Zone>>, history: &History| {
             let (zone, history) = (zone.cloned(), history.clone());
             let unknown = if self.refusing.contains(origin) { Unknown::Refused } else { Unknown::NxDomain };
             let tally = before.get(origin).map(|served| served.tally.clone()).unwrap_or_default();
+            let selections = self.selected.get(origin).map(|selected| selected.selections.clone()).unwrap_or_default();
             let (origin, outgoing) = (origin.clone(), outgoing(origin));
-            Arc::new(Served { origin, state, zone, history, outgoing, unknown, tally })
+            Arc::new(Served { origin, state, zone, history, outgoing, unknown, selections, tally })
         };
         let (hidden, sources): (Vec<_>, Vec<_>) =
             self.sources.iter().partition(|(origin, _)| self.hidden.contains(*origin));

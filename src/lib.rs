@@ -25,6 +25,7 @@
 //! the loader and the patcher that turn transfers into one, differences of versions, and their history.
 //!
 //! **Publishing and renaming.** [`publish`] is the root that all readers take: every zone, behind one atomic pointer.
+//! [`select`] chooses the records of a large set that one answer has.
 //! [`rewrite`] moves one owner name and its records from a member zone to a region. [`catalog`] lists what is served,
 //! as a zone; [`static_zone`] makes zones of records that the configuration has itself,
 //! [`source::zookeeper::zones`] of the nodes that Registrar writes into ZooKeeper.
@@ -80,6 +81,7 @@ pub mod publish;
 pub mod restart;
 pub mod rewrite;
 pub mod schedule;
+pub mod select;
 pub mod serve;
 pub mod source;
 pub mod state;

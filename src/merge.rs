@@ -17,6 +17,7 @@
 //! contributor share its RRsets.
 //! RFC 1034 section 3.6.2, RFC 2181 sections 5.2 and 10.1, RFC 6672 section 2.4, RFC 6763.
 
+mod answers;
 mod apex;
 mod changed;
 mod damping;
@@ -33,6 +34,7 @@ pub mod serial;
 mod sink;
 
 pub use crate::rewrite::RdataNames;
+pub use answers::{AnswersPlan, Selected};
 pub use damping::{Address, Damper, DampingPlan, MemberChange, Tally};
 pub use drain::{Drain, DrainTarget, NamePattern, PatternError, Scope};
 pub use intake::{Held, Intake, Touched, TracedMember};

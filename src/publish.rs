@@ -8,6 +8,7 @@
 //! of zones) pointer copies, done by the keeper.
 
 use crate::acl::Access;
+use crate::select::Selections;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
 use std::cell::Cell;
@@ -87,7 +88,7 @@ pub struct Tally([Lane; LANES]);
 /// The counters of a thread, or of some; as large as the unit in which processors pass memory on.
 #[derive(Default)]
 #[repr(align(64))]
-struct Lane([AtomicU64; Tally::KINDS.len()]);
+struct Lane([AtomicU64; Tally::KINDS.len() + 1]);
 
 /// Number of lanes; more threads than these share lanes.
 const LANES: usize = 8;
@@ -109,6 +110,16 @@ impl Tally {
             3 => 2,
             _ => 3,
         };
+        self.add(kind);
+    }
+
+    /// Counts a set that fits no message, so that an answer has only a part of it.
+    pub fn count_part(&self) {
+        self.add(Tally::KINDS.len());
+    }
+
+    /// Counts in this thread's lane.
+    fn add(&self, kind: usize) {
         let lane = LANE.get();
         let lane = if lane == usize::MAX { choose_lane() } else { lane };
         self.0[lane % LANES].0[kind].fetch_add(1, Ordering::Relaxed);
@@ -116,7 +127,17 @@ impl Tally {
 
     /// The sums, in the order of the kinds.
     pub fn read(&self) -> [u64; Tally::KINDS.len()] {
-        std::array::from_fn(|kind| self.0.iter().map(|lane| lane.0[kind].load(Ordering::Relaxed)).sum())
+        std::array::from_fn(|kind| self.sum(kind))
+    }
+
+    /// The number of answers that had a part of a set only.
+    pub fn parts(&self) -> u64 {
+        self.sum(Tally::KINDS.len())
+    }
+
+    /// The sum of all lanes.
+    fn sum(&self, kind: usize) -> u64 {
+        self.0.iter().map(|lane| lane.0[kind].load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -141,6 +162,8 @@ pub struct Served {
     pub history: History,
     pub outgoing: Arc<Outgoing>,
     pub unknown: Unknown,
+    /// What answers have of large sets; made for the very version in `zone`.
+    pub selections: Selections,
     /// Counts of the answers to questions that led here; the same from one version to the next.
     pub tally: Arc<Tally>,
 }
@@ -155,6 +178,7 @@ impl Served {
             history: History::default(),
             outgoing: Arc::default(),
             unknown: Unknown::default(),
+            selections: Selections::default(),
             tally: Arc::default(),
         }
     }

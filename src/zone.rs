@@ -32,6 +32,7 @@ pub mod parallel;
 mod patch;
 mod records;
 mod repeated;
+mod sizes;
 mod table;
 #[cfg(test)]
 pub mod tests;
@@ -50,6 +51,7 @@ pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;
+pub use sizes::{RESOLVER_RECORDS, SizeLimit, Sizes};
 pub use table::{Owner, Stored, Table};
 pub use text::{TextFault, TextRecord, read_text};
 
@@ -135,6 +137,8 @@ pub struct Zone {
     pub wildcards: u32,
     /// Nodes below the origin that another zone may not be able to take as they stand.
     odd: u32,
+    /// How large its RRsets are.
+    pub sizes: Sizes,
     /// The SOA with the TTL of negative answers (RFC 2308 section 3).
     pub negative: Arc<RRset>,
 }

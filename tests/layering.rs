@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 /// All files of `src/` without their extension, lowest layer first; `folder/*` stands for all files of a folder. Files
 /// that are not there yet, or no more, do no harm.
-const LAYERS: [&[&str]; 14] = [
+const LAYERS: [&[&str]; 15] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
     &["accept", "acl", "budget", "budget/*", "log", "log/*"],
     &["zone", "zone/*"],
+    &["select", "select/*"],
     &[
         "rewrite",
         "publish",

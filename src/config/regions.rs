@@ -37,6 +37,7 @@ pub static AGGREGATION: Table<RegionPlan> = Table {
         ]))],
         MERGE_KEYS,
         &outgoing("whether secondaries get differences; auto: unless replicas share the mname"),
+        &[key("names", "", "names that are answered in another way").bound("list of tables")],
     ],
 };
 
@@ -178,6 +179,7 @@ impl Context<'_> {
     /// Reads the region in short or table form.
     fn read(&self, reader: &mut Reader<'_>, secondaries: &mut Secondaries<'_>) -> Option<RegionPlan> {
         let (node, place, mut plan) = (&self.entry.node, self.place(), self.blank());
+        secondaries.answers.admit_region(&self.origin);
         match &node.value {
             Value::List(_) => {
                 AGGREGATION.set_defaults(&mut plan);
@@ -193,6 +195,7 @@ impl Context<'_> {
                 let members = fields.read(reader, "members", |r, key, node| self.read_members(r, key, node));
                 plan.members = members.unwrap_or_default();
                 self.finish(reader, &fields, &mut plan, &place, secondaries);
+                secondaries.answers.admit_names(reader, &self.origin, &fields, &place);
             }
             _ => return reader.wrong_type(&self.entry.key, node, "a list of zones or a table with \"members\""),
         }

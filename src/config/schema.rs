@@ -2,6 +2,7 @@
 //!
 //! Cost: O(keys).
 
+use crate::config::answers::{ANSWERS, NAMES, OWN};
 use crate::config::drains::DRAIN;
 use crate::config::keys::KEY;
 use crate::config::primaries::{PRIMARY, ZONE};
@@ -24,6 +25,7 @@ pub static ROOT: Table<()> = Table {
         section("keys", "TSIG keys"),
         section("zones", "the zones to transfer and their primaries"),
         section("aggregations", "the region zones and their members"),
+        section("answers", "how much of a large set one answer from a region has"),
         key("drains", "", "members that are taken out of regions for a while").bound("list of tables"),
         section("transfer", "timers and limits of all transfers"),
         section("secondaries", "who may transfer the zones from here, and who is notified"),
@@ -41,7 +43,7 @@ const fn section(name: &'static str, help: &'static str) -> Key<()> {
 }
 
 /// Returns the descriptions of all tables, in the order of the example file.
-pub fn tables() -> [TableText; 24] {
+pub fn tables() -> [TableText; 27] {
     [
         ROOT.describe(),
         SERVER.describe(),
@@ -57,6 +59,9 @@ pub fn tables() -> [TableText; 24] {
         PRIMARY.describe(),
         AGGREGATION.describe(),
         DAMPING.describe(),
+        OWN.describe(),
+        NAMES.describe(),
+        ANSWERS.describe(),
         DRAIN.describe(),
         TRANSFER.describe(),
         SECONDARIES.describe(),

@@ -10,6 +10,7 @@
 
 use crate::acl::{Access, Prefix, PrefixError, Rule};
 use crate::catalog::CatalogPlan;
+use crate::config::answers::Answers;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
@@ -44,13 +45,20 @@ pub static SECONDARIES: Table<HistoryLimits> = Table {
     ]],
 };
 
-/// Returns the keys of a zone that say who may copy it; `ixfr` is the help of `ixfr_out`.
-pub const fn outgoing<S>(ixfr: &'static str) -> [Key<S>; 3] {
+/// Returns the keys of a zone that say who may copy it and how large sets are answered; `ixfr` is the help of
+/// `ixfr_out`.
+pub const fn outgoing<S>(ixfr: &'static str) -> [Key<S>; 4] {
     [
         key("allow_transfer", "", "who may transfer it from here; default: that of [secondaries]")
             .bound("prefixes and keys"),
         key("notify", "", "secondaries that are told of changes; default: that of [secondaries]").bound("addresses"),
         key("ixfr_out", r#""auto""#, ixfr).bound("\"auto\", true or false"),
+        key(
+            "answers",
+            "",
+            "how much of a large set one answer has; default: that of [answers] in regions, all in zones",
+        )
+        .bound("table"),
     ]
 }
 
@@ -103,6 +111,8 @@ pub struct Secondaries<'k> {
     pub history: HistoryLimits,
     pub outgoing: HashMap<Name, Outgoing>,
     pub targets: Targets,
+    /// Laws of answers, which every zone has beside what is said here.
+    pub answers: Answers,
 }
 
 impl<'k> Secondaries<'k> {
@@ -116,6 +126,7 @@ impl<'k> Secondaries<'k> {
             history: HistoryLimits::default(),
             outgoing: HashMap::new(),
             targets: Targets::new(),
+            answers: Answers::read(reader, root),
         };
         let fields = SECONDARIES.read_section(reader, root, &mut section.history);
         section.defaults = section.read_lists(reader, &fields, SECONDARIES.path);
@@ -159,6 +170,7 @@ impl<'k> Secondaries<'k> {
             }
         }
         let ixfr = fields.and_then(|own| own.read(reader, "ixfr_out", read_ixfr_out)).flatten().unwrap_or(ixfr);
+        fields.into_iter().for_each(|own| self.answers.admit(reader, zone, own, place));
         self.outgoing.insert(zone.clone(), Outgoing { access, ixfr });
         self.targets.insert(zone.clone(), targets);
     }

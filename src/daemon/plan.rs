@@ -64,6 +64,7 @@ pub async fn publish_plan(
         drains: config.drains.clone(),
         catalog: config.catalog.clone(),
         outgoing: outgoing.collect(),
+        answers: config.answers.iter().map(|(zone, plan)| (zone.clone(), Arc::new(plan.clone()))).collect(),
         refusing: refusing.cloned().collect(),
         hidden: config.zones.iter().filter(|plan| plan.is_member()).map(|plan| plan.zone.clone()).collect(),
         history: config.history,

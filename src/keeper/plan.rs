@@ -1,7 +1,7 @@
 //! Plan of the keeper: the zones and regions to keep. The configuration makes it, and a reload replaces it as a whole.
 
 use crate::catalog::CatalogPlan;
-use crate::merge::{Drain, RegionPlan};
+use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::publish::{Identity, Outgoing};
 use crate::source::Update;
 use crate::state::Restored;
@@ -28,6 +28,8 @@ pub struct Plan {
     pub catalog: Option<CatalogPlan>,
     /// Rules for outgoing transfers by zone; a zone without an entry is not transferred.
     pub outgoing: HashMap<Name, Arc<Outgoing>>,
+    /// Laws of answers by zone; a zone without an entry is answered with whole sets.
+    pub answers: HashMap<Name, Arc<AnswersPlan>>,
     /// Zones that refuse names which they do not hold.
     pub refusing: HashSet<Name>,
     /// Source zones that no client reaches: parts of which zones of several members are made.

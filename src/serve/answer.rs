@@ -15,15 +15,22 @@
 //! Chains end after [`MAX_ALIASES`] aliases or where a name comes up again, with what was found and NOERROR: a resolver
 //! goes on from the last target, and sees the loop itself.
 //!
+//! A set that is larger than the law of its zone allows is answered with a window of it (`select`), one that fits no
+//! message over TCP with as much of it as does.
+//!
 //! Cost: O(name) lookups for each alias, one for the closest encloser's ancestors, and O(bytes) written.
 
 mod additional;
 
 use crate::publish::{Published, Served, State, Unknown};
+use crate::select::{Client, Selection};
 use crate::zone::{Node, Zone};
 use additional::Targets;
+use std::net::{IpAddr, Ipv4Addr};
 use wire::dnssd;
-use wire::message::{ExtendedError, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, Writer, rcode};
+use wire::message::{
+    ExtendedError, Full, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, Writer, rcode,
+};
 use wire::name::{self, NameBuf};
 use wire::rr::{self, Set, rtype};
 
@@ -38,19 +45,32 @@ pub struct Response {
     pub truncated: bool,
 }
 
-/// Answers one request into `out`, which must hold 512 octets for datagrams and 65,535 for streams.
+/// A message and how it came.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub message: &'a [u8],
+    pub peer: IpAddr,
+    /// Over UDP, with its limits.
+    pub datagram: bool,
+    /// Number of the question, which chooses the record that comes first.
+    pub rotation: u32,
+}
+
+/// Answers one request of a client that nothing is known of into `out`, which must hold 512 octets for datagrams and
+/// 65,535 for streams.
 ///
-/// `None` when no response may be sent. `rotation` chooses the address that comes first.
+/// `None` when no response may be sent.
 pub fn answer(
     published: &Published,
-    request: &[u8],
+    message: &[u8],
     datagram: bool,
     rotation: u32,
     out: &mut [u8],
 ) -> Option<Response> {
     let mut read = Request::default();
-    let limit = read.read(request).then(|| read.limit(datagram))?;
-    Some(answer_request(published, &read, None, limit, rotation, out))
+    let limit = read.read(message).then(|| read.limit(datagram))?;
+    let asked = Asked { message, peer: Ipv4Addr::UNSPECIFIED.into(), datagram, rotation };
+    Some(answer_request(published, &read, None, limit, &asked, out))
 }
 
 /// Answers a request that has been read, in at most `limit` octets, question and OPT record apart. `place` is where its
@@ -60,20 +80,21 @@ pub fn answer_request<'p>(
     request: &Request,
     place: Option<Place<'p>>,
     limit: usize,
-    rotation: u32,
+    asked: &Asked<'_>,
     out: &mut [u8],
 ) -> Response {
     if request.opcode != OPCODE_QUERY && request.rcode == rcode::NOERROR {
         // NOTIFY, which transports that take it have handed elsewhere.
         let mut unknown = request.clone();
         (unknown.rcode, unknown.question, unknown.edns) = (rcode::NOTIMP, None, None);
-        return answer_request(published, &unknown, None, limit, rotation, out);
+        return answer_request(published, &unknown, None, limit, asked, out);
     }
     let nsid = published.identity.nsid();
     let writer = Writer::new(out, request, limit, nsid);
-    // Clients ask for A and AAAA in turn, so neighbouring numbers must not stand for neighbouring records.
-    let rotation = rotation.wrapping_mul(0x9e37_79b1) >> 16;
-    let mut reply = Reply { published, writer, rotation, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
+    // Multiples of the golden ratio are equidistributed, those of every other number, too: clients ask for A and AAAA in
+    // turn.
+    let turn = asked.rotation.wrapping_mul(0x9e37_79b1);
+    let mut reply = Reply { published, asked, writer, turn, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
     let rcode = match &request.question {
         Some(question) if request.rcode == rcode::NOERROR => match question.class {
             rr::CLASS_IN => reply.resolve(question, place),
@@ -108,13 +129,13 @@ impl<'p> Place<'p> {
 #[derive(Clone, Copy)]
 struct Source<'p> {
     zone: &'p Zone,
-    unknown: Unknown,
+    served: &'p Served,
 }
 
 impl<'p> Source<'p> {
     /// The data of a zone, when it may be answered from.
     fn of(served: &'p Served) -> Option<Source<'p>> {
-        served.answerable().map(|zone| Source { zone, unknown: served.unknown })
+        served.answerable().map(|zone| Source { zone, served })
     }
 }
 
@@ -139,8 +160,10 @@ enum Resolution {
 /// A response while its records are looked up.
 struct Reply<'p, 'o> {
     published: &'p Published,
+    asked: &'o Asked<'o>,
     writer: Writer<'o>,
-    rotation: u32,
+    /// Part of each set at which it begins, in parts of 2^32.
+    turn: u32,
     /// The records in the message that name what may be added: hosts, or instances.
     targets: Option<Targets>,
     /// DNAME sets in the answer, which a chain may meet again.
@@ -223,14 +246,14 @@ impl<'p> Reply<'p, '_> {
     fn answer_node(&mut self, source: Source<'p>, current: Owner<'_>, node: Node<'_>, qtype: u16) -> Resolution {
         if qtype == rtype::ANY && has_records(node) {
             for rrset in any_subset(current.wire, node) {
-                if !self.add_answer(source, current, rrset) {
+                if !self.add_answer(source, current, node, rrset) {
                     break;
                 }
             }
             return Resolution::Done(rcode::NOERROR);
         }
         if let Some(rrset) = node.get(qtype) {
-            self.add_answer(source, current, rrset);
+            self.add_answer(source, current, node, rrset);
             return Resolution::Done(rcode::NOERROR);
         }
         let Some(cname) = node.get(rtype::CNAME) else {
@@ -250,26 +273,84 @@ impl<'p> Reply<'p, '_> {
         Resolution::Follow(target)
     }
 
-    /// Adds an RRset to the answer and notes its targets. False when it did not fit.
-    fn add_answer(&mut self, source: Source<'p>, owner: Owner<'_>, rrset: Set<'_>) -> bool {
+    /// Adds an RRset of a node to the answer and notes its targets. False when it did not fit.
+    fn add_answer(&mut self, source: Source<'p>, owner: Owner<'_>, node: Node<'_>, rrset: Set<'_>) -> bool {
         // A DNAME can lead to its own owner name.
         if rrset.rtype == rtype::DNAME && self.has_dname(source.zone, rrset) {
             return true;
         }
         let start = self.writer.position();
-        let compressed = rrset.rtype == rtype::SRV && source.unknown == Unknown::Refused;
-        let added = match compressed {
-            false => self.writer.add_rrset(Section::Answer, owner, rrset, self.rotation, |_| ()),
-            true => self.writer.add_services(Section::Answer, owner, rrset, self.rotation, |_| ()),
+        let compressed = rrset.rtype == rtype::SRV && source.served.unknown == Unknown::Refused;
+        let added = if source.served.selections.may_cut(rrset.count) {
+            self.add_window(Section::Answer, source, owner, node, rrset, compressed)
+        } else if compressed {
+            self.writer.add_services(Section::Answer, owner, rrset, rrset.rdatas_from(self.turn), |_| ())
+        } else {
+            self.writer.add_rrset(Section::Answer, owner, rrset, self.turn, |_| ())
         };
+        let added = added.or_else(|full| self.add_part(source, owner, node, rrset).map_err(|_| full));
         let is_list = rrset.rtype == rtype::PTR;
         if let (Ok(()), Some(offset)) = (added, rr::target_offset(rrset.rtype))
             && (!is_list || dnssd::lists_instances(owner.wire))
         {
-            self.targets = Some(Targets { position: start, end: self.writer.position(), offset, is_list, compressed });
+            let is_limited = source.served.selections.has_limit();
+            self.targets =
+                Some(Targets { position: start, end: self.writer.position(), offset, is_list, compressed, is_limited });
         }
         self.writer.truncated |= added.is_err();
         added.is_ok()
+    }
+
+    /// Adds those records of a set that this client gets now.
+    #[cold]
+    fn add_window(
+        &mut self,
+        section: Section,
+        source: Source<'p>,
+        owner: Owner<'_>,
+        node: Node<'_>,
+        rrset: Set<'_>,
+        compressed: bool,
+    ) -> Result<(), Full> {
+        let Some(selection) = source.served.selections.find(node.owner(), rrset) else {
+            return self.writer.add_rrset(section, owner, rrset, self.turn, |_| ());
+        };
+        let rdatas = self.window(source.zone, node, rrset, selection);
+        match compressed {
+            false => self.writer.add_records(section, owner, rrset, rdatas, |_| ()),
+            true => self.writer.add_services(section, owner, rrset, rdatas, |_| ()),
+        }
+    }
+
+    /// The RDATA of a window.
+    fn window<'r>(
+        &self,
+        zone: &Zone,
+        node: Node<'_>,
+        rrset: Set<'r>,
+        selection: &'r Selection,
+    ) -> impl Iterator<Item = &'r [u8]> + use<'r> {
+        let client = Client::from_source(self.asked.peer);
+        let window = selection.window(self.turn, || client.probes(&[node.owner(), zone.origin.as_wire()]));
+        window.map(move |offset| rrset.at(offset))
+    }
+
+    /// Adds as much of a set as fits a message over TCP, where it does not fit as a whole: clients know no other way to
+    /// get more.
+    #[cold]
+    fn add_part(&mut self, source: Source<'p>, owner: Owner<'_>, node: Node<'_>, rrset: Set<'_>) -> Result<(), Full> {
+        let is_meant = matches!(rrset.rtype, rtype::A | rtype::AAAA | rtype::SRV);
+        if self.asked.datagram || !is_meant || node.get(rtype::RRSIG).is_some() {
+            return Err(Full);
+        }
+        source.served.tally.count_part();
+        match source.served.selections.find(node.owner(), rrset) {
+            Some(selection) => {
+                let rdatas = self.window(source.zone, node, rrset, selection);
+                self.writer.add_until_full(Section::Answer, owner, rrset, rdatas)
+            }
+            None => self.writer.add_until_full(Section::Answer, owner, rrset, rrset.rdatas_from(self.turn)),
+        }
     }
 
     /// Writes the DNAME and the CNAME that follows from it (RFC 6672 section 3.1).
@@ -337,7 +418,7 @@ impl<'p> Reply<'p, '_> {
     /// gets REFUSED asks elsewhere, whoever gets no data goes on with the host's addresses (`docs/binder.md` 9).
     fn answer_nothing(&mut self, source: Source<'p>, current: Owner<'_>, qtype: u16) -> Resolution {
         let zone = source.zone;
-        let refuses = source.unknown == Unknown::Refused && self.aliases == 0;
+        let refuses = source.served.unknown == Unknown::Refused && self.aliases == 0;
         match service_host(zone, current.wire, qtype) {
             Some(node) if refuses || is_unreadable(node) => self.deny_data(zone, current, node),
             _ if refuses => {
@@ -365,7 +446,8 @@ impl<'p> Reply<'p, '_> {
             self.writer.truncated = true;
             return;
         }
-        let names = Targets { position, end: self.writer.position(), offset: 0, is_list: false, compressed: false };
+        let end = self.writer.position();
+        let names = Targets { position, end, offset: 0, is_list: false, compressed: false, is_limited: false };
         for required in [true, false] {
             let mut names = names;
             while let Some(target) = names.next(&self.writer) {
@@ -377,8 +459,7 @@ impl<'p> Reply<'p, '_> {
                 let Some(node) = zone.get(wire) else { continue };
                 for rtype in [rtype::A, rtype::AAAA] {
                     let Some(rrset) = node.get(rtype) else { continue };
-                    let added =
-                        self.writer.add_rrset(Section::Additional, target.owner(), rrset, self.rotation, |_| ());
+                    let added = self.writer.add_rrset(Section::Additional, target.owner(), rrset, self.turn, |_| ());
                     self.writer.truncated |= required && added.is_err();
                 }
             }

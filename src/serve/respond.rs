@@ -12,6 +12,7 @@
 
 use crate::metrics::Metrics;
 use crate::publish::Published;
+pub use crate::serve::answer::Asked;
 use crate::serve::answer::{Place, Response, answer_request};
 use crate::serve::notify::{Received, Reception};
 use crate::serve::refusals::{Notice, Reason, Refusals, advise_on_signature, advise_on_transfer};
@@ -34,17 +35,6 @@ pub struct Responder {
     metrics: Arc<Metrics>,
     refusals: Refusals,
     clock: Clock,
-}
-
-/// A message and how it came.
-#[derive(Clone, Copy)]
-pub struct Asked<'a> {
-    pub message: &'a [u8],
-    pub peer: IpAddr,
-    /// Over UDP, with its limits.
-    pub datagram: bool,
-    /// Chooses the address that comes first.
-    pub rotation: u32,
 }
 
 /// Outcome of a message.
@@ -168,7 +158,7 @@ impl Responder {
         if let Some(response) = self.respond_to_primary(published, request, asked, limit, out) {
             return Dispatched::Response(response);
         }
-        Dispatched::Response(answer_request(published, request, place, limit, asked.rotation, out))
+        Dispatched::Response(answer_request(published, request, place, limit, &asked, out))
     }
 
     /// Answers a question for the SOA of a zone of several members that comes from where one of them is transferred

@@ -193,7 +193,7 @@ impl<'a> Builder<'a> {
         };
         let mut parents = Parents::default();
         for (more, found) in parallel::in_parts(self.parts.len(), threads(&self.parts), count) {
-            *counts = counts.change(more, Counts::default());
+            *counts = std::mem::take(counts).change(&more, &Counts::default());
             found.into_iter().for_each(|(owner, below)| *parents.entry(owner).or_default() += below);
         }
         let is_missing = |owner: &Owner<'_>| self.find(owner.hash, owner.labels).is_none();

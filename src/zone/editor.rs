@@ -8,7 +8,7 @@
 
 use super::node::{self, Node};
 use super::table::{self, ByHash, NodeChange, Table};
-use super::{Aside, Mixed, Owner, RRsets, Repeated, Soa, Zone, ZoneError};
+use super::{Aside, Mixed, Owner, RRsets, Repeated, Sizes, Soa, Zone, ZoneError};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -138,6 +138,8 @@ impl Editor {
         counts.owners = counts.owners + u64::from(!sets.is_empty()) - u64::from(!old.is_empty());
         counts.cuts = counts.cuts + u32::from(is_cut(sets, owner)) - u32::from(is_cut(old.sets, owner));
         counts.odd = counts.odd + u32::from(is_odd(new)) - u32::from(is_odd(Node { owner, ..old }));
+        counts.sizes.add(new);
+        counts.sizes.remove(Node { owner, ..old });
         match found {
             Some(index) => self.pending.replace(index, sets, spelled),
             None => _ = self.pending.push(hash, new, existed),
@@ -294,13 +296,14 @@ impl Pendings {
 //--- Counts ---
 
 /// Counts of a zone's nodes and records.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct Counts {
     pub records: u64,
     pub owners: u64,
     pub cuts: u32,
     pub wildcards: u32,
     pub odd: u32,
+    pub sizes: Sizes,
 }
 
 impl Counts {
@@ -311,6 +314,7 @@ impl Counts {
         self.cuts += u32::from(is_cut(node.sets, node.owner));
         self.wildcards += u32::from(is_wildcard(node.owner));
         self.odd += u32::from(is_odd(node));
+        self.sizes.add(node);
     }
 
     /// Counts any node.
@@ -320,13 +324,14 @@ impl Counts {
     }
 
     /// All that is counted, with more and without some of it.
-    pub fn change(self, more: Counts, less: Counts) -> Counts {
+    pub fn change(self, more: &Counts, less: &Counts) -> Counts {
         Counts {
             records: self.records + more.records - less.records,
             owners: self.owners + more.owners - less.owners,
             cuts: self.cuts + more.cuts - less.cuts,
             wildcards: self.wildcards + more.wildcards - less.wildcards,
             odd: self.odd + more.odd - less.odd,
+            sizes: self.sizes.change(&more.sizes, &less.sizes),
         }
     }
 }
@@ -335,7 +340,7 @@ impl Zone {
     /// The counts of the version.
     pub(super) fn counts(&self) -> Counts {
         let Zone { records, owners, cuts, wildcards, odd, .. } = *self;
-        Counts { records, owners, cuts, wildcards, odd }
+        Counts { records, owners, cuts, wildcards, odd, sizes: self.sizes.clone() }
     }
 
     /// Makes a version of its nodes and what they count.
@@ -347,7 +352,7 @@ impl Zone {
         let rdata = set.rdatas().next().ok_or(ZoneError::NoSoa)?;
         let soa = Soa::from_rdata(rdata).ok_or(ZoneError::NoSoa)?;
         let negative = RRset::build(rtype::SOA, set.ttl.min(soa.minimum), vec![rdata]).ok_or(ZoneError::NoSoa)?;
-        let Counts { records, owners, cuts, wildcards, odd } = counts;
+        let Counts { records, owners, cuts, wildcards, odd, sizes } = counts;
         let (soa_rrset, negative) = (Arc::new(set.to_rrset()), Arc::new(negative));
         Ok(Zone {
             origin,
@@ -364,6 +369,7 @@ impl Zone {
             cuts,
             wildcards,
             odd,
+            sizes,
         })
     }
 }

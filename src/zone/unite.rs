@@ -26,8 +26,8 @@ impl Zone {
         let tables: Vec<_> = zones.iter().map(|zone| &zone.table).collect();
         let union = Union::new(&tables);
         let united = union.unite(unite);
-        let all = zones.iter().map(|zone| zone.counts()).reduce(|all, zone| all.change(zone, Default::default()));
-        let counts = all.unwrap_or_default().change(united.after, united.before);
+        let all = zones.iter().map(|zone| zone.counts()).reduce(|all, zone| all.change(&zone, &Default::default()));
+        let counts = all.unwrap_or_default().change(&united.after, &united.before);
         let table = union.finish(&united);
         (Editor::with_table(origin, table, counts), united.notes)
     }

@@ -360,7 +360,8 @@ impl<'a> Writer<'a> {
         self.counts[section as usize] == 0
     }
 
-    /// Adds a whole RRset under the owner name at `owner`, starting at record `first` where the type rotates.
+    /// Adds a whole RRset under the owner name at `owner`, from one record on where the type rotates: `turn` as
+    /// [`Set::rdatas_from`] has it.
     ///
     /// Calls `place` with the position of each record's RDATA.
     pub fn add_rrset(
@@ -368,11 +369,11 @@ impl<'a> Writer<'a> {
         section: Section,
         owner: Owner<'_>,
         rrset: Set<'_>,
-        first: u32,
+        turn: u32,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         if owner.offset >= POINTER_LIMIT {
-            return self.add_far(section, owner, rrset, first, place);
+            return self.add_records(section, owner, rrset, rrset.rdatas_from(turn), place);
         }
         let count = rrset.count as usize;
         let needed = rrset.rdata_bytes() + count * rr::FIXED_BYTES;
@@ -387,7 +388,7 @@ impl<'a> Writer<'a> {
             place(self.position - rdata.len());
             return Ok(());
         }
-        for rdata in rrset.rdatas_from(first) {
+        for rdata in rrset.rdatas_from(turn) {
             self.put_record(owner, rrset, rdata);
             place(self.position - rdata.len());
         }
@@ -399,18 +400,19 @@ impl<'a> Writer<'a> {
         self.limit.saturating_sub(self.position)
     }
 
-    /// Adds an RRset as [`Writer::add_rrset`] does, under an owner that no pointer reaches.
+    /// Adds records of a set as [`Writer::add_rrset`] adds all of them: those whose RDATA is given, or none. The owner
+    /// may be one that no pointer reaches.
     #[cold]
-    fn add_far(
+    pub fn add_records<'r>(
         &mut self,
         section: Section,
         owner: Owner<'_>,
         rrset: Set<'_>,
-        first: u32,
+        rdatas: impl Iterator<Item = &'r [u8]>,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         let begun = (self.position, self.counts);
-        for rdata in rrset.rdatas_from(first) {
+        for rdata in rdatas {
             match self.add_record(section, owner, (rrset.rtype, rr::CLASS_IN, rrset.ttl), rdata) {
                 Ok(at) => place(at),
                 Err(full) => {
@@ -420,6 +422,23 @@ impl<'a> Writer<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds as many records of a set as fit, in the order given. Returns an error if not even one does.
+    #[cold]
+    pub fn add_until_full<'r>(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rrset: Set<'_>,
+        mut rdatas: impl Iterator<Item = &'r [u8]>,
+    ) -> Result<(), Full> {
+        let begun = self.position;
+        let fixed = (rrset.rtype, rr::CLASS_IN, rrset.ttl);
+        while let Some(rdata) = rdatas.next()
+            && self.add_record(section, owner, fixed, rdata).is_ok()
+        {}
+        if self.position == begun { Err(Full) } else { Ok(()) }
     }
 
     /// Appends a record of a set under an owner that a pointer reaches, which has been found to fit.

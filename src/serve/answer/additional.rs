@@ -6,8 +6,7 @@
 //! Cost: one lookup for each record of the answer that fits into the message beside what is added, and one comparison
 //! or two to find out whether its target has been seen; no allocation.
 
-use crate::publish::Served;
-use crate::serve::answer::{NameMatch, Reply, find};
+use crate::serve::answer::{NameMatch, Reply, Source, find};
 use wire::message::{Owner, Placed, Section, Writer};
 use wire::name::{self, NameBuf};
 use wire::rr::{self, rtype};
@@ -33,6 +32,8 @@ pub(super) struct Targets {
     pub(super) is_list: bool,
     /// True if the names end with pointers.
     pub(super) compressed: bool,
+    /// True if only the first targets get addresses.
+    pub(super) is_limited: bool,
 }
 
 impl Targets {
@@ -107,7 +108,7 @@ impl Reply<'_, '_> {
         if targets.is_list {
             targets = self.add_instances(targets);
         }
-        if (targets.end - targets.position) / LEAST_NAMING <= FEW {
+        if targets.is_limited || (targets.end - targets.position) / LEAST_NAMING <= FEW {
             self.add_addresses(targets, &mut Seen::<FEW>::new());
         } else {
             self.add_many_addresses(targets);
@@ -148,17 +149,27 @@ impl Reply<'_, '_> {
                 end = self.writer.position();
             }
         }
-        Targets { position: start, end, offset: rr::SRV_TARGET, is_list: false, compressed: false }
+        Targets {
+            position: start,
+            end,
+            offset: rr::SRV_TARGET,
+            is_list: false,
+            compressed: false,
+            is_limited: instances.is_limited,
+        }
     }
 
     /// Adds sets of a name that some zone here has, as far as they fit.
     fn add_sets_of(&mut self, name: &NameBuf, owner: Owner<'_>, kinds: &[u16]) {
         let wire = name.as_wire();
-        let zone = self.published.find(wire).and_then(Served::answerable);
-        let Some(NameMatch::Node(node)) = zone.map(|zone| find(zone, wire, kinds[0])) else { return };
+        let Some(source) = self.published.find(wire).and_then(Source::of) else { return };
+        let NameMatch::Node(node) = find(source.zone, wire, kinds[0]) else { return };
         for rrset in kinds.iter().filter_map(|kind| node.get(*kind)) {
             // A client asks for what is left out.
-            let _ = self.writer.add_rrset(Section::Additional, owner, rrset, self.rotation, |_| ());
+            let _ = match source.served.selections.may_cut(rrset.count) {
+                false => self.writer.add_rrset(Section::Additional, owner, rrset, self.turn, |_| ()),
+                true => self.add_window(Section::Additional, source, owner, node, rrset, false),
+            };
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum StoredTable<'a> {
 }
 
 /// Sums over the nodes of some shards.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Sums {
     counts: Counts,
     names: usize,
@@ -48,7 +48,7 @@ impl Sums {
     /// Adds others.
     fn add(self, other: Sums) -> Sums {
         Sums {
-            counts: self.counts.change(other.counts, Counts::default()),
+            counts: self.counts.change(&other.counts, &Counts::default()),
             names: self.names + other.names,
             above: self.above.wrapping_add(other.above),
             below: self.below.wrapping_add(other.below),

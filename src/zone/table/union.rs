@@ -72,8 +72,7 @@ struct Several {
 
 impl<T> Default for United<T> {
     fn default() -> United<T> {
-        let counts = Counts::default();
-        United { several: Vec::new(), notes: Vec::new(), before: counts, after: counts }
+        United { several: Vec::new(), notes: Vec::new(), before: Counts::default(), after: Counts::default() }
     }
 }
 
@@ -96,8 +95,9 @@ impl<T> United<T> {
         self.several.append(&mut other.several);
         self.notes.append(&mut other.notes);
         let none = Counts::default();
-        let (before, after) = (self.before.change(other.before, none), self.after.change(other.after, none));
-        United { before, after, ..self }
+        self.before = self.before.change(&other.before, &none);
+        self.after = self.after.change(&other.after, &none);
+        self
     }
 }
 

@@ -78,52 +78,52 @@ fn stands_at(message: &[u8], mut at: usize, mut wire: &[u8]) -> bool {
 }
 
 impl Writer<'_> {
-    /// Adds SRV records as [`Writer::add_rrset`] does, with compressed targets.
-    pub fn add_services(
+    /// Adds SRV records of a set as [`Writer::add_records`] does, with compressed targets.
+    pub fn add_services<'r>(
         &mut self,
         section: Section,
         owner: Owner<'_>,
         rrset: Set<'_>,
-        first: u32,
+        rdatas: impl Iterator<Item = &'r [u8]>,
         place: impl FnMut(usize),
     ) -> Result<(), Full> {
         match rrset.count {
-            ..=FEW => self.add_with(&mut Ends::<FEW_PLACES>::new(), section, owner, rrset, first, place),
-            _ => self.add_many(section, owner, rrset, first, place),
+            ..=FEW => self.add_with(&mut Ends::<FEW_PLACES>::new(), section, owner, rrset, rdatas, place),
+            _ => self.add_many(section, owner, rrset, rdatas, place),
         }
     }
 
     /// Adds more records than the small table is for.
     #[cold]
-    fn add_many(
+    fn add_many<'r>(
         &mut self,
         section: Section,
         owner: Owner<'_>,
         rrset: Set<'_>,
-        first: u32,
+        rdatas: impl Iterator<Item = &'r [u8]>,
         place: impl FnMut(usize),
     ) -> Result<(), Full> {
-        self.add_with(&mut Ends::<PLACES>::new(), section, owner, rrset, first, place)
+        self.add_with(&mut Ends::<PLACES>::new(), section, owner, rrset, rdatas, place)
     }
 
     /// Adds the records by means of a table.
-    fn add_with<const N: usize>(
+    fn add_with<'r, const N: usize>(
         &mut self,
         ends: &mut Ends<N>,
         section: Section,
         owner: Owner<'_>,
         rrset: Set<'_>,
-        first: u32,
+        rdatas: impl Iterator<Item = &'r [u8]>,
         mut place: impl FnMut(usize),
     ) -> Result<(), Full> {
         let begun = (self.position, self.counts);
         let mut name = NameBuf::root();
         if owner.offset >= POINTER_LIMIT || name.fill_plain(self.written(), owner.offset).is_err() {
-            return self.add_rrset(section, owner, rrset, first, place);
+            return self.add_records(section, owner, rrset, rdatas, place);
         }
         ends.place(self.written(), name.as_wire(), owner.offset);
         let mut compressed = [0; rr::SRV_TARGET + name::MAX_NAME_BYTES];
-        for rdata in rrset.rdatas_from(first) {
+        for rdata in rdatas {
             // Behind what is fixed, with the pointer to the owner, if there is room.
             let position = self.position + rr::FIXED_BYTES + rr::SRV_TARGET;
             let mut kept = rdata.len();

@@ -188,24 +188,45 @@ impl<'a> Set<'a> {
         (self.count == 1).then(|| take_sized(&mut body))
     }
 
-    /// Iterates over the RDATA from one record on, around the end. Other than the first only for addresses and
-    /// services, which clients take as they come.
-    pub fn rdatas_from(self, first: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let (before, after) = self.body.split_at(self.start_of(first));
+    /// Iterates over the RDATA from one record on, around the end. `turn` says how far into the set that is, in parts of
+    /// 2^32. Other than the first only for addresses, services and texts, which clients take as they come.
+    pub fn rdatas_from(self, turn: u32) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let (before, after) = self.body.split_at(self.start_of(turn));
         Set { body: after, ..self }.rdatas().chain(Set { body: before, ..self }.rdatas())
     }
 
-    /// Offset of a record, by its number, which may go beyond the end and around.
-    fn start_of(self, number: u32) -> usize {
+    /// Offset of the record at a part of the set.
+    fn start_of(self, turn: u32) -> usize {
+        let number = (u64::from(turn) * u64::from(self.count) >> 32) as usize;
         if self.has_one_size() {
-            return self.body.len() / self.count as usize * (number % self.count) as usize;
+            return self.body.len() / self.count as usize * number;
         }
-        if self.rtype != rtype::SRV {
+        if !matches!(self.rtype, rtype::SRV | rtype::TXT) {
             return 0;
         }
         let mut rest = self.body;
-        (0..number % self.count).for_each(|_| _ = take_sized(&mut rest));
+        (0..number).for_each(|_| _ = take_sized(&mut rest));
         self.body.len() - rest.len()
+    }
+
+    /// Octets of the set but for type, TTL and count: equal for the same set.
+    pub fn body_bytes(self) -> u32 {
+        self.body.len() as u32
+    }
+
+    /// Iterates over the RDATA with the offset of each record.
+    pub fn with_offsets(self) -> impl Iterator<Item = (u32, &'a [u8])> {
+        let mut rest = self.body;
+        std::iter::from_fn(move || {
+            let offset = (self.body.len() - rest.len()) as u32;
+            (!rest.is_empty()).then(|| (offset, take_sized(&mut rest)))
+        })
+    }
+
+    /// The RDATA of the record at an offset that [`Set::with_offsets`] gave for this set.
+    #[inline]
+    pub fn at(self, offset: u32) -> &'a [u8] {
+        take_sized(&mut &self.body[offset as usize..])
     }
 
     /// Returns true if all records have one size.

@@ -1,0 +1,139 @@
+//! The section `[answers]`, and what zones and regions say instead: how many records of a large set one answer has, and
+//! which (`docs/answers.md`).
+//!
+//! Invariant: a region has the laws of `[answers]` unless it says otherwise; a zone is answered with whole sets unless it
+//! says otherwise itself.
+//!
+//! Cost: O(zones + exceptions).
+
+use crate::config::drains::parse_pattern;
+use crate::merge::{AnswersPlan, NamePattern};
+use crate::select::{Law, Pick};
+use settings::fields::{Fields, put};
+use settings::read::Reader;
+use settings::schema::{Key, Kind, Table, key};
+use settings::tree::{Node, Value};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use wire::name::Name;
+
+/// `[answers]`
+pub static ANSWERS: Table<Law> = Table {
+    path: "[answers]",
+    help: "How much of a large set one answer from a region has, unless the region says otherwise",
+    keys: &[&[
+        max("100", "records of a set that one answer has"),
+        pick(r#""rotate""#, "which they are: others each time, or the same for a client while the set stays"),
+    ]],
+};
+
+/// `answers` of a zone, a region, or names of it
+pub static OWN: Table<Law> = Table {
+    path: "answers",
+    help: "How much of a large set one answer has",
+    keys: &[&[
+        max("", "records of a set that one answer has; default: that of [answers] in regions, \"all\" in zones"),
+        pick("", "which they are: others each time, or the same for a client while the set stays"),
+    ]],
+};
+
+/// Exceptions by name
+pub static NAMES: Table<()> = Table {
+    path: "[[aggregations.\"NAME\".names]]",
+    help: "Names of a region that are answered in another way; the first that matches counts",
+    keys: &[&[
+        key("match", "", "owner names, relative to the region").bound("owner pattern"),
+        key("answers", "", "how much of a large set one answer has; default: as the region").bound("table"),
+    ]],
+};
+
+/// The key `max`.
+const fn max(default: &'static str, help: &'static str) -> Key<Law> {
+    key("max", default, help)
+        .takes(Kind::Own("count, or \"all\"", |r, key, node, law| put(&mut law.max, read_max(r, key, node))))
+}
+
+/// The key `pick`.
+const fn pick(default: &'static str, help: &'static str) -> Key<Law> {
+    key("pick", default, help)
+        .takes(Kind::Word(&[("rotate", |law| law.pick = Pick::Rotate), ("client", |law| law.pick = Pick::Client)]))
+}
+
+/// The laws of answers, as the file has them.
+pub struct Answers {
+    /// That of regions which say nothing.
+    section: Law,
+    pub plans: HashMap<Name, AnswersPlan>,
+}
+
+impl Answers {
+    /// Reads `[answers]`; absent keys give defaults.
+    pub fn read(reader: &mut Reader<'_>, root: &Fields<'_>) -> Answers {
+        let mut section = Law::ALL;
+        ANSWERS.read_section(reader, root, &mut section);
+        Answers { section, plans: HashMap::new() }
+    }
+
+    /// Takes in a region, whose table may say more.
+    pub fn admit_region(&mut self, region: &Name) {
+        self.plans.insert(region.clone(), AnswersPlan::new(self.section));
+    }
+
+    /// Takes in what the table of a zone or region says.
+    pub fn admit(&mut self, reader: &mut Reader<'_>, zone: &Name, fields: &Fields<'_>, place: &str) {
+        let base = self.plans.get(zone).map_or(Law::ALL, |plan| plan.law);
+        let law = fields.read(reader, "answers", |r, _, node| read_law(r, node, base, place));
+        if let Some(law) = law.filter(|law| *law != base) {
+            self.plans.insert(zone.clone(), AnswersPlan::new(law));
+        }
+    }
+
+    /// Takes in the exceptions of a region.
+    pub fn admit_names(&mut self, reader: &mut Reader<'_>, region: &Name, fields: &Fields<'_>, place: &str) {
+        let Some(plan) = self.plans.get_mut(region) else { return };
+        let wanted = "tables such as [[aggregations.\"NAME\".names]] with match = \"seeds.svc.*\"";
+        let base = plan.law;
+        let one = |r: &mut Reader<'_>, _: &str, node: &Node| read_exception(r, node, base, place, region);
+        plan.names = fields.read(reader, "names", |r, key, node| r.list(key, node, wanted, one)).unwrap_or_default();
+    }
+}
+
+/// Reads a law over that which holds without it.
+fn read_law(reader: &mut Reader<'_>, node: &Node, base: Law, place: &str) -> Option<Law> {
+    let mut law = base;
+    OWN.read(reader, node, &format!("\"answers\" of {place}"), &mut law)?;
+    Some(law)
+}
+
+/// Reads one exception.
+fn read_exception(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    base: Law,
+    place: &str,
+    region: &Name,
+) -> Option<(NamePattern, Law)> {
+    let place = format!("an entry of \"names\" of {place}");
+    let fields = NAMES.read(reader, node, &place, &mut ())?;
+    if fields.lacks("match") {
+        reader.error(node.at, format!("{place} has no match; write match = \"web.svc.*\""));
+    }
+    let law = fields.read(reader, "answers", |r, _, node| read_law(r, node, base, &place));
+    let pattern = fields.read(reader, "match", |r, key, node| {
+        let text = r.text(key, node, "an owner name such as \"web.svc.*\"")?;
+        parse_pattern(text, Some(region)).map_err(|problem| r.error(node.at, problem)).ok()
+    });
+    Some((pattern?, law.unwrap_or(base)))
+}
+
+/// Reads `max`.
+fn read_max(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Option<NonZeroU32>> {
+    match &node.value {
+        Value::Text(text) if text == "all" => Some(None),
+        Value::Integer(_) => {
+            let most = reader.integer(key, node, 1..=u16::MAX.into())?;
+            Some(NonZeroU32::new(u32::try_from(most).ok()?))
+        }
+        _ => reader.wrong_type(key, node, "a number of records, or \"all\""),
+    }
+}

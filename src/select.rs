@@ -1,0 +1,226 @@
+//! Selection: which records of a large set one answer has.
+//!
+//! A set of more records than a [`Law`] allows is answered with a window of it (`docs/answers.md`). What a window needs
+//! is made when the set is: where each record stands on a circle, on which members have equal places, or on a ring, on
+//! which clients have points, too. [`Selections`] holds that for the sets of one version of a zone, by owner. Transfers
+//! and everything else that looks at zones see whole sets.
+//!
+//! Invariants: an answer is a subset of its set, and empty only where that is; a [`Selection`] belongs to one set, and
+//! is published with the version that has it; it depends on the set, on who gives what of it and on the law, never on
+//! the way there. A set that is signed is never cut.
+//!
+//! Cost: one comparison for a set that no law cuts. Else a look-up, and O(records written) under `rotate`, O(records
+//! written × probes + members × log records) under `client`; nothing is allocated and nothing locked. Making one:
+//! O(records × log records).
+
+mod circle;
+mod point;
+mod ring;
+mod table;
+
+pub use point::Client;
+pub use table::Selections;
+
+use circle::Circle;
+use point::{Probes, point};
+use ring::{Ring, Steps};
+use std::num::NonZeroU32;
+use wire::rr::{self, Set, rtype};
+
+/// Records of a set that a name has beside addresses and services, above which it is cut: what BIND takes by default
+/// (`max-records-per-type`).
+const OTHERS_MOST: u32 = crate::zone::RESOLVER_RECORDS;
+
+/// Choice of the records of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pick {
+    /// Another window for each answer, all records equally often.
+    #[default]
+    Rotate,
+    /// The same window for a client as long as the set stays.
+    Client,
+}
+
+/// Most records of a set that one answer has, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Law {
+    /// None: all.
+    pub max: Option<NonZeroU32>,
+    pub pick: Pick,
+}
+
+impl Law {
+    /// All records, as zones are answered by default.
+    pub const ALL: Law = Law { max: None, pick: Pick::Rotate };
+    /// The default of regions: what resolvers take, in turn.
+    pub const REGION: Law = Law { max: NonZeroU32::new(OTHERS_MOST), pick: Pick::Rotate };
+
+    /// Number of records above which some set is cut.
+    pub fn above(self) -> u32 {
+        self.max.map_or(u32::MAX, |max| max.get().min(OTHERS_MOST))
+    }
+
+    /// Number of records above which a set of a type is cut; none if it never is.
+    fn most(self, kind: u16) -> Option<u32> {
+        match kind {
+            rtype::A | rtype::AAAA | rtype::SRV => self.max.map(NonZeroU32::get),
+            // Cutting these would break delegations, aliases and signatures.
+            rtype::NS | rtype::CNAME | rtype::DNAME | rtype::SOA | rtype::DS | rtype::PLACEHOLDER => None,
+            kind if rr::is_dnssec(kind) => None,
+            _ => self.max.map(|_| OTHERS_MOST),
+        }
+    }
+}
+
+//--- Selection ---
+
+/// What the windows of one set are made of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Selection {
+    kind: u16,
+    /// Records and octets of the set that this belongs to.
+    records: u32,
+    octets: u32,
+    /// Records of a window.
+    most: u32,
+    /// SRV records by their priority, the smallest first; of other types all together.
+    tiers: Box<[Tier]>,
+}
+
+/// Records among which none comes first.
+#[derive(Debug, PartialEq, Eq)]
+enum Tier {
+    Circle(Circle),
+    Ring(Ring),
+    /// The same for everyone.
+    Fixed(Box<[u32]>),
+}
+
+impl Tier {
+    /// Number of records.
+    fn len(&self) -> u32 {
+        match self {
+            Tier::Circle(circle) => circle.len(),
+            Tier::Ring(ring) => ring.len(),
+            Tier::Fixed(records) => records.len() as u32,
+        }
+    }
+}
+
+impl Selection {
+    /// What the windows of a set under an owner (lowercase wire form) are made of; none if it is not cut. `gives` has
+    /// for each member, in the plan's order, the numbers of the records that it gives.
+    pub fn new(owner: &[u8], set: Set<'_>, law: Law, gives: &[Vec<u32>]) -> Option<Selection> {
+        let most = law.most(set.rtype).filter(|most| set.count > *most)?;
+        let records: Vec<Record> = set
+            .with_offsets()
+            .map(|(offset, rdata)| Record {
+                point: point(owner, set.rtype, rdata),
+                offset,
+                priority: priority(set.rtype, rdata),
+            })
+            .collect();
+        let mut priorities: Vec<u16> = records.iter().map(|record| record.priority).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        let is_steady = !matches!(set.rtype, rtype::A | rtype::AAAA | rtype::SRV);
+        let tier = |priority: u16| {
+            let is_here = |number: &&u32| records[**number as usize].priority == priority;
+            let of = |numbers: &Vec<u32>| -> Vec<Record> {
+                numbers.iter().filter(is_here).map(|number| records[*number as usize]).collect()
+            };
+            let given: Vec<Vec<Record>> = gives.iter().map(of).filter(|given| !given.is_empty()).collect();
+            let all: Vec<Record> = records.iter().filter(|record| record.priority == priority).copied().collect();
+            match law.pick {
+                _ if is_steady => {
+                    let ring = Ring::new(all, given);
+                    Tier::Fixed(ring.steps(Probes::of_owner(&[owner]), most).collect())
+                }
+                Pick::Rotate => Tier::Circle(Circle::new(&all, &given)),
+                Pick::Client => Tier::Ring(Ring::new(all, given)),
+            }
+        };
+        let tiers = priorities.into_iter().map(tier).collect();
+        Some(Selection { kind: set.rtype, records: set.count, octets: set.body_bytes(), most, tiers })
+    }
+
+    /// Returns true if this was made of a set.
+    fn is_of(&self, set: Set<'_>) -> bool {
+        (self.kind, self.records, self.octets) == (set.rtype, set.count, set.body_bytes())
+    }
+
+    /// Iterates over the offsets of the records of one answer. `turn` says where a window on the circle begins, in parts
+    /// of 2^32; `probes` are the client's points, asked for only where they count.
+    pub fn window(&self, turn: u32, probes: impl FnOnce() -> Probes) -> Window<'_> {
+        let is_ring = matches!(self.tiers.first(), Some(Tier::Ring(_)));
+        let probes = is_ring.then(probes);
+        Window { rest: &self.tiers, turn, probes, left: self.most, steps: Walk::Fixed([].iter()) }
+    }
+}
+
+/// The records of one answer, by their offsets in the set.
+pub struct Window<'s> {
+    /// Tiers that have not begun.
+    rest: &'s [Tier],
+    turn: u32,
+    probes: Option<Probes>,
+    /// Records that tiers which have not begun may give.
+    left: u32,
+    steps: Walk<'s>,
+}
+
+/// Way through the records of one tier.
+enum Walk<'s> {
+    Circle(circle::Steps<'s>),
+    Ring(Steps<'s>),
+    Fixed(std::slice::Iter<'s, u32>),
+}
+
+impl Iterator for Window<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        loop {
+            let next = match &mut self.steps {
+                Walk::Circle(steps) => steps.next(),
+                Walk::Ring(steps) => steps.next(),
+                Walk::Fixed(offsets) => offsets.next().copied(),
+            };
+            if next.is_some() {
+                return next;
+            }
+            let (tier, rest) = self.rest.split_first().filter(|_| self.left > 0)?;
+            // The last place goes to the next priority, which clients turn to when this one fails.
+            let kept = u32::from(!rest.is_empty() && self.left > 1);
+            let taken = tier.len().min(self.left - kept);
+            (self.rest, self.left) = (rest, self.left - taken);
+            self.steps = match tier {
+                Tier::Circle(circle) => Walk::Circle(circle.steps(self.turn, taken)),
+                Tier::Ring(ring) => Walk::Ring(ring.steps(self.probes.unwrap_or_default(), taken)),
+                Tier::Fixed(offsets) => Walk::Fixed(offsets.iter()),
+            };
+        }
+    }
+}
+
+/// A record of a set.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// Its point on the ring.
+    point: u64,
+    /// Its offset in the set.
+    offset: u32,
+    priority: u16,
+}
+
+/// The priority of an SRV record (RFC 2782); that of all others is the same.
+fn priority(kind: u16, rdata: &[u8]) -> u16 {
+    match rdata.first_chunk() {
+        Some(priority) if kind == rtype::SRV => u16::from_be_bytes(*priority),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

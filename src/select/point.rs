@@ -1,0 +1,90 @@
+//! Points on the ring: of records, fixed by owner, type and canonical RDATA, and of clients.
+//!
+//! The hash is SipHash-2-4 with the key zero, over octets as they stand in messages, so that replicas and versions of
+//! the program agree: of a record over owner (lowercase), type and canonical RDATA (RFC 4034 section 6.2); of a client
+//! over the octets of its subnet and the owner. A client has [`PROBES`] points: records near any of them come first, so
+//! that the room in front of a record does not decide how often it is chosen.
+//!
+//! Invariants: nothing here is ever changed: every change sends every client elsewhere.
+//!
+//! Cost: O(octets).
+
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+use std::net::IpAddr;
+use wire::rr;
+
+/// Points of a client.
+pub const PROBES: usize = 8;
+/// What is added from one point of a client to the next before they are mixed (Steele and others, OOPSLA 2014).
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The point of a record.
+pub fn point(owner: &[u8], kind: u16, rdata: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(owner);
+    hasher.write(&kind.to_be_bytes());
+    hasher.write(&rr::fold(kind, rdata));
+    hasher.finish()
+}
+
+/// Whoever gets an answer: an IPv4 address, or an IPv6 network of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    octets: [u8; 8],
+    length: u8,
+}
+
+impl Client {
+    /// The client behind a source address.
+    pub fn from_source(address: IpAddr) -> Client {
+        let mut octets = [0; 8];
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                octets[..4].copy_from_slice(&address.octets());
+                Client { octets, length: 4 }
+            }
+            IpAddr::V6(address) => {
+                octets.copy_from_slice(&address.octets()[..8]);
+                Client { octets, length: 8 }
+            }
+        }
+    }
+
+    /// The points of the client among the records of an owner (lowercase wire form, in parts).
+    pub fn probes(&self, owner: &[&[u8]]) -> Probes {
+        Probes::new(&self.octets[..self.length.into()], owner)
+    }
+}
+
+/// Points of a client, in rising order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probes(pub [u64; PROBES]);
+
+impl Probes {
+    /// Points that are the same for every client.
+    pub fn of_owner(owner: &[&[u8]]) -> Probes {
+        Probes::new(&[], owner)
+    }
+
+    /// Points of octets.
+    fn new(octets: &[u8], owner: &[&[u8]]) -> Probes {
+        let mut hasher = SipHasher24::new();
+        hasher.write(octets);
+        owner.iter().for_each(|part| hasher.write(part));
+        let mut state = hasher.finish();
+        let mut points = [0; PROBES].map(|_: u64| {
+            state = state.wrapping_add(STEP);
+            mix(state)
+        });
+        points.sort_unstable();
+        Probes(points)
+    }
+}
+
+/// Mixes a number so that neighbours become unlike (the finalizer of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}

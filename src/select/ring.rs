@@ -1,0 +1,172 @@
+//! Ring of a set: records at points, chosen by the points of a client.
+//!
+//! Records are near in the order of the distance to the nearest point of the client that lies in front of them. A window
+//! has the nearest record of each member first, while there is room, then the nearest of all. So a record that comes or
+//! goes changes only the windows that have it, by one record.
+//!
+//! Cost: 12 octets a record, and 12 a record and giver; a window O(members × log records + records written), times the
+//! points of a client.
+
+use super::Record;
+use super::point::{PROBES, Probes};
+
+/// Members of which the nearest record comes first, at most.
+const FIRST_MEMBERS: usize = 256;
+
+/// Records in the order of their points.
+#[derive(Debug, PartialEq, Eq)]
+struct Points {
+    points: Box<[u64]>,
+    offsets: Box<[u32]>,
+}
+
+/// All records of a tier, and those of each member.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ring {
+    all: Points,
+    members: Box<[Points]>,
+}
+
+impl Points {
+    /// Sorts records.
+    fn new(mut records: Vec<Record>) -> Points {
+        records.sort_unstable_by_key(|record| (record.point, record.offset));
+        let (points, offsets): (Vec<_>, Vec<_>) = records.iter().map(|record| (record.point, record.offset)).unzip();
+        Points { points: points.into(), offsets: offsets.into() }
+    }
+
+    /// The number of the first record at or behind a point, which may be one beyond the last.
+    fn position(&self, point: u64) -> usize {
+        self.points.partition_point(|other| *other < point)
+    }
+
+    /// Offset of the nearest record.
+    fn nearest(&self, probes: &Probes) -> Option<u32> {
+        let near = |probe: &u64| {
+            let position = self.position(*probe) % self.points.len().max(1);
+            Some((self.points.get(position)?.wrapping_sub(*probe), self.offsets[position]))
+        };
+        probes.0.iter().filter_map(near).min().map(|(_, offset)| offset)
+    }
+}
+
+impl Ring {
+    /// Lays out all records of a tier, of which the members give these.
+    pub(super) fn new(all: Vec<Record>, given: Vec<Vec<Record>>) -> Ring {
+        Ring { all: Points::new(all), members: given.into_iter().map(Points::new).collect() }
+    }
+
+    /// Number of records.
+    pub(super) fn len(&self) -> u32 {
+        self.all.points.len() as u32
+    }
+
+    /// The nearest records, so many of them.
+    pub(super) fn steps(&self, probes: Probes, count: u32) -> Steps<'_> {
+        let mut steps = Steps {
+            points: &self.all,
+            probes,
+            arcs: [Arc::default(); PROBES],
+            first: Firsts::default(),
+            given: 0,
+            left: count,
+        };
+        for member in &self.members {
+            if steps.first.count == FIRST_MEMBERS.min(count as usize) {
+                break;
+            }
+            member.nearest(&steps.probes).into_iter().for_each(|offset| steps.first.insert(offset));
+        }
+        steps.begin();
+        steps
+    }
+}
+
+/// The records between a point of the client and the next.
+#[derive(Clone, Copy, Default)]
+struct Arc {
+    position: usize,
+    left: usize,
+}
+
+/// Offsets of the members' nearest records.
+struct Firsts {
+    offsets: [u32; FIRST_MEMBERS],
+    count: usize,
+}
+
+impl Default for Firsts {
+    fn default() -> Firsts {
+        Firsts { offsets: [0; FIRST_MEMBERS], count: 0 }
+    }
+}
+
+impl Firsts {
+    /// Returns true if a record is one of them.
+    fn contains(&self, offset: u32) -> bool {
+        self.offsets[..self.count].contains(&offset)
+    }
+
+    /// Adds a record unless it is here.
+    fn insert(&mut self, offset: u32) {
+        if !self.contains(offset) {
+            self.offsets[self.count] = offset;
+            self.count += 1;
+        }
+    }
+}
+
+/// The way from near records to far ones.
+pub(super) struct Steps<'s> {
+    points: &'s Points,
+    probes: Probes,
+    arcs: [Arc; PROBES],
+    first: Firsts,
+    /// Members' records that have been given.
+    given: usize,
+    left: u32,
+}
+
+impl Steps<'_> {
+    /// Divides the ring among the points of the client.
+    fn begin(&mut self) {
+        let records = self.points.points.len();
+        let starts = self.probes.0.map(|probe| self.points.position(probe));
+        for (index, arc) in self.arcs.iter_mut().enumerate() {
+            let next = starts.get(index + 1).copied().unwrap_or(records + starts[0]);
+            *arc = Arc { position: starts[index], left: next - starts[index] };
+        }
+    }
+
+    /// The nearest record that is left.
+    fn nearest(&mut self) -> Option<u32> {
+        let records = self.points.points.len();
+        let distance = |(index, arc): (usize, &Arc)| {
+            let point = self.points.points[arc.position % records];
+            (arc.left > 0).then(|| (point.wrapping_sub(self.probes.0[index]), index))
+        };
+        let (_, index) = self.arcs.iter().enumerate().filter_map(distance).min()?;
+        let arc = &mut self.arcs[index];
+        let offset = self.points.offsets[arc.position % records];
+        (arc.position, arc.left) = (arc.position + 1, arc.left - 1);
+        Some(offset)
+    }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        self.left = self.left.checked_sub(1)?;
+        if self.given < self.first.count {
+            self.given += 1;
+            return Some(self.first.offsets[self.given - 1]);
+        }
+        loop {
+            let offset = self.nearest()?;
+            if !self.first.contains(offset) {
+                return Some(offset);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Laws of windows.
+
+use super::*;
+use crate::select::point::Client;
+use std::collections::HashMap;
+use wire::name::Name;
+use wire::rr::RRset;
+
+fn owner() -> Name {
+    Name::parse("web.svc.acme.us-west.cns.example.com").unwrap()
+}
+
+fn law(max: u32, pick: Pick) -> Law {
+    Law { max: NonZeroU32::new(max), pick }
+}
+
+fn addresses(count: u32) -> RRset {
+    let rdatas: Vec<[u8; 4]> = (0..count).map(|number| (0x0a00_0000 + number).to_be_bytes()).collect();
+    RRset::build(rtype::A, 30, rdatas).unwrap()
+}
+
+/// Numbers of records by member, where the members' shares are in this proportion.
+fn shares(count: u32, parts: &[u32]) -> Vec<Vec<u32>> {
+    let all: u32 = parts.iter().sum();
+    let mut gives = vec![Vec::new(); parts.len()];
+    for number in 0..count {
+        let mut at = number.wrapping_mul(0x9e37_79b1) % all;
+        let member = parts.iter().position(|part| at.checked_sub(*part).is_none_or(|left| (at = left, false).1));
+        gives[member.unwrap()].push(number);
+    }
+    gives
+}
+
+fn chosen(selection: &Selection, turn: u32, client: u32) -> Vec<u32> {
+    let client = Client::from_source(std::net::IpAddr::V4(client.into()));
+    selection.window(turn, || client.probes(&[owner().as_wire()])).collect()
+}
+
+#[test]
+fn windows_take_turns_equally() {
+    for (count, parts) in [(101, &[1][..]), (101, &[1, 100]), (5000, &[1, 10, 100]), (100_000, &[1, 1, 1, 500])] {
+        let (set, gives) = (addresses(count), shares(count, parts));
+        for most in [8, 100] {
+            let selection = Selection::new(owner().as_wire(), set.as_set(), law(most, Pick::Rotate), &gives).unwrap();
+            let mut times: HashMap<u32, u32> = HashMap::new();
+            // As other questions between them leave it.
+            for stride in [1u32, 2] {
+                times.clear();
+                let answers = 20 * count / most;
+                for answer in 0..answers {
+                    let turn = (answer * stride).wrapping_mul(0x9e37_79b1);
+                    let window = chosen(&selection, turn, 0);
+                    assert_eq!(window.len(), most as usize);
+                    window.iter().for_each(|record| *times.entry(*record).or_default() += 1);
+                }
+                let expected = f64::from(answers * most) / f64::from(count);
+                assert_eq!(times.len(), count as usize, "{count} {most}");
+                for (record, times) in &times {
+                    let off = (f64::from(*times) - expected).abs();
+                    assert!(off <= expected * 0.05 + 3.0, "{record} of {count}: {times} of {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_has_each_members_share() {
+    let (set, gives) = (addresses(1110), shares(1110, &[1, 10, 100]));
+    let selection = Selection::new(owner().as_wire(), set.as_set(), law(111, Pick::Rotate), &gives).unwrap();
+    let offsets: Vec<u32> = set.as_set().with_offsets().map(|(offset, _)| offset).collect();
+    let member: HashMap<u32, usize> = gives
+        .iter()
+        .enumerate()
+        .flat_map(|(member, gives)| gives.iter().map(move |number| (*number, member)))
+        .collect();
+    for turn in (0..1000u32).map(|turn| turn.wrapping_mul(0x9e37_79b1)) {
+        let mut counts = [0i64; 3];
+        for offset in chosen(&selection, turn, 0) {
+            counts[member[&(offsets.binary_search(&offset).unwrap() as u32)]] += 1;
+        }
+        for (member, count) in counts.iter().enumerate() {
+            let share = 111.0 * gives[member].len() as f64 / 1110.0;
+            assert!((*count as f64 - share).abs() <= 2.0, "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_keeps_its_records() {
+    let (set, gives) = (addresses(1000), shares(1000, &[1, 1, 1]));
+    let all = Selection::new(owner().as_wire(), set.as_set(), law(8, Pick::Client), &gives).unwrap();
+    let rdata = |set: &RRset, offset: u32| set.as_set().at(offset).to_vec();
+    let mut loads: HashMap<Vec<u8>, u32> = HashMap::new();
+    for client in 0..10_000u32 {
+        let window = chosen(&all, client, client * 7919);
+        assert_eq!(window, chosen(&all, 0, client * 7919), "whatever the turn");
+        assert_eq!(window.iter().collect::<std::collections::HashSet<_>>().len(), 8);
+        window.iter().for_each(|offset| *loads.entry(rdata(&set, *offset)).or_default() += 1);
+    }
+    let most = loads.values().max().unwrap();
+    assert!(*most <= 160, "{most} of 80 on average");
+    // One record leaves.
+    let gone = 500usize;
+    let mut rest: Vec<Vec<u8>> = set.rdatas().map(<[u8]>::to_vec).collect();
+    let left = rest.remove(gone);
+    let smaller = RRset::build(rtype::A, 30, rest).unwrap();
+    let without = |numbers: &Vec<u32>| -> Vec<u32> {
+        let others = numbers.iter().filter(|number| **number as usize != gone);
+        others.map(|number| number - u32::from(*number as usize > gone)).collect()
+    };
+    let fewer: Vec<Vec<u32>> = gives.iter().map(without).collect();
+    let after = Selection::new(owner().as_wire(), smaller.as_set(), law(8, Pick::Client), &fewer).unwrap();
+    let mut changed = 0;
+    for client in (0..10_000u32).map(|client| client * 7919) {
+        let sorted = |set: &RRset, window: Vec<u32>| -> std::collections::BTreeSet<Vec<u8>> {
+            window.into_iter().map(|offset| rdata(set, offset)).collect()
+        };
+        let (before, now) = (sorted(&set, chosen(&all, 0, client)), sorted(&smaller, chosen(&after, 0, client)));
+        if before.contains(&left) {
+            assert_eq!(before.difference(&now).count(), 1, "that record only");
+            changed += 1;
+        } else {
+            assert_eq!(before, now);
+        }
+    }
+    assert!(changed > 0);
+}
+
+#[test]
+fn the_last_place_goes_to_the_next_priority() {
+    let target = Name::parse("a.x").unwrap();
+    let record = |priority: u16, port: u16| {
+        [&priority.to_be_bytes()[..], &[0, 0], &port.to_be_bytes(), target.as_wire()].concat()
+    };
+    let set = |sizes: &[u16]| {
+        let records = (0u16..).zip(sizes).flat_map(|(priority, size)| (0..*size).map(move |port| (priority, port)));
+        RRset::build(rtype::SRV, 30, records.map(|(priority, port)| record(priority, port)).collect()).unwrap()
+    };
+    let priorities = |sizes: &[u16], most: u32| -> Vec<u16> {
+        let set = set(sizes);
+        let gives = [(0..set.count).collect::<Vec<u32>>()];
+        let made = Selection::new(owner().as_wire(), set.as_set(), law(most, Pick::Rotate), &gives).unwrap();
+        chosen(&made, 7, 0).iter().map(|offset| priority(rtype::SRV, set.as_set().at(*offset))).collect()
+    };
+    assert_eq!(priorities(&[20], 4), [0, 0, 0, 0]);
+    assert_eq!(priorities(&[20, 5], 4), [0, 0, 0, 1]);
+    assert_eq!(priorities(&[20, 5, 5], 4), [0, 0, 0, 1]);
+    assert_eq!(priorities(&[20, 5], 1), [0]);
+    assert_eq!(priorities(&[1, 20], 4), [0, 1, 1, 1]);
+    assert_eq!(priorities(&[1, 20, 3], 4), [0, 1, 1, 2]);
+}
+
+#[test]
+fn what_holds_zones_together_is_never_cut() {
+    let names: Vec<Vec<u8>> = (0..200).map(|n| Name::parse(&format!("n{n}.x")).unwrap().as_wire().to_vec()).collect();
+    let gives = [(0..200).collect::<Vec<u32>>()];
+    let cut = |kind: u16| {
+        let set = RRset::build(kind, 30, names.clone()).unwrap();
+        Selection::new(owner().as_wire(), set.as_set(), law(8, Pick::Rotate), &gives)
+    };
+    assert!(cut(rtype::NS).is_none());
+    let list = cut(rtype::PTR).unwrap();
+    assert_eq!(chosen(&list, 0, 0).len(), 100, "lists are cut where resolvers refuse them");
+    assert_eq!(chosen(&list, 0, 0), chosen(&list, 1 << 31, 77), "and for all clients alike");
+}
+
+/// Whoever changes one of these sends every client of every region elsewhere.
+#[test]
+fn points_are_what_they_were() {
+    assert_eq!(point(owner().as_wire(), rtype::A, &[10, 0, 0, 1]), 0x25be_3996_35de_b9a1);
+    let probes = Client::from_source([192, 0, 2, 1].into()).probes(&[owner().as_wire()]);
+    assert_eq!(probes.0[..2], [0x1b6c_eb3f_9c22_2c02, 0x1f02_96b9_1df7_0b61]);
+    let mapped = Client::from_source("::ffff:192.0.2.1".parse().unwrap());
+    assert_eq!(mapped, Client::from_source([192, 0, 2, 1].into()));
+}
