@@ -18,11 +18,11 @@ mod point;
 mod ring;
 mod table;
 
-pub use point::Client;
+pub use point::{Client, point};
 pub use table::Selections;
 
 use circle::Circle;
-use point::{Probes, point};
+use point::Probes;
 use ring::{Ring, Steps};
 use std::num::NonZeroU32;
 use wire::rr::{self, Set, rtype};

@@ -67,6 +67,8 @@ const SMALLEST: &str = "default: the smallest of the members";
 /// Keys of what has members: what comes of them.
 pub const MERGE_KEYS: &[Key<RegionPlan>] = &[
     key("exclude", "[]", "owner names, relative to the zone, that are left out").bound("owner patterns"),
+    key("max_set", "", "most records of a set, for secondaries that refuse larger ones; default: no limit")
+        .takes(Kind::Count(u16::MAX as u32, |region, most| region.max_set = u32::try_from(most).ok())),
     key("partial_after", r#""10m""#, "how long to wait for members never transferred")
         .takes(Kind::Duration(|region, pause| region.partial_after = pause)),
     key("on_expire", r#""withdraw""#, "what becomes of an expired member's records").takes(Kind::Word(&[
@@ -169,6 +171,7 @@ impl Context<'_> {
             serial_offset: 0,
             rdata_names: RdataNames::Keep,
             exclude: Vec::new(),
+            max_set: None,
             partial_after: Duration::ZERO,
             on_expire: OnExpire::Withdraw,
             expire_after: None,

@@ -43,6 +43,7 @@ fn encode(merge_version: u32, plan: &RegionPlan, scopes: &[Scope]) -> String {
         serial_offset: _,
         rdata_names,
         exclude,
+        max_set,
         partial_after: _,
         on_expire,
         expire_after: _,
@@ -81,6 +82,9 @@ fn encode(merge_version: u32, plan: &RegionPlan, scopes: &[Scope]) -> String {
             text,
             ", damping: Some(DampingPlan {{ max_removed: ({some}, {of}), window: {window}, last: {last} }})"
         );
+    }
+    if let Some(most) = max_set {
+        let _ = write!(text, ", max_set: {most}");
     }
     text.push_str(" }");
     if scopes.iter().any(|scope| !scope.is_empty()) {
@@ -141,6 +145,7 @@ mod tests {
             serial_offset: 7,
             rdata_names: RdataNames::Keep,
             exclude: Vec::new(),
+            max_set: None,
             partial_after: Duration::from_secs(60),
             on_expire: OnExpire::Withdraw,
             expire_after: Some(Duration::from_secs(9)),
@@ -183,6 +188,8 @@ mod tests {
     #[test]
     fn encoding_0_is_what_it_was() {
         let union = RegionPlan { ns: NsPolicy::Union, ..plain() };
+        let capped = RegionPlan { max_set: Some(100), ..plain() };
+        assert_ne!(fingerprint(2, &capped, &[]), fingerprint(2, &plain(), &[]));
         let drained = [scope(&[None]), Scope::default()];
         let patterns = [scope(&[Some("web.svc.*"), Some("*.inst.acme")]), scope(&[Some("a")])];
         for (plan, scopes, expected) in [

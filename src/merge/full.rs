@@ -23,7 +23,10 @@ impl Region {
         let zones: Vec<&Zone> = members.iter().flatten().map(|zone| &**zone).collect();
         self.delegations.rebuild(&self.plan, members);
         let nothing_moves = self.plan.rdata_names == RdataNames::Keep && self.plan.exclude.is_empty();
-        if nothing_moves && self.delegations.is_empty() && zones.iter().all(|zone| zone.is_even(&origin)) {
+        let nothing_is_cut =
+            zones.iter().all(|zone| self.plan.max_set.is_none_or(|most| zone.sizes.most_records() <= most));
+        let is_even = nothing_moves && nothing_is_cut && self.delegations.is_empty();
+        if is_even && zones.iter().all(|zone| zone.is_even(&origin)) {
             return self.merge_shards(members, &zones, new);
         }
         let longest = MAX_NAME_BYTES - origin.as_wire().len();

@@ -70,6 +70,8 @@ pub struct RegionPlan {
     pub serial_offset: u32,
     pub rdata_names: RdataNames,
     pub exclude: Vec<OwnerPattern>,
+    /// Most records of a set, for secondaries that refuse larger ones; none for no end.
+    pub max_set: Option<u32>,
     /// Time for which a region waits for a member that never was transferred before it is served without it.
     pub partial_after: Duration,
     pub on_expire: OnExpire,

@@ -151,6 +151,8 @@ pub enum LeftOut {
     Dnssec,
     /// It stands for a name without readable data, and others have some.
     Placeholder,
+    /// The set has as many records as the configuration allows, and others come first.
+    MaxSet,
     /// It cannot stand beside what others have; `by` is as in [`Conflict`].
     Conflict { kind: ConflictKind, by: Option<usize> },
 }
@@ -165,6 +167,7 @@ impl LeftOut {
             LeftOut::Drained => "drained",
             LeftOut::Dnssec => "dnssec",
             LeftOut::Placeholder => "placeholder",
+            LeftOut::MaxSet => "max_set",
             LeftOut::Conflict { kind, .. } => kind.label(),
         }
     }

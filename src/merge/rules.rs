@@ -14,8 +14,9 @@ use super::reasons::{Conflict, ConflictKind, LeftOut, is_dropped};
 use super::sink::{Silent, Sink};
 use super::{Members, Region};
 use crate::rewrite::{Move, RdataNames};
+use crate::select::point;
 use crate::zone::{Node, Owner, RRsets};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use wire::name::{self, Name};
 use wire::rr::{self, RRset, Set, rtype};
@@ -78,7 +79,11 @@ impl Region {
         self.settle(&nodes, name, &mut parts, &mut merged);
         let mut rrsets = Vec::with_capacity(parts.len());
         for (rtype, part) in parts {
-            rrsets.extend(self.unite(rtype, part, &mut merged));
+            let Some(united) = self.unite(rtype, &part, &mut merged) else { continue };
+            rrsets.push(match self.most(rtype).filter(|most| united.count > *most) {
+                Some(most) => cap(name, &united, &part, most, &mut merged.sink),
+                None => united,
+            });
         }
         merged.rrsets = rrsets.into();
         merged
@@ -118,7 +123,7 @@ impl Region {
     }
 
     /// Unites the members' RRsets of one type: records as a set, the smallest TTL.
-    fn unite<S>(&self, rtype: u16, part: Vec<(usize, Arc<RRset>)>, merged: &mut Merged<S>) -> Option<Arc<RRset>> {
+    fn unite<S>(&self, rtype: u16, part: &[(usize, Arc<RRset>)], merged: &mut Merged<S>) -> Option<Arc<RRset>> {
         let first = part.first()?.1.clone();
         if part.iter().all(|(_, rrset)| *rrset == first) && rtype != rtype::SRV || part.len() == 1 {
             return Some(first);
@@ -139,6 +144,15 @@ impl Region {
             }
         }
         Some(Arc::new(united))
+    }
+
+    /// Most records of a set of a type; none where there is no limit.
+    fn most(&self, rtype: u16) -> Option<u32> {
+        match rtype {
+            // Cutting these would break delegations and aliases.
+            rtype::NS | rtype::CNAME | rtype::DNAME | rtype::PLACEHOLDER => None,
+            _ => self.plan.max_set,
+        }
     }
 
     //--- Shortcuts ---
@@ -162,7 +176,7 @@ impl Region {
             return None;
         }
         let way = Move { from, to: &self.plan.origin, policy: self.plan.rdata_names };
-        let stays = |rrset| is_settled(node, rrset) && way.leaves(name, rrset);
+        let stays = |rrset| self.is_settled(node, rrset) && way.leaves(name, rrset);
         node.rrsets().all(stays).then(|| (node, node.spelled.and_then(|spelled| way.spelling(spelled))))
     }
 
@@ -172,18 +186,41 @@ impl Region {
         self.plan.rdata_names == RdataNames::Keep
             && self.plan.exclude.is_empty()
             && node.spelled.is_none()
-            && node.rrsets().all(|rrset| rrset.rtype != rtype::PTR && is_settled(node, rrset))
+            && node.rrsets().all(|rrset| rrset.rtype != rtype::PTR && self.is_settled(node, rrset))
+    }
+
+    /// Returns true if no rule concerns an RRset whose node is the only one of its name, but for names in RDATA.
+    fn is_settled(&self, node: Node<'_>, rrset: Set<'_>) -> bool {
+        let stays = match rrset.rtype {
+            rtype::DNAME => false,
+            rtype::PLACEHOLDER => node.rrsets().count() == 1,
+            rtype => !is_dropped(rtype, false),
+        };
+        stays && !rrset.may_not_fit() && self.most(rrset.rtype).is_none_or(|most| rrset.count <= most)
     }
 }
 
-/// Returns true if no rule concerns an RRset whose node is the only one of its name, but for names in RDATA.
-fn is_settled(node: Node<'_>, rrset: Set<'_>) -> bool {
-    let stays = match rrset.rtype {
-        rtype::DNAME => false,
-        rtype::PLACEHOLDER => node.rrsets().count() == 1,
-        rtype => !is_dropped(rtype, false),
-    };
-    stays && !rrset.may_not_fit()
+/// Leaves of a set the best records, by their points: first the best of each member that gives any, in the plan's order,
+/// then the best of the rest (`docs/answers.md`). So one record that comes or goes changes at most one other for each
+/// member.
+#[cold]
+fn cap<S: Sink>(name: &Name, set: &RRset, given: &[(usize, Arc<RRset>)], most: u32, sink: &mut S) -> Arc<RRset> {
+    let rank = |rdata: &[u8]| point(name.as_wire(), set.rtype, rdata);
+    let mut ranked: Vec<(u64, &[u8])> = set.rdatas().map(|rdata| (rank(rdata), rdata)).collect();
+    ranked.sort_unstable();
+    // By the rank, because members may spell a record differently.
+    let best = |(_, rrset): &(usize, Arc<RRset>)| rrset.rdatas().map(rank).min();
+    let mut kept = HashSet::with_capacity(most as usize);
+    for rank in given.iter().filter_map(best).chain(ranked.iter().map(|(rank, _)| *rank)) {
+        if kept.len() < most as usize {
+            kept.insert(rank);
+        }
+    }
+    for (member, _) in given {
+        sink.leave_out(*member, set.rtype, LeftOut::MaxSet, |rdata| !kept.contains(&rank(rdata)));
+    }
+    let rdatas: Vec<&[u8]> = ranked.iter().filter(|(rank, _)| kept.contains(rank)).map(|(_, rdata)| *rdata).collect();
+    Arc::new(RRset::build(set.rtype, set.ttl, rdatas).unwrap_or_else(|| set.clone()))
 }
 
 impl<S: Sink> Merged<S> {

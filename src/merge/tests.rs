@@ -33,6 +33,7 @@ pub fn plan(members: &[&str]) -> RegionPlan {
         serial_offset: 0,
         rdata_names: RdataNames::Keep,
         exclude: Vec::new(),
+        max_set: None,
         partial_after: Duration::ZERO,
         on_expire: OnExpire::Withdraw,
         expire_after: None,

@@ -27,8 +27,8 @@ fn texts(count: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value =
     prop::collection::vec(spelled_text(), count)
 }
 
-fn counters(zone: &Zone) -> (u64, u64, u32, u32, Soa) {
-    (zone.records, zone.owners, zone.cuts, zone.wildcards, zone.soa)
+fn counters(zone: &Zone) -> (u64, u64, u32, u32, Soa, Sizes) {
+    (zone.records, zone.owners, zone.cuts, zone.wildcards, zone.soa, zone.sizes.clone())
 }
 
 proptest! {

@@ -1,6 +1,9 @@
 //! Laws of merging: a merge of what changed equals a merge of everything, and the shortcuts equal the general way.
 
 use super::*;
+use crate::select::{Law, Pick};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// A set of member zones, each missing or out of lines that collide often.
 fn arbitrary_members(text: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<Option<String>>> {
@@ -68,9 +71,10 @@ fn arbitrary_cuts() -> impl Strategy<Value = Vec<Vec<Option<String>>>> {
 }
 
 fn arbitrary_plan() -> impl Strategy<Value = RegionPlan> {
-    (any::<bool>(), any::<bool>()).prop_map(|(rewrite, exclude)| {
+    (any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 1..3u32)).prop_map(|(rewrite, exclude, max_set)| {
         let mut plan = plan(&["w1.x", "w2.x", "w3.x"]);
         plan.rdata_names = if rewrite { RdataNames::Rewrite } else { RdataNames::Keep };
+        plan.max_set = max_set;
         plan.exclude = if exclude { vec![OwnerPattern { name: name("b"), below: true }] } else { Vec::new() };
         plan
     })
@@ -140,10 +144,13 @@ proptest! {
             arbitrary_cuts(),
         ],
         even: bool,
+        pick in prop::sample::select(vec![Pick::Rotate, Pick::Client]),
     ) {
         let plan = if even { even_plan(&plan) } else { plan };
         let mut again = Region::new(plan.clone());
         let mut region = Region::new(plan.clone());
+        let laws = Arc::new(AnswersPlan::new(Law { max: NonZeroU32::new(1), pick }));
+        let mut selected: Option<Selected> = None;
         let mut members: Vec<Option<Arc<Zone>>> = vec![None; 3];
         for step in steps {
             let mut changed = Vec::new();
@@ -182,10 +189,17 @@ proptest! {
                     };
                     prop_assert_eq!(without_soa(zone), without_soa(expected));
                     prop_assert_eq!(
-                        (zone.records, zone.names(), zone.cuts, zone.wildcards),
-                        (expected.records, expected.names(), expected.cuts, expected.wildcards)
+                        (zone.records, zone.names(), zone.cuts, zone.wildcards, &zone.sizes),
+                        (expected.records, expected.names(), expected.cuts, expected.wildcards, &expected.sizes)
                     );
                     prop_assert_eq!(&region.conflicts, &fresh.conflicts);
+                    let select = |before, zone| Selected::new(before, &laws, zone, Some(&plan), members.clone().into());
+                    let next = select(selected.take(), zone);
+                    let of = |selected: &Selected| -> BTreeMap<Vec<u8>, String> {
+                        selected.selections.iter().map(|(owner, made)| (owner.to_vec(), format!("{made:?}"))).collect()
+                    };
+                    prop_assert_eq!(of(&next), of(&select(None, zone)));
+                    selected = Some(next);
                     for (_, node) in zone.iter() {
                         let cname = node.get(rtype::CNAME).is_some();
                         prop_assert!(!cname || node.rrsets().count() == 1);

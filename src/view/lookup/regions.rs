@@ -171,6 +171,10 @@ impl<'a> Traced<'a> {
             LeftOut::Dnssec => "DNSSEC records are about the member's own names".to_owned(),
             LeftOut::OwnApex => "the region has SOA, NS and DS records of its own".to_owned(),
             LeftOut::Placeholder => "it stands for a name without readable data, and others have some".to_owned(),
+            LeftOut::MaxSet => {
+                let most = self.region.plan.max_set.unwrap_or_default();
+                format!("max_set leaves {most} records of a set, and others come first")
+            }
             LeftOut::Conflict { kind, by } => {
                 kind.rule().to_owned() + &by.map(|by| format!(" ({})", plan.members[by])).unwrap_or_default()
             }
