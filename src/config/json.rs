@@ -8,6 +8,7 @@ use crate::acl::Rule;
 use crate::config::plan::describe_pattern;
 use crate::config::{Config, LogFormat};
 use crate::merge::{Drain, NsPolicy, RegionPlan};
+use crate::select::Law;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -85,6 +86,7 @@ fn describe_zone(config: &Config, zone: &ZonePlan) -> Value {
         "primaries": primaries.collect::<Vec<_>>(),
         "notify_from": zone.notify_from,
         "ixfr": zone.ixfr,
+        "answers": describe_answers(config, &zone.zone),
         "secondaries": describe_secondaries(config, &zone.zone),
         "refresh_min": seconds(timers.refresh_min),
         "refresh_max": seconds(timers.refresh_max),
@@ -137,6 +139,7 @@ fn describe_tree(config: &Config, tree: &TreePlan) -> Value {
         "regress_after": seconds(tree.regress_after),
         "shrink_share": tree.shrink_share,
         "confirm_after": seconds(tree.confirm_after),
+        "answers": describe_answers(config, tree.zone()),
         "secondaries": describe_secondaries(config, tree.zone()),
     })
 }
@@ -157,6 +160,7 @@ fn describe_services(config: &Config, own: &StaticZonePlan) -> Value {
         "rname": own.soa.rname,
         "soa_ttl": own.soa.ttl,
         "serial": own.serial,
+        "answers": describe_answers(config, &own.zone),
         "secondaries": describe_secondaries(config, &own.zone),
     })
 }
@@ -182,6 +186,7 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
         "serial_offset": region.serial_offset,
         "rdata_names": region.rdata_names,
         "exclude": region.exclude.iter().map(describe_pattern).collect::<Vec<_>>(),
+        "max_set": region.max_set,
         "partial_after": seconds(region.partial_after),
         "on_expire": region.on_expire,
         "expire_after": region.expire_after.map(seconds),
@@ -190,6 +195,7 @@ fn describe_region(config: &Config, region: &RegionPlan) -> Value {
             "window": seconds(damping.window),
             "last": seconds(damping.last),
         })),
+        "answers": describe_answers(config, &region.origin),
         "secondaries": describe_secondaries(config, &region.origin),
     })
 }
@@ -203,6 +209,17 @@ fn describe_drain(drain: &Drain) -> Value {
         "until": drain.until.map(format_timestamp),
         "reason": drain.reason,
     })
+}
+
+/// Describes what a zone's answers have of large sets.
+fn describe_answers(config: &Config, zone: &Name) -> Value {
+    let plan = config.answers.get(zone);
+    let law = |law: Law| json!({ "max": law.max.map_or(json!("all"), |max| json!(max)), "pick": law.pick });
+    let names = plan.iter().flat_map(|plan| &plan.names);
+    let names = names.map(|(pattern, exception)| json!({ "match": pattern, "answers": law(*exception) }));
+    let mut described = law(plan.map_or(Law::ALL, |plan| plan.law));
+    described["names"] = names.collect();
+    described
 }
 
 /// Describes the access rules and the secondaries of a zone.

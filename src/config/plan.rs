@@ -6,6 +6,7 @@ use crate::acl::Rule;
 use crate::config::Config;
 use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
 use crate::notify::Target;
+use crate::select::{Law, Pick};
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -31,22 +32,22 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "\nzones")?;
     for zone in &config.zones {
         write_zone(zone, out)?;
-        write_secondaries(config, &zone.zone, out)?;
+        write_service(config, &zone.zone, out)?;
     }
     for tree in &config.trees {
         write_tree(tree, out)?;
-        write_secondaries(config, tree.zone(), out)?;
+        write_service(config, tree.zone(), out)?;
     }
     for own in &config.services {
         write_services(own, out)?;
-        write_secondaries(config, &own.zone, out)?;
+        write_service(config, &own.zone, out)?;
     }
     if !config.regions.is_empty() {
         writeln!(out, "\naggregations")?;
     }
     for region in &config.regions {
         write_region(region, out)?;
-        write_secondaries(config, &region.origin, out)?;
+        write_service(config, &region.origin, out)?;
     }
     if !config.drains.is_empty() {
         writeln!(out, "\ndrains")?;
@@ -56,7 +57,7 @@ pub fn write_plan(config: &Config, out: &mut impl Write) -> fmt::Result {
     }
     if let Some(catalog) = &config.catalog {
         writeln!(out, "\ncatalog\n  {}", catalog.origin)?;
-        write_secondaries(config, &catalog.origin, out)?;
+        write_service(config, &catalog.origin, out)?;
     }
     let size = |bytes: usize| format_size(u64::try_from(bytes).unwrap_or(u64::MAX));
     let [each, total] = [config.history.bytes, config.history.total].map(size);
@@ -227,6 +228,26 @@ fn describe_peer(address: SocketAddr, source: Option<IpAddr>, key: Option<&Key>)
     format!("{address}{source}{key}")
 }
 
+/// Writes what a zone's answers have of large sets, and who copies it.
+fn write_service(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Result {
+    if let Some(plan) = config.answers.get(zone) {
+        writeln!(out, "    answers have {}", describe_law(plan.law))?;
+        for (pattern, law) in &plan.names {
+            writeln!(out, "    answers for {pattern} have {}", describe_law(*law))?;
+        }
+    }
+    write_secondaries(config, zone, out)
+}
+
+/// Describes how much of a large set an answer has.
+fn describe_law(law: Law) -> String {
+    match (law.max, law.pick) {
+        (None, _) => "whole sets".to_owned(),
+        (Some(max), Pick::Rotate) => format!("at most {max} records of a set, others each time"),
+        (Some(max), Pick::Client) => format!("at most {max} records of a set, the same for a client"),
+    }
+}
+
 /// Writes the access rules and the secondaries of a zone, if there are any.
 fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt::Result {
     let rules = config.outgoing.get(zone).map_or(&[][..], |outgoing| &outgoing.access.rules);
@@ -303,6 +324,9 @@ fn write_region(region: &RegionPlan, out: &mut impl Write) -> fmt::Result {
     if !region.exclude.is_empty() {
         let patterns: Vec<String> = region.exclude.iter().map(describe_pattern).collect();
         writeln!(out, "    without {}", join(&patterns))?;
+    }
+    if let Some(most) = region.max_set {
+        writeln!(out, "    at most {most} records in a set")?;
     }
     let names = match region.rdata_names {
         RdataNames::Keep => "kept",
