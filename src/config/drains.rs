@@ -166,7 +166,7 @@ pub fn parse_pattern(text: &str, origin: Option<&Name>) -> Result<NamePattern, S
             "" => "leave it out for all names".to_string(),
             relative => format!("write \"{relative}\""),
         };
-        return Err(format!("\"{shown}\" is a full name, patterns are relative to the member; {advice}"));
+        return Err(format!("\"{shown}\" is a full name, patterns are relative to the zone; {advice}"));
     }
     Ok(pattern)
 }

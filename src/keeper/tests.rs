@@ -1,5 +1,6 @@
 //! The keeper's states, without sources or sockets.
 
+mod answers;
 mod damping;
 mod drains;
 mod others;
