@@ -43,6 +43,7 @@ pub use server::default_socket;
 pub use settings::error::{ConfigError, ConfigErrors};
 pub use settings::units::{MAX_DURATION, format_duration, format_size, parse_duration, parse_size};
 
+use crate::acl::Prefix;
 use crate::catalog::CatalogPlan;
 use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::notify::Targets;
@@ -77,6 +78,8 @@ pub struct Config {
     /// This server's own name.
     pub server_name: Name,
     pub listen: ListenPlan,
+    /// Resolvers whose EDNS Client Subnet is believed.
+    pub client_subnet_from: Vec<Prefix>,
     /// The shortest time between two publications.
     pub hold_down: Duration,
     /// Octets that zones, histories and transfers may take together; none derives the limit from the host's memory.
@@ -243,6 +246,9 @@ impl Config {
         let probe = probe::read_probe(&mut reader, &root, probed, &regions);
         let catalog = out.admit_catalog(&mut reader, (&zones_at, &regions_at), &server.name);
         let Secondaries { outgoing, targets, history, answers, .. } = out;
+        if server.client_subnet_from.is_empty() {
+            answers.expect_subnets(&mut reader);
+        }
         let (keys, secret_files) = keys.finish(&mut reader);
         if check_files {
             for (key, path, at) in &server.files {
@@ -260,6 +266,7 @@ impl Config {
             path: path.to_path_buf(),
             server_name: server.name,
             listen: server.listen,
+            client_subnet_from: server.client_subnet_from,
             hold_down: server.hold_down,
             memory: server.memory,
             keys,

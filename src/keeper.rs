@@ -41,6 +41,7 @@ pub use snapshot::{Snapshot, Snapshots};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, ZoneStatus};
 pub use view::{MemberView, RegionView, View};
 
+use crate::acl::Prefix;
 use crate::budget::{Budget, Kept};
 use crate::merge::{AnswersPlan, Drain, DrainTarget, Pin, Region, Selected, Touched};
 use crate::metrics::Metrics;
@@ -109,6 +110,7 @@ pub struct Keeper {
     store: Option<Arc<Store>>,
     identity: Identity,
     keys: Arc<Keyring>,
+    subnet_from: Arc<[Prefix]>,
     outgoing: HashMap<Name, Arc<Outgoing>>,
     answers: HashMap<Name, Arc<AnswersPlan>>,
     /// What answers have of the large sets of zones with a law, as they were last published.
@@ -229,6 +231,7 @@ impl Keeper {
             store,
             identity: Identity::default(),
             keys: Arc::default(),
+            subnet_from: [].into(),
             outgoing: HashMap::new(),
             answers: HashMap::new(),
             selected: HashMap::new(),
@@ -399,7 +402,7 @@ impl Keeper {
         let mut changes = PlanChanges::default();
         (self.identity, self.keys, self.outgoing) = (plan.identity, plan.keys, plan.outgoing);
         (self.refusing, self.history, self.hold_down) = (plan.refusing, plan.history, plan.hold_down);
-        self.answers = plan.answers;
+        (self.answers, self.subnet_from) = (plan.answers, plan.subnet_from);
         self.hidden = plan.hidden;
         self.drains.configure(plan.drains, SystemTime::now());
         let mut old_sources = std::mem::take(&mut self.sources);
@@ -550,7 +553,7 @@ impl Keeper {
         let catalog = catalog.map(|kept| serve(&kept.plan.origin, State::Ok, Some(&kept.zone), &kept.history));
         let served = sources.chain(regions).chain(catalog);
         let mut root = Published::new(self.identity.clone(), served, self.generation);
-        root.keys = self.keys.clone();
+        (root.keys, root.subnet_from) = (self.keys.clone(), self.subnet_from.clone());
         root.hide(hidden.into_iter().map(serve_source));
         let (root, now) = (Arc::new(root), Instant::now());
         // Whoever sees the root finds the snapshot that belongs to it.

@@ -7,7 +7,7 @@
 //! Cost: finding the zone of a name O(labels), and O(octets) for each suffix as long as an origin; publishing O(number
 //! of zones) pointer copies, done by the keeper.
 
-use crate::acl::Access;
+use crate::acl::{Access, Prefix};
 use crate::select::Selections;
 use crate::zone::{History, Zone};
 use arc_swap::ArcSwap;
@@ -195,6 +195,8 @@ pub struct Published {
     pub identity: Identity,
     /// The keys that requests may be signed with.
     pub keys: Arc<Keyring>,
+    /// Resolvers whose word on the subnets of their clients is believed.
+    pub subnet_from: Arc<[Prefix]>,
     zones: HashMap<Name, Arc<Served>, BuildHasherDefault<OriginHasher>>,
     /// Zones that no client reaches: parts of which zones of several members are made.
     hidden: HashMap<Name, Arc<Served>>,
@@ -210,7 +212,15 @@ impl Published {
         let zones: HashMap<_, _, _> = zones.into_iter().map(|served| (served.origin.clone(), served)).collect();
         let mut lengths = [0; 4];
         zones.keys().for_each(|origin| lengths[origin.as_wire().len() / 64] |= 1 << (origin.as_wire().len() % 64));
-        Published { identity, keys: Arc::default(), zones, hidden: HashMap::new(), lengths, generation }
+        Published {
+            identity,
+            keys: Arc::default(),
+            subnet_from: [].into(),
+            zones,
+            hidden: HashMap::new(),
+            lengths,
+            generation,
+        }
     }
 
     /// The zone with the longest origin that the name (lowercase wire form) is within.

@@ -150,11 +150,15 @@ impl Selection {
         (self.kind, self.records, self.octets) == (set.rtype, set.count, set.body_bytes())
     }
 
+    /// Returns true if the client's points decide on the records.
+    pub fn is_by_client(&self) -> bool {
+        matches!(self.tiers.first(), Some(Tier::Ring(_)))
+    }
+
     /// Iterates over the offsets of the records of one answer. `turn` says where a window on the circle begins, in parts
     /// of 2^32; `probes` are the client's points, asked for only where they count.
     pub fn window(&self, turn: u32, probes: impl FnOnce() -> Probes) -> Window<'_> {
-        let is_ring = matches!(self.tiers.first(), Some(Tier::Ring(_)));
-        let probes = is_ring.then(probes);
+        let probes = self.is_by_client().then(probes);
         Window { rest: &self.tiers, turn, probes, left: self.most, steps: Walk::Fixed([].iter()) }
     }
 }

@@ -64,14 +64,16 @@ pub struct Answers {
     /// That of regions which say nothing.
     section: Law,
     pub plans: HashMap<Name, AnswersPlan>,
+    /// Position of the first `pick = "client"`.
+    by_client: Option<usize>,
 }
 
 impl Answers {
     /// Reads `[answers]`; absent keys give defaults.
     pub fn read(reader: &mut Reader<'_>, root: &Fields<'_>) -> Answers {
         let mut section = Law::ALL;
-        ANSWERS.read_section(reader, root, &mut section);
-        Answers { section, plans: HashMap::new() }
+        let fields = ANSWERS.read_section(reader, root, &mut section);
+        Answers { section, plans: HashMap::new(), by_client: client_at(section, &fields) }
     }
 
     /// Takes in a region, whose table may say more.
@@ -82,7 +84,7 @@ impl Answers {
     /// Takes in what the table of a zone or region says.
     pub fn admit(&mut self, reader: &mut Reader<'_>, zone: &Name, fields: &Fields<'_>, place: &str) {
         let base = self.plans.get(zone).map_or(Law::ALL, |plan| plan.law);
-        let law = fields.read(reader, "answers", |r, _, node| read_law(r, node, base, place));
+        let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base, place));
         if let Some(law) = law.filter(|law| *law != base) {
             self.plans.insert(zone.clone(), AnswersPlan::new(law));
         }
@@ -90,40 +92,58 @@ impl Answers {
 
     /// Takes in the exceptions of a region.
     pub fn admit_names(&mut self, reader: &mut Reader<'_>, region: &Name, fields: &Fields<'_>, place: &str) {
-        let Some(plan) = self.plans.get_mut(region) else { return };
+        let Some(base) = self.plans.get(region).map(|plan| plan.law) else { return };
         let wanted = "tables such as [[aggregations.\"NAME\".names]] with match = \"seeds.svc.*\"";
-        let base = plan.law;
-        let one = |r: &mut Reader<'_>, _: &str, node: &Node| read_exception(r, node, base, place, region);
-        plan.names = fields.read(reader, "names", |r, key, node| r.list(key, node, wanted, one)).unwrap_or_default();
+        let mut one = |r: &mut Reader<'_>, _: &str, node: &Node| self.read_exception(r, node, base, place, region);
+        let names = fields.read(reader, "names", |r, key, node| r.list(key, node, wanted, &mut one));
+        if let (Some(names), Some(plan)) = (names, self.plans.get_mut(region)) {
+            plan.names = names;
+        }
+    }
+
+    /// Warns of answers by client where every resolver is one client.
+    pub fn expect_subnets(&self, reader: &mut Reader<'_>) {
+        if let Some(at) = self.by_client {
+            let message = "all clients of one resolver get the same records, because [server] has no \"client_subnet_from\"; \
+                           list the resolvers that send EDNS Client Subnet, or write pick = \"rotate\"";
+            reader.warn(at, message.to_owned());
+        }
+    }
+
+    /// Reads a law over that which holds without it.
+    fn read_law(&mut self, reader: &mut Reader<'_>, node: &Node, base: Law, place: &str) -> Option<Law> {
+        let mut law = base;
+        let fields = OWN.read(reader, node, &format!("\"answers\" of {place}"), &mut law)?;
+        self.by_client = self.by_client.or(client_at(law, &fields));
+        Some(law)
+    }
+
+    /// Reads one exception.
+    fn read_exception(
+        &mut self,
+        reader: &mut Reader<'_>,
+        node: &Node,
+        base: Law,
+        place: &str,
+        region: &Name,
+    ) -> Option<(NamePattern, Law)> {
+        let place = format!("an entry of \"names\" of {place}");
+        let fields = NAMES.read(reader, node, &place, &mut ())?;
+        if fields.lacks("match") {
+            reader.error(node.at, format!("{place} has no match; write match = \"web.svc.*\""));
+        }
+        let law = fields.read(reader, "answers", |r, _, node| self.read_law(r, node, base, &place));
+        let pattern = fields.read(reader, "match", |r, key, node| {
+            let text = r.text(key, node, "an owner name such as \"web.svc.*\"")?;
+            parse_pattern(text, Some(region)).map_err(|problem| r.error(node.at, problem)).ok()
+        });
+        Some((pattern?, law.unwrap_or(base)))
     }
 }
 
-/// Reads a law over that which holds without it.
-fn read_law(reader: &mut Reader<'_>, node: &Node, base: Law, place: &str) -> Option<Law> {
-    let mut law = base;
-    OWN.read(reader, node, &format!("\"answers\" of {place}"), &mut law)?;
-    Some(law)
-}
-
-/// Reads one exception.
-fn read_exception(
-    reader: &mut Reader<'_>,
-    node: &Node,
-    base: Law,
-    place: &str,
-    region: &Name,
-) -> Option<(NamePattern, Law)> {
-    let place = format!("an entry of \"names\" of {place}");
-    let fields = NAMES.read(reader, node, &place, &mut ())?;
-    if fields.lacks("match") {
-        reader.error(node.at, format!("{place} has no match; write match = \"web.svc.*\""));
-    }
-    let law = fields.read(reader, "answers", |r, _, node| read_law(r, node, base, &place));
-    let pattern = fields.read(reader, "match", |r, key, node| {
-        let text = r.text(key, node, "an owner name such as \"web.svc.*\"")?;
-        parse_pattern(text, Some(region)).map_err(|problem| r.error(node.at, problem)).ok()
-    });
-    Some((pattern?, law.unwrap_or(base)))
+/// Position at which a table asks for answers by client.
+fn client_at(law: Law, fields: &Fields<'_>) -> Option<usize> {
+    fields.landed("pick").filter(|_| law.pick == Pick::Client).map(|entry| entry.node.at)
 }
 
 /// Reads `max`.

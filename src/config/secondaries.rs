@@ -226,7 +226,7 @@ impl<'k> Secondaries<'k> {
         let rule = match &node.value {
             Value::Table(_) => {
                 let fields = RULE.read(reader, node, &format!("\"{key}\" of {place}"), &mut ())?;
-                let prefix = fields.read(reader, "prefix", read_prefix);
+                let prefix = fields.read(reader, "prefix", |r, key, node| read_prefix(r, key, node, OR_KEY));
                 let signed = fields.read(reader, "key", |r, key, node| self.keys.verifying(r, key, node));
                 if fields.lacks("prefix") && fields.lacks("key") {
                     let advice = "write prefix = \"192.0.2.0/24\", key = \"NAME\", or both";
@@ -241,7 +241,7 @@ impl<'k> Secondaries<'k> {
                 }
                 Rule { prefix, key: signed.map(|key| key.name.clone()) }
             }
-            _ => Rule { prefix: Some(read_prefix(reader, key, node)?), key: None },
+            _ => Rule { prefix: Some(read_prefix(reader, key, node, OR_KEY)?), key: None },
         };
         if rule.key.is_none() && rule.prefix.is_some_and(|prefix| Prefix::EVERYTHING.contains(&prefix)) {
             let prefix = rule.prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
@@ -294,8 +294,11 @@ fn read_ixfr_out(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Opti
 
 //--- Prefixes ---
 
-/// Reads an address prefix.
-pub fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Prefix> {
+/// What may be written in place of a prefix where a key may stand.
+const OR_KEY: &str = ", or { key = \"NAME\" }";
+
+/// Reads an address prefix; `or` is what may be written instead, for the advice.
+pub fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node, or: &str) -> Option<Prefix> {
     let wanted = "a prefix such as \"192.0.2.0/24\", \"192.0.2.1\" or \"2001:db8::/32\"";
     let text = reader.text(key, node, wanted)?;
     if let Some(address) = text.split('/').next().and_then(|address| address.parse().ok())
@@ -312,9 +315,9 @@ pub fn read_prefix(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Pr
             format!("write \"{}/{length}\" for the network, or \"{address}\" for the host", mask(address, length))
         }
         (PrefixError::Length(most), _) => format!("write 0 to {most} behind the slash"),
-        _ if text == "any" => "write \"0.0.0.0/0\" and \"::/0\" if everyone shall copy it".to_string(),
+        _ if text == "any" => "write \"0.0.0.0/0\" and \"::/0\" if everyone is meant".to_string(),
         _ if text == "none" => "write [] for nobody".to_string(),
-        _ => format!("write {wanted}, or {{ key = \"NAME\" }}"),
+        _ => format!("write {wanted}{or}"),
     };
     reader.error(node.at, format!("\"{}\" is no address prefix ({error}); {advice}", shorten(text)));
     None

@@ -6,6 +6,8 @@
 //!
 //! RFCs: 7766 (TCP), 7858 (DNS over TLS, port 853).
 
+use crate::acl::Prefix;
+use crate::config::secondaries::read_prefix;
 use crate::config::{ControlPlan, LogFormat, LogPlan, MetricsPlan};
 use crate::serve::{ListenPlan, TlsPlan};
 use settings::fields::{Fields, put};
@@ -62,6 +64,13 @@ pub static SERVER: Table<ServerSections> = Table {
         .takes(Kind::SizeFrom(LEAST_MEMORY, |server, octets| server.memory = Some(octets))),
         key("tsig_legacy", "false", "whether keys may have hmac-md5 and hmac-sha1, to verify requests")
             .takes(Kind::Flag(|server, choice| server.tsig_legacy = choice)),
+        key("client_subnet_from", "[]", "resolvers whose EDNS Client Subnet (RFC 7871) is believed").takes(Kind::Own(
+            "prefixes",
+            |reader, key, node, server| {
+                let wanted = "a list such as [\"192.0.2.53\", \"2001:db8::/64\"]";
+                put(&mut server.client_subnet_from, reader.list(key, node, wanted, read_resolvers))
+            },
+        )),
         key("tls", "", "DNS over TLS; default: off").bound("table"),
     ]],
 };
@@ -143,6 +152,7 @@ pub struct ServerSections {
     pub memory: Option<u64>,
     /// True if keys may use outdated algorithms.
     pub tsig_legacy: bool,
+    pub client_subnet_from: Vec<Prefix>,
     pub state: Option<PathBuf>,
     pub metrics: MetricsPlan,
     pub control: ControlPlan,
@@ -153,6 +163,11 @@ pub struct ServerSections {
     pub files: Vec<(&'static str, PathBuf, usize)>,
 }
 
+/// Reads the addresses of resolvers.
+fn read_resolvers(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<Prefix> {
+    read_prefix(reader, key, node, "")
+}
+
 /// Reads all five sections; absent ones give defaults.
 pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSections {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -161,6 +176,7 @@ pub fn read_sections(reader: &mut Reader<'_>, root: &Fields<'_>) -> ServerSectio
         listen: ListenPlan { udp_threads: threads.min(MOST_DEFAULT_THREADS), ..ListenPlan::default() },
         hold_down: Duration::ZERO,
         memory: None,
+        client_subnet_from: Vec::new(),
         tsig_legacy: false,
         state: None,
         metrics: MetricsPlan::default(),

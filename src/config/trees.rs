@@ -341,7 +341,7 @@ fn read_reverse_zone(reader: &mut Reader<'_>, key: &str, node: &Node) -> Option<
     let wanted = "a prefix such as \"172.27.0.0/16\", or a name such as \"27.172.in-addr.arpa\"";
     let text = reader.text(key, node, wanted)?;
     if text.contains(['/', ':']) || text.parse::<IpAddr>().is_ok() {
-        let prefix = read_prefix(reader, key, node)?;
+        let prefix = read_prefix(reader, key, node, "")?;
         return reverse_of(reader, node, prefix);
     }
     let name = reader.parse_name(node.at, text)?;

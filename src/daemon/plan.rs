@@ -59,6 +59,7 @@ pub async fn publish_plan(
     let plan = Plan {
         identity,
         keys: Arc::new(config.keys.clone()),
+        subnet_from: config.client_subnet_from.clone().into(),
         zones: zones.collect(),
         regions: config.regions.clone(),
         drains: config.drains.clone(),

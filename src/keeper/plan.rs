@@ -1,5 +1,6 @@
 //! Plan of the keeper: the zones and regions to keep. The configuration makes it, and a reload replaces it as a whole.
 
+use crate::acl::Prefix;
 use crate::catalog::CatalogPlan;
 use crate::merge::{AnswersPlan, Drain, RegionPlan};
 use crate::publish::{Identity, Outgoing};
@@ -19,6 +20,8 @@ pub struct Plan {
     pub identity: Identity,
     /// The keys that requests may be signed with.
     pub keys: Arc<Keyring>,
+    /// Resolvers whose word on the subnets of their clients is believed.
+    pub subnet_from: Arc<[Prefix]>,
     /// Source zones and how long they may live without contact.
     pub zones: Vec<(Name, Lifetime)>,
     pub regions: Vec<RegionPlan>,

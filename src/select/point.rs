@@ -28,7 +28,7 @@ pub fn point(owner: &[u8], kind: u16, rdata: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Whoever gets an answer: an IPv4 address, or an IPv6 network of 64 bits.
+/// Whoever gets an answer: an IPv4 address or an IPv6 network of 64 bits, of subnets the first 24 or 56 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     octets: [u8; 8],
@@ -49,6 +49,27 @@ impl Client {
                 Client { octets, length: 8 }
             }
         }
+    }
+
+    /// The client behind a subnet that a resolver tells of, cut to 24 or 56 bits.
+    pub fn from_subnet(first: IpAddr) -> Client {
+        let mut octets = [0; 8];
+        let length = match first {
+            IpAddr::V4(first) => {
+                octets[..3].copy_from_slice(&first.octets()[..3]);
+                3
+            }
+            IpAddr::V6(first) => {
+                octets[..7].copy_from_slice(&first.octets()[..7]);
+                7
+            }
+        };
+        Client { octets, length }
+    }
+
+    /// Length of the prefix whose clients all have the same points, in bits.
+    pub fn prefix_bits(&self) -> u8 {
+        self.length * 8
     }
 
     /// The points of the client among the records of an owner (lowercase wire form, in parts).

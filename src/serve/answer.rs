@@ -29,7 +29,7 @@ use additional::Targets;
 use std::net::{IpAddr, Ipv4Addr};
 use wire::dnssd;
 use wire::message::{
-    ExtendedError, Full, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, Writer, rcode,
+    ExtendedError, Full, HEADER_BYTES, OPCODE_QUERY, Owner, Question, Request, Section, SubnetOption, Writer, rcode,
 };
 use wire::name::{self, NameBuf};
 use wire::rr::{self, Set, rtype};
@@ -95,7 +95,15 @@ pub fn answer_request<'p>(
     // turn.
     let turn = asked.rotation.wrapping_mul(0x9e37_79b1);
     let mut reply = Reply { published, asked, writer, turn, targets: None, dnames: [None; MAX_ALIASES], aliases: 0 };
+    let mut is_malformed = false;
+    if let Some(edns) = &request.edns
+        && edns.subnet != SubnetOption::Absent
+        && request.rcode == rcode::NOERROR
+    {
+        is_malformed = reply.hear_subnet(&edns.subnet);
+    }
     let rcode = match &request.question {
+        _ if is_malformed => rcode::FORMERR,
         Some(question) if request.rcode == rcode::NOERROR => match question.class {
             rr::CLASS_IN => reply.resolve(question, place),
             rr::CLASS_CH => reply.identify(question),
@@ -173,6 +181,19 @@ struct Reply<'p, 'o> {
 }
 
 impl<'p> Reply<'p, '_> {
+    /// Takes the word of a resolver that is believed on whose question it asks; returns true if it makes no sense. What
+    /// others say is ignored, and the response does not speak of it (RFC 7871 section 7.2.2).
+    #[cold]
+    fn hear_subnet(&mut self, option: &SubnetOption) -> bool {
+        let is_believed = self.published.subnet_from.iter().any(|prefix| prefix.contains(self.asked.peer));
+        match option {
+            SubnetOption::Sent(subnet) if is_believed => self.writer.set_subnet(*subnet),
+            SubnetOption::Malformed => return is_believed,
+            _ => {}
+        }
+        false
+    }
+
     /// Answers a question of class IN; returns the response code.
     fn resolve(&mut self, question: &Question, place: Option<Place<'p>>) -> u16 {
         let current = Owner { offset: HEADER_BYTES, wire: question.lower.as_wire() };
@@ -324,13 +345,17 @@ impl<'p> Reply<'p, '_> {
 
     /// The RDATA of a window.
     fn window<'r>(
-        &self,
+        &mut self,
         zone: &Zone,
         node: Node<'_>,
         rrset: Set<'r>,
         selection: &'r Selection,
     ) -> impl Iterator<Item = &'r [u8]> + use<'r> {
-        let client = Client::from_source(self.asked.peer);
+        let told = self.writer.subnet().and_then(|subnet| subnet.address());
+        let client = told.map_or_else(|| Client::from_source(self.asked.peer), Client::from_subnet);
+        if told.is_some() && selection.is_by_client() {
+            self.writer.narrow(client.prefix_bits());
+        }
         let window = selection.window(self.turn, || client.probes(&[node.owner(), zone.origin.as_wire()]));
         window.map(move |offset| rrset.at(offset))
     }

@@ -7,16 +7,18 @@
 //! ([`Writer::add_services`]).
 //!
 //! Invariants: a response never exceeds the limit; a section count says exactly what follows; an OPT record always
-//! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 8906, RFC 9619.
+//! fits. Cost: O(bytes), no allocation. RFC 1035 section 4, RFC 6891, RFC 7871, RFC 8906, RFC 9619.
 
 mod header;
 mod records;
 mod request_writer;
 mod services;
+mod subnet;
 
 pub use header::{HEADER_BYTES, Header, OPCODE_NOTIFY, OPCODE_QUERY, flag};
 pub use records::{CutOff, Record, Records};
 pub use request_writer::RequestWriter;
+pub use subnet::{ClientSubnet, OPTION_SUBNET, SubnetOption};
 
 use crate::name::{self, Name, NameBuf, NameError};
 use crate::rr::{self, CLASS_IN, Set, rtype};
@@ -110,6 +112,8 @@ pub struct Edns {
     pub payload: u16,
     pub dnssec_ok: bool,
     pub nsid: bool,
+    /// Whose question it is, according to the resolver; the first option counts.
+    pub subnet: SubnetOption,
 }
 
 /// A request as far as it could be read.
@@ -228,12 +232,18 @@ pub struct ResponseFlags {
 
 /// Reads an OPT record; `None` when an option goes beyond it.
 fn read_opt(class: u16, ttl: u32, mut options: &[u8]) -> Option<Edns> {
-    let mut edns = Edns { version: (ttl >> 16) as u8, payload: class, dnssec_ok: ttl & 0x8000 != 0, nsid: false };
+    let (version, dnssec_ok) = ((ttl >> 16) as u8, ttl & 0x8000 != 0);
+    let mut edns = Edns { version, payload: class, dnssec_ok, ..Edns::default() };
     while !options.is_empty() {
         let head = options.get(..4)?;
         let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        edns.nsid |= u16::from_be_bytes([head[0], head[1]]) == OPTION_NSID;
-        options = options.get(4 + length..)?;
+        let data = options.get(4..4 + length)?;
+        match u16::from_be_bytes([head[0], head[1]]) {
+            OPTION_NSID => edns.nsid = true,
+            OPTION_SUBNET if edns.subnet == SubnetOption::Absent => edns.subnet = SubnetOption::read(data),
+            _ => {}
+        }
+        options = &options[4 + length..];
     }
     Some(edns)
 }
@@ -291,6 +301,8 @@ pub struct Writer<'a> {
     pub authoritative: bool,
     pub truncated: bool,
     extended: Option<ExtendedError>,
+    /// Subnet of the client that the response speaks of, and the length of the prefix that it holds for.
+    subnet: Option<(ClientSubnet, u8)>,
 }
 
 /// The records did not fit; nothing of them was written.
@@ -317,6 +329,7 @@ impl<'a> Writer<'a> {
             authoritative: false,
             truncated: false,
             extended: None,
+            subnet: None,
         };
         if let Some(question) = &request.question {
             writer.put(question.name.as_wire());
@@ -348,6 +361,24 @@ impl<'a> Writer<'a> {
     /// Octets written so far.
     pub fn written(&self) -> &[u8] {
         &self.out[..self.position]
+    }
+
+    /// Speaks of the subnet of a client, which takes room from the records. By itself the response holds for everyone.
+    #[cold]
+    pub fn set_subnet(&mut self, subnet: ClientSubnet) {
+        self.limit = self.limit.saturating_sub(subnet.option_bytes());
+        self.subnet = Some((subnet, 0));
+    }
+
+    /// The subnet of the client that the response speaks of.
+    pub fn subnet(&self) -> Option<ClientSubnet> {
+        self.subnet.map(|(subnet, _)| subnet)
+    }
+
+    /// Says that the response holds for a prefix of this length around the client; the longest counts (RFC 7871 section
+    /// 7.2.1).
+    pub fn narrow(&mut self, scope: u8) {
+        self.subnet.iter_mut().for_each(|(_, longest)| *longest = scope.max(*longest));
     }
 
     /// Sets the extended error that goes with the response code.
@@ -524,6 +555,7 @@ impl<'a> Writer<'a> {
             let mut options = 0;
             options += if edns.nsid { 4 + nsid.len() } else { 0 };
             options += if self.extended.is_some() { EDE_BYTES } else { 0 };
+            options += self.subnet.map_or(0, |(subnet, _)| subnet.option_bytes());
             self.put_array(edns.response_opt(rcode, options));
             if edns.nsid {
                 self.put(&OPTION_NSID.to_be_bytes());
@@ -534,6 +566,12 @@ impl<'a> Writer<'a> {
                 self.put(&OPTION_EDE.to_be_bytes());
                 self.put(&2u16.to_be_bytes());
                 self.put(&(error as u16).to_be_bytes());
+            }
+            if let Some((subnet, scope)) = self.subnet {
+                let (data, length) = subnet.to_data(scope);
+                self.put(&OPTION_SUBNET.to_be_bytes());
+                self.put(&(length as u16).to_be_bytes());
+                self.put(&data[..length]);
             }
         }
         let flags = ResponseFlags { authoritative: self.authoritative, truncated: self.truncated };
