@@ -22,6 +22,8 @@ const LIMITED: &str = "us-west.limited.example.com.";
 const MOST: usize = 100;
 /// Records of each type at a name. A third of them is in each datacenter.
 const SIZES: [usize; 8] = [30, 75, 100, 101, 250, 1_000, 5_000, 100_000];
+/// The service that loses an instance.
+const CHANGED: usize = 1_000;
 /// Hosts of a datacenter.
 const HOSTS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,25 +64,27 @@ fn name(text: &str) -> Name {
     Name::parse(text).expect("name")
 }
 
-/// The zone of a datacenter.
-fn datacenter(index: usize) -> Zone {
+/// The zone of a datacenter, perhaps without one instance of the service of a size.
+fn datacenter(index: usize, serial: u32, without: Option<(usize, usize)>) -> Zone {
     let origin = DATACENTERS[index];
     let of_service = |size: usize| {
         let owner = name(&service(size, origin));
-        (index..size).step_by(3).flat_map(instance).map(move |data| (owner.clone(), data))
+        let numbers = (index..size).step_by(3).filter(move |number| Some((size, *number)) != without);
+        numbers.flat_map(instance).map(move |data| (owner.clone(), data))
     };
     let address = |number: usize| Data::A(Ipv4Addr::new(192, 0, 2, number as u8));
     let hosts = (0..HOSTS).map(|number| (name(&host(3 * number, origin)), address(number)));
     let server = name("ns1.example.com");
     let apex = Apex { mname: server.clone(), rname: name("hostmaster.example.com"), name_servers: vec![server] };
-    Zone::new(name(origin), apex, Serial(7), SIZES.into_iter().flat_map(of_service).chain(hosts))
+    Zone::new(name(origin), apex, Serial(serial), SIZES.into_iter().flat_map(of_service).chain(hosts))
 }
 
 /// Primaries of three datacenters, and the daemon that unites them.
 struct World {
     daemon: Aggregator,
     folder: Folder,
-    _primaries: Vec<Primary>,
+    primaries: Vec<Primary>,
+    plan: String,
 }
 
 impl World {
@@ -90,7 +94,7 @@ impl World {
         let mut primaries = Vec::new();
         for (index, origin) in DATACENTERS.iter().enumerate() {
             let primary = Primary::start("127.0.0.1:0".parse().expect("address")).await.expect("a primary");
-            primary.publish(datacenter(index));
+            primary.publish(datacenter(index, 7, None));
             plan.push_str(&format!("\"{origin}\" = \"{}\"\n", primary.address()));
             primaries.push(primary);
         }
@@ -102,7 +106,7 @@ impl World {
         for region in names {
             wait_until(&format!("{region} is there"), PATIENCE, || client.serial(&Dname::parse(region)));
         }
-        World { daemon, folder, _primaries: primaries }
+        World { daemon, folder, primaries, plan }
     }
 }
 
@@ -159,20 +163,27 @@ async fn resolvers_resolve_every_name_of_a_region() {
     assert_eq!([answer_to(250), answer_to(1_000)], [(0, 84), (2, 0)], "BIND's limit is real");
 }
 
+/// The records of a set in a zone.
+fn of_set(zone: &[Record], owner: &Dname, rtype: u16) -> Vec<Record> {
+    zone.iter().filter(|record| (&record.owner, record.rtype) == (owner, rtype)).cloned().collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn secondaries_have_the_region_that_max_set_makes() {
+    let limit = format!("max_set = {MOST}\n");
     let regions = format!(
-        "[aggregations.\"{REGION}\"]\nMEMBERS[aggregations.\"{LIMITED}\"]\nMEMBERSmax_set = {MOST}\n\
+        "[aggregations.\"{REGION}\"]\nMEMBERS[aggregations.\"{LIMITED}\"]\nMEMBERSmname = \"self\"\n{limit}\
          [secondaries]\nallow_transfer = [\"127.0.0.1\"]\n"
     );
     let world = World::start(&regions, &[REGION, LIMITED]).await;
     let [region, limited] = [REGION, LIMITED].map(Dname::parse);
-    let expected = Client::new(world.daemon.address()).transfer(&limited).expect("transfer");
-    for ((size, rtype), set) in sets() {
-        let owner = Dname::parse(&service(size, LIMITED));
-        let records: Vec<Record> =
-            expected.iter().filter(|record| (&record.owner, record.rtype) == (&owner, rtype)).cloned().collect();
-        assert_eq!(fault(&records, &owner, rtype, &set), None, "{owner} {}", type_text(rtype));
+    let mut client = Client::new(world.daemon.address());
+    let before = client.transfer(&limited).expect("transfer");
+    let mut sets = sets();
+    for ((size, rtype), set) in &sets {
+        let owner = Dname::parse(&service(*size, LIMITED));
+        let fault = fault(&of_set(&before, &owner, *rtype), &owner, *rtype, set);
+        assert_eq!(fault, None, "{owner} {}", type_text(*rtype));
     }
     let plan = SecondaryPlan::new(world.daemon.address(), &[&limited]);
     let both = SecondaryPlan::new(world.daemon.address(), &[&limited, &region]);
@@ -182,9 +193,8 @@ async fn secondaries_have_the_region_that_max_set_makes() {
         Knotd::start_secondary(&world.folder, &plan),
     ];
     for secondary in &mut secondaries {
-        secondary.wait_for_serial(&limited, expected[0].serial());
-        let difference = difference(&expected, &secondary.fetch(&limited));
-        assert_eq!(difference, None, "{}", secondary.name());
+        secondary.wait_for_serial(&limited, before[0].serial());
+        assert_eq!(difference(&before, &secondary.fetch(&limited)), None, "{}", secondary.name());
     }
     // Without the key the region is what its members have, and that is too much for BIND.
     let named = &secondaries[0];
@@ -197,4 +207,34 @@ async fn secondaries_have_the_region_that_max_set_makes() {
         (log.contains(&refusal) && log.lines().any(is_end)).then_some(())
     });
     assert_eq!(named.serial(&region), None);
+
+    // An instance goes that secondaries have: another comes for it, and they are told of that.
+    let targets: Vec<String> = secondaries.iter().map(|secondary| secondary.address().to_string()).collect();
+    world.daemon.write_plan(&world.plan.replace(&limit, &format!("{limit}notify = {targets:?}\n")));
+    let output = world.daemon.verb(&["reload"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let owner = Dname::parse(&service(CHANGED, LIMITED));
+    let had = of_set(&before, &owner, rtype::A);
+    let has = |number: &usize| had.iter().any(|record| record.rdata == rdata(&instance(*number)[0]));
+    let gone = (0..CHANGED).step_by(3).find(has).expect("an instance of the first datacenter");
+    world.primaries[0].publish(datacenter(0, 8, Some((CHANGED, gone))));
+    world.primaries[0].notify(&name(DATACENTERS[0]), world.daemon.address()).await.expect("notify");
+    let serial = before[0].serial() + 1;
+    wait_until("the region is without the instance", PATIENCE, || (client.serial(&limited)? == serial).then_some(()));
+    let after = client.transfer(&limited).expect("transfer");
+    let (now, set) = (of_set(&after, &owner, rtype::A), sets.get_mut(&(CHANGED, rtype::A)).expect("a set"));
+    set.remove(&rdata(&instance(gone)[0]));
+    assert_eq!(fault(&now, &owner, rtype::A, set), None);
+    let stayed = now.iter().filter(|record| had.contains(record)).count();
+    assert!(stayed >= MOST - 1 - DATACENTERS.len(), "{stayed} records of {MOST} stayed");
+    for secondary in &mut secondaries {
+        secondary.wait_for_serial(&limited, serial);
+        assert_eq!(difference(&after, &secondary.fetch(&limited)), None, "{}", secondary.name());
+    }
+    let series = format!("aggregator_xfr_served_total{{kind=\"ixfr\",result=\"ok\",zone=\"{LIMITED}\"}} ");
+    wait_until("all have come by differences", PATIENCE, || {
+        let metrics = world.daemon.metrics();
+        let count: u32 = metrics.lines().find_map(|line| line.strip_prefix(&series))?.parse().expect("number");
+        (count >= 3).then_some(())
+    });
 }
