@@ -38,8 +38,7 @@ fn arguments(configuration: &Path) -> Vec<String> {
     ["-g", "-n", "1", "-c"].into_iter().map(String::from).chain([configuration.display().to_string()]).collect()
 }
 
-/// Everything named writes goes into its folder; nothing controls it but signals. Services have more instances than the
-/// hundred records of a set that it allows by itself.
+/// Everything named writes goes into its folder; nothing controls it but signals.
 fn configure(home: &Path, address: SocketAddr, zones: &[(Dname, PathBuf)]) -> String {
     let mut text = format!("{}}};\n", options(home, address));
     for (zone, file) in zones {
@@ -59,8 +58,7 @@ pub(super) fn options(home: &Path, address: SocketAddr) -> String {
          managed-keys-directory \"{home}\";\n \
          recursion no;\n notify no;\n minimal-responses yes;\n allow-transfer {{ 127.0.0.1; }};\n \
          dnssec-validation no;\n empty-zones-enable no;\n check-integrity no;\n transfer-format many-answers;\n \
-         tcp-clients 500;\n transfers-out 500;\n \
-         max-records-per-type 0;\n max-types-per-name 0;\n"
+         tcp-clients 500;\n transfers-out 500;\n"
     )
 }
 

@@ -1,0 +1,242 @@
+//! Large sets of a region in front of real resolvers and secondaries with the limits that they have by themselves: names
+//! that resolve in each datacenter resolve in the region, and a secondary has the region that it is to have
+//! (`docs/answers.md`).
+
+mod harness;
+
+use harness::*;
+use sim::primary::Primary;
+use sim::zone::{Apex, Data, RECORD_TTL, Zone};
+use std::collections::{BTreeMap, HashSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+use wire::name::Name;
+use wire::serial::Serial;
+
+const DATACENTERS: [&str; 3] =
+    ["us-west-1.cns.example.com.", "us-west-2.cns.example.com.", "us-west-3.cns.example.com."];
+const REGION: &str = "us-west.cns.example.com.";
+/// The same members for secondaries, with the limit that BIND has by default.
+const LIMITED: &str = "us-west.limited.example.com.";
+/// Records of a set that BIND takes by default, and that an answer from a region has by default.
+const MOST: usize = 100;
+/// Records of each type at a name. A third of them is in each datacenter.
+const SIZES: [usize; 8] = [30, 75, 100, 101, 250, 1_000, 5_000, 100_000];
+/// The service that loses an instance.
+const CHANGED: usize = 1_000;
+/// Hosts of a datacenter.
+const HOSTS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Name with sets of this size in a zone.
+fn service(size: usize, zone: &str) -> String {
+    format!("s{size}.svc.acme.{zone}")
+}
+
+/// Host of an instance, with a name as long as those of CNS. Hosts have several instances.
+fn host(number: usize, zone: &str) -> String {
+    format!("{:08x}-90b5-4a35-9b2a-1b2f2d0c3f9a.inst.acme.{zone}", number / 3 % HOSTS)
+}
+
+/// The records of an instance.
+fn instance(number: usize) -> [Data; 3] {
+    let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number as u32);
+    let address_6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, (number >> 16) as u16, number as u16);
+    let target = name(&host(number, DATACENTERS[number % 3]));
+    let port = 1_000 + (number / (3 * HOSTS)) as u16;
+    [Data::A(address), Data::Aaaa(address_6), Data::Srv { priority: 0, weight: 10, port, target }]
+}
+
+/// RDATA as it must come to a client, of the types here.
+fn rdata(data: &Data) -> Vec<u8> {
+    match data {
+        Data::A(address) => address.octets().to_vec(),
+        Data::Aaaa(address) => address.octets().to_vec(),
+        Data::Srv { priority, weight, port, target } => {
+            let numbers = [priority, weight, port].map(|number| number.to_be_bytes()).concat();
+            [&numbers, target.as_wire()].concat()
+        }
+        other => panic!("{other:?} is not of an instance"),
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).expect("name")
+}
+
+/// The zone of a datacenter, perhaps without one instance of the service of a size.
+fn datacenter(index: usize, serial: u32, without: Option<(usize, usize)>) -> Zone {
+    let origin = DATACENTERS[index];
+    let of_service = |size: usize| {
+        let owner = name(&service(size, origin));
+        let numbers = (index..size).step_by(3).filter(move |number| Some((size, *number)) != without);
+        numbers.flat_map(instance).map(move |data| (owner.clone(), data))
+    };
+    let address = |number: usize| Data::A(Ipv4Addr::new(192, 0, 2, number as u8));
+    let hosts = (0..HOSTS).map(|number| (name(&host(3 * number, origin)), address(number)));
+    let server = name("ns1.example.com");
+    let apex = Apex { mname: server.clone(), rname: name("hostmaster.example.com"), name_servers: vec![server] };
+    Zone::new(name(origin), apex, Serial(serial), SIZES.into_iter().flat_map(of_service).chain(hosts))
+}
+
+/// Primaries of three datacenters, and the daemon that unites them.
+struct World {
+    daemon: Aggregator,
+    folder: Folder,
+    primaries: Vec<Primary>,
+    plan: String,
+}
+
+impl World {
+    /// Starts it, and waits until these regions have all members.
+    async fn start(regions: &str, names: &[&str]) -> World {
+        let mut plan = String::from("[zones]\n");
+        let mut primaries = Vec::new();
+        for (index, origin) in DATACENTERS.iter().enumerate() {
+            let primary = Primary::start("127.0.0.1:0".parse().expect("address")).await.expect("a primary");
+            primary.publish(datacenter(index, 7, None));
+            plan.push_str(&format!("\"{origin}\" = \"{}\"\n", primary.address()));
+            primaries.push(primary);
+        }
+        let members = format!("members = {DATACENTERS:?}\nns = [\"ns1.example.com\"]\n");
+        plan.push_str(&regions.replace("MEMBERS", &members));
+        let folder = Folder::new();
+        let daemon = Aggregator::start(&folder, &plan);
+        let mut client = Client::new(daemon.address());
+        for region in names {
+            wait_until(&format!("{region} is there"), PATIENCE, || client.serial(&Dname::parse(region)));
+        }
+        World { daemon, folder, primaries, plan }
+    }
+}
+
+/// The RDATA of all records at names of a region, by size and type.
+fn sets() -> BTreeMap<(usize, u16), HashSet<Vec<u8>>> {
+    let mut sets: BTreeMap<(usize, u16), HashSet<Vec<u8>>> = BTreeMap::new();
+    for size in SIZES {
+        for data in (0..size).flat_map(instance) {
+            sets.entry((size, data.kind())).or_default().insert(rdata(&data));
+        }
+    }
+    assert!(sets.iter().all(|((size, _), set)| set.len() == *size), "instances have records of their own");
+    sets
+}
+
+/// What is wrong with the records of a set: there must be as many as are allowed, all different and of the set.
+fn fault(records: &[Record], owner: &Dname, rtype: u16, set: &HashSet<Vec<u8>>) -> Option<String> {
+    let is_of_set = |record: &&Record| {
+        (&record.owner, record.rtype) == (owner, rtype) && record.ttl <= RECORD_TTL && set.contains(&record.rdata)
+    };
+    if let Some(stranger) = records.iter().find(|record| !is_of_set(record)) {
+        return Some(format!("{stranger:?} is not of the set"));
+    }
+    let distinct = records.iter().map(|record| &record.rdata).collect::<HashSet<_>>().len();
+    let expected = set.len().min(MOST);
+    (distinct != expected || records.len() != expected)
+        .then(|| format!("{} records, {distinct} different ones, instead of {expected}", records.len()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resolvers_resolve_every_name_of_a_region() {
+    let world = World::start(&format!("[aggregations.\"{REGION}\"]\nMEMBERS"), &[REGION]).await;
+    let [region, datacenter] = [REGION, DATACENTERS[0]].map(Dname::parse);
+    let resolvers = Resolver::start_all(&world.folder, &[&region, &datacenter], world.daemon.address());
+    let mut faults = Vec::new();
+    for ((size, rtype), set) in sets() {
+        let owner = Dname::parse(&service(size, REGION));
+        for resolver in &resolvers {
+            let fault = match resolver.resolve(&owner, rtype) {
+                Ok(answer) if answer.rcode() != 0 => Some(format!("RCODE {}", answer.rcode())),
+                Ok(answer) => fault(&answer.answer, &owner, rtype, &set),
+                Err(error) => Some(error.to_string()),
+            };
+            faults.extend(fault.map(|fault| format!("{}: {owner} {}: {fault}", resolver.name(), type_text(rtype))));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    // A datacenter's zone is answered whole. That is what becomes of a set above the limits, which are 100 and 256.
+    for resolver in resolvers.iter().filter(|resolver| ["named", "pdns_recursor"].contains(&resolver.name())) {
+        let answer_to = |size: usize| {
+            let owner = Dname::parse(&service(size, DATACENTERS[0]));
+            let answer = resolver.resolve(&owner, rtype::A).expect("answer");
+            (answer.rcode(), answer.answer.len())
+        };
+        assert_eq!([answer_to(250), answer_to(1_000)], [(0, 84), (2, 0)], "{} has a limit", resolver.name());
+    }
+}
+
+/// The records of a set in a zone.
+fn of_set(zone: &[Record], owner: &Dname, rtype: u16) -> Vec<Record> {
+    zone.iter().filter(|record| (&record.owner, record.rtype) == (owner, rtype)).cloned().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secondaries_have_the_region_that_max_set_makes() {
+    let limit = format!("max_set = {MOST}\n");
+    let regions = format!(
+        "[aggregations.\"{REGION}\"]\nMEMBERS[aggregations.\"{LIMITED}\"]\nMEMBERSmname = \"self\"\n{limit}\
+         [secondaries]\nallow_transfer = [\"127.0.0.1\"]\n"
+    );
+    let world = World::start(&regions, &[REGION, LIMITED]).await;
+    let [region, limited] = [REGION, LIMITED].map(Dname::parse);
+    let mut client = Client::new(world.daemon.address());
+    let before = client.transfer(&limited).expect("transfer");
+    let mut sets = sets();
+    for ((size, rtype), set) in &sets {
+        let owner = Dname::parse(&service(*size, LIMITED));
+        let fault = fault(&of_set(&before, &owner, *rtype), &owner, *rtype, set);
+        assert_eq!(fault, None, "{owner} {}", type_text(*rtype));
+    }
+    let plan = SecondaryPlan::new(world.daemon.address(), &[&limited]);
+    let both = SecondaryPlan::new(world.daemon.address(), &[&limited, &region]);
+    let mut secondaries = [
+        Named::start_secondary(&world.folder, &both),
+        Nsd::start_secondary(&world.folder, &plan),
+        Knotd::start_secondary(&world.folder, &plan),
+    ];
+    for secondary in &mut secondaries {
+        secondary.wait_for_serial(&limited, before[0].serial());
+        assert_eq!(difference(&before, &secondary.fetch(&limited)), None, "{}", secondary.name());
+    }
+    // Without the key the region is what its members have, and that is too much for BIND.
+    let named = &secondaries[0];
+    let zone = REGION.trim_end_matches('.');
+    let refusal = format!("in '{zone}/IN' (zone): too many records (must not exceed {MOST})");
+    let end = "failed while receiving responses: too many records";
+    wait_until("BIND refuses the region without a limit", PATIENCE, || {
+        let log = named.log_text();
+        let is_end = |line: &str| line.contains(&format!("transfer of '{zone}/IN' from")) && line.contains(end);
+        (log.contains(&refusal) && log.lines().any(is_end)).then_some(())
+    });
+    assert_eq!(named.serial(&region), None);
+
+    // An instance goes that secondaries have: another comes for it, and they are told of that.
+    let targets: Vec<String> = secondaries.iter().map(|secondary| secondary.address().to_string()).collect();
+    world.daemon.write_plan(&world.plan.replace(&limit, &format!("{limit}notify = {targets:?}\n")));
+    let output = world.daemon.verb(&["reload"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let owner = Dname::parse(&service(CHANGED, LIMITED));
+    let had = of_set(&before, &owner, rtype::A);
+    let has = |number: &usize| had.iter().any(|record| record.rdata == rdata(&instance(*number)[0]));
+    let gone = (0..CHANGED).step_by(3).find(has).expect("an instance of the first datacenter");
+    world.primaries[0].publish(datacenter(0, 8, Some((CHANGED, gone))));
+    world.primaries[0].notify(&name(DATACENTERS[0]), world.daemon.address()).await.expect("notify");
+    let serial = before[0].serial() + 1;
+    wait_until("the region is without the instance", PATIENCE, || (client.serial(&limited)? == serial).then_some(()));
+    let after = client.transfer(&limited).expect("transfer");
+    let (now, set) = (of_set(&after, &owner, rtype::A), sets.get_mut(&(CHANGED, rtype::A)).expect("a set"));
+    set.remove(&rdata(&instance(gone)[0]));
+    assert_eq!(fault(&now, &owner, rtype::A, set), None);
+    let stayed = now.iter().filter(|record| had.contains(record)).count();
+    assert!(stayed >= MOST - 1 - DATACENTERS.len(), "{stayed} records of {MOST} stayed");
+    for secondary in &mut secondaries {
+        secondary.wait_for_serial(&limited, serial);
+        assert_eq!(difference(&after, &secondary.fetch(&limited)), None, "{}", secondary.name());
+    }
+    let series = format!("aggregator_xfr_served_total{{kind=\"ixfr\",result=\"ok\",zone=\"{LIMITED}\"}} ");
+    wait_until("all have come by differences", PATIENCE, || {
+        let metrics = world.daemon.metrics();
+        let count: u32 = metrics.lines().find_map(|line| line.strip_prefix(&series))?.parse().expect("number");
+        (count >= 3).then_some(())
+    });
+}
