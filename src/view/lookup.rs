@@ -17,21 +17,22 @@ mod seen;
 mod text;
 
 pub use report::{
-    Given, GoneReport, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport, SourceReport,
+    ConflictReport, Given, LeftOutReport, Lookup, LookupStep, RecordFate, RecordReport, RegionUse, SeenReport,
+    SourceReport, ZoneReport,
 };
-pub use text::printable;
 
 use super::Handle;
+use super::text::printable;
 use crate::control::Reply;
 use crate::daemon::sources::{Source, Sources};
-use crate::keeper::{PinStatus, View};
+use crate::keeper::{MemberStatus, PinStatus, View};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
-use report::{TreeReport, ZoneReport};
+use report::TreeReport;
 use std::time::Instant;
 use wire::name::{Name, NameBuf};
-use wire::rr::{self, RdataText, TypeName, rtype};
+use wire::rr::{self, TypeName, rtype};
 
 /// Explains a name to an operator.
 pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, String> {
@@ -120,9 +121,11 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> L
     if let Some(region) = view.regions.get(&served.origin) {
         regions::add_members(view, region, wanted, &mut step);
     } else if let Some(status) = view.zones.get(&served.origin) {
-        step.sources.push(SourceReport::of_zone(status, step.owner.clone()));
+        let zone = MemberStatus { zone: status.zone.clone(), state: status.state.label(), serial: status.serial };
+        step.sources.push(SourceReport::new(zone, status.state == State::Ok, step.owner.clone(), Some(status)));
         regions::add_uses(view, &served.origin, &mut step);
-        regions::add_left(served, wanted, &mut step);
+        let left_out = |zone| regions::not_held(zone, &served.origin, step.asked(), wanted);
+        step.left_out = served.zone.iter().flat_map(|zone| left_out(zone)).collect();
     }
     step.explanation = text::explain_outcome(&step);
     step
@@ -229,7 +232,7 @@ fn look_at_node(node: Node<'_>, meant: Node<'_>, wanted: Option<u16>, step: &mut
 /// Returns the reasons for which the data of a node is unknown.
 fn reasons_of(node: Node<'_>) -> Vec<String> {
     let reasons = node.get(rtype::PLACEHOLDER).into_iter().flat_map(|placeholder| placeholder.rdatas());
-    reasons.map(|reason| text::printable(&String::from_utf8_lossy(reason))).collect()
+    reasons.map(|reason| printable(&String::from_utf8_lossy(reason))).collect()
 }
 
 /// The closest name above one that is not there (RFC 4592 section 3.3.1).
@@ -249,11 +252,6 @@ fn wildcard_of(zone: &Zone, name: &Name) -> Name {
     let encloser = encloser_of(zone, name);
     // The wildcard was found, so it is not too long.
     encloser.prepend(b"*").unwrap_or(encloser)
-}
-
-/// RDATA as zone files have it.
-fn data_text(rtype: u16, rdata: &[u8]) -> String {
-    RdataText(rtype, rdata).to_string()
 }
 
 #[cfg(test)]
