@@ -49,20 +49,9 @@ pub struct BootArguments {
 }
 
 /// Goes through a first start; `file` wins over all other places.
-pub fn start(arguments: &BootArguments, file: PathBuf) -> Result<BootOutcome, BootError> {
-    firstboot::run(Plan {
-        file,
-        folder: arguments.folder.clone(),
-        host: arguments.host.clone(),
-        key: arguments.key.clone(),
-        poll: arguments.poll,
-        patience: arguments.patience,
-        network: arguments.network.clone(),
-        only_network: arguments.only_network,
-        login: arguments.login.clone(),
-        watch: arguments.watch,
-        user: arguments.user,
-    })
+pub fn start(arguments: BootArguments, file: PathBuf) -> Result<BootOutcome, BootError> {
+    let BootArguments { folder, host, key, poll, patience, network, only_network, login, watch, user } = arguments;
+    firstboot::run(Plan { file, folder, host, key, poll, patience, network, only_network, login, watch, user })
 }
 
 /// Before a reload: a first start that runs on this machine shall fetch what is new. What it refuses, the server knows,

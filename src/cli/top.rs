@@ -8,10 +8,10 @@
 //! Cost: one request a second, O(zones).
 
 use super::retransfer::progress_of;
-use super::{print, request_reply};
+use super::{Outcome, call, print};
 use crate::control::Request;
 use crate::terminal::{self, Keys, Stream, Style, render};
-use crate::view::text::format_seconds;
+use crate::view::text::{ago, ahead, format_seconds, or_dash};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,12 +33,9 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Shows pictures until the user ends it.
-pub fn top(socket: &Path) -> ExitCode {
+pub fn top(socket: &Path) -> Outcome {
     let request = Request::Status { zone: None };
-    let first = match request_reply(socket, &request) {
-        Ok(reply) => reply.data,
-        Err(code) => return code,
-    };
+    let first = call(socket, &request)?.data;
     let keys = if terminal::is_live(Stream::Output) { Keys::take() } else { None };
     let Some(keys) = keys else {
         let picture = Picture { status: &first, history: &[], note: "" };
@@ -55,15 +52,15 @@ pub fn top(socket: &Path) -> ExitCode {
         }
         let drawn = show(&Picture { status: &status, history: &history, note: &note }, skipped, color);
         // The terminal has gone.
-        let Ok(most) = drawn else { return ExitCode::SUCCESS };
+        let Ok(most) = drawn else { return Ok(ExitCode::SUCCESS) };
         match read_keys(&keys.wait(PACE)) {
-            Key::Quit => return ExitCode::SUCCESS,
+            Key::Quit => return Ok(ExitCode::SUCCESS),
             Key::Move(rows) => skipped = skipped.saturating_add_signed(rows).min(most),
             Key::Nothing => {}
         }
-        match super::try_request(socket, &request) {
+        match call(socket, &request) {
             Ok(reply) => (status, note) = (reply.data, String::new()),
-            Err(error) => note = error.to_string(),
+            Err(failure) => note = failure.text,
         }
     }
 }
@@ -94,15 +91,8 @@ fn show(picture: &Picture<'_>, skipped: usize, color: bool) -> io::Result<usize>
     let (columns, rows) = terminal::size().unwrap_or((WIDTH, 24));
     let lines = picture.draw(columns, rows, skipped, color);
     // From the first place on (CUP); each line to its end (EL), and what is below (ED).
-    let mut text = "\x1b[H".to_owned();
-    for (index, line) in lines.iter().enumerate() {
-        let end = if index + 1 < lines.len() { "\r\n" } else { "" };
-        text.push_str(&format!("{line}\x1b[K{end}"));
-    }
-    text.push_str("\x1b[J");
-    let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes())?;
-    output.flush()?;
+    let lines: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
+    print_raw(&format!("\x1b[H{}\x1b[J", lines.join("\r\n")))?;
     Ok(picture.rows().len().saturating_sub(rows.saturating_sub(picture.head(columns).len() + 1)))
 }
 
@@ -112,21 +102,23 @@ struct Screen;
 impl Screen {
     /// Changes to the alternate screen.
     fn enter() -> Screen {
-        print_raw(ENTER);
+        // The terminal may be gone, as below.
+        let _ = print_raw(ENTER);
         Screen
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        print_raw(LEAVE);
+        let _ = print_raw(LEAVE);
     }
 }
 
-/// Writes a sequence to the terminal, which may be gone.
-fn print_raw(sequence: &str) {
+/// Writes to the terminal as it is.
+fn print_raw(text: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
-    let _ = output.write_all(sequence.as_bytes()).and_then(|()| output.flush());
+    output.write_all(text.as_bytes())?;
+    output.flush()
 }
 
 //--- Pictures ---
@@ -154,10 +146,9 @@ impl Picture<'_> {
         let rows = self.rows();
         let mut lines = self.head(width);
         let heads = COLUMNS.map(str::to_owned);
-        let widths: Vec<usize> = (0..COLUMNS.len())
-            .map(|column| rows.iter().map(|(_, row)| row[column].chars().count()).chain([COLUMNS[column].len()]).max())
-            .map(Option::unwrap_or_default)
-            .collect();
+        let width_of = |column: usize| rows.iter().map(move |(_, row)| row[column].chars().count());
+        let widths: Vec<usize> =
+            (0..COLUMNS.len()).map(|column| width_of(column).fold(COLUMNS[column].len(), usize::max)).collect();
         lines.push(vec![(Style::Dim, cells(&heads, &widths).concat())]);
         for (style, row) in rows.iter().skip(skipped) {
             let mut pieces: Vec<(Style, String)> =
@@ -240,9 +231,6 @@ fn region_row(region: &Value) -> Row {
 /// A source zone as a row.
 fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row {
     let (style, state) = state(told);
-    let ago = |value: &Value| value.as_u64().map_or("-".to_owned(), |seconds| format_seconds(seconds) + " ago");
-    let ahead =
-        |value: &Value| value.as_u64().map_or("-".to_owned(), |seconds| "in ".to_owned() + &format_seconds(seconds));
     let source = &zone["source"];
     let primaries = source["primaries"].as_array().map_or(&[][..], Vec::as_slice);
     let failing = primaries.iter().find(|primary| primary["failures"].as_u64() > Some(0));
@@ -257,8 +245,8 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
         text(&zone["serial"]),
         lag(&zone["serial"], primaries),
         text(&zone["records"]),
-        ago(&zone["refreshed_seconds_ago"]),
-        ahead(&zone["expires_in_seconds"]),
+        ago(zone["refreshed_seconds_ago"].as_u64()),
+        ahead(zone["expires_in_seconds"].as_u64()),
         held.or(running).or(setback).or(error).or(remark).unwrap_or_default(),
     ];
     (style, cells)
@@ -271,7 +259,7 @@ fn lag(serial: &Value, primaries: &[Value]) -> String {
     let announced = primaries.iter().filter_map(|primary| number(&primary["announced"]));
     // What is further away than half of the circle is older (RFC 1982 section 3.2).
     let behind = |there: u32| Some(there.wrapping_sub(here)).filter(|behind| *behind < 1 << 31).unwrap_or(0);
-    announced.map(behind).max().map_or("-".to_owned(), |behind| behind.to_string())
+    or_dash(announced.map(behind).max())
 }
 
 /// Returns a state with its style.
