@@ -122,6 +122,23 @@ pub enum RecordFate {
     Expired,
 }
 
+impl RecordFate {
+    /// The response code of an answer that ends here, at the first name or behind an alias.
+    pub fn rcode(&self, first: bool) -> &'static str {
+        match self {
+            RecordFate::NoSuchName { .. } => "NXDOMAIN",
+            RecordFate::RefusedName { .. } => "REFUSED",
+            RecordFate::Unreadable { .. } => "SERVFAIL",
+            // RFC 6672 section 2.2.
+            RecordFate::TargetTooLong => "YXDOMAIN",
+            // Behind an alias the answer ends with what it has.
+            RecordFate::NotServed if first => "REFUSED",
+            RecordFate::NotReady | RecordFate::Expired if first => "SERVFAIL",
+            _ => "NOERROR",
+        }
+    }
+}
+
 /// The zone that answers.
 #[derive(Debug, Serialize)]
 pub struct ZoneReport {
