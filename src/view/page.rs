@@ -176,8 +176,8 @@ impl Page {
     /// Writes the overview, which is the first page.
     async fn overview(&self) -> Result<Content, Refused> {
         let (view, shell) = (self.view.clone(), self.shell("Status", "/"));
-        in_thread(move || write_page(200, &Overview::new(shell, &Report::collect(&view, None), &view.rates.read())))
-            .await
+        let write = move || write_page(200, &Overview::new(shell, &Report::collect(&view, None), &view.rates.read()));
+        in_thread(write).await
     }
 
     /// The page of a zone.
@@ -261,8 +261,7 @@ impl Page {
             now: unix_now(),
             moment: format_timestamp(SystemTime::now()),
             events: events.to_owned(),
-            asked: String::new(),
-            rtype: String::new(),
+            ..Shell::default()
         }
     }
 

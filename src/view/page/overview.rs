@@ -110,9 +110,8 @@ fn transport(label: &str) -> &'static str {
 
 /// The numbers at the top.
 fn sum_up(report: &Report, queries: &Queries, now: i64) -> Vec<Fact> {
-    let serving = |states: &mut dyn Iterator<Item = State>| states.filter(|state| *state == State::Ok).count();
-    let regions = serving(&mut report.regions.iter().map(|region| region.kept.state));
-    let zones = serving(&mut report.zones.iter().map(|zone| zone.kept.state));
+    let regions = report.regions.iter().filter(|region| region.kept.state == State::Ok).count();
+    let zones = report.zones.iter().filter(|zone| zone.kept.state == State::Ok).count();
     let records = report.zones.iter().map(|zone| zone.kept.records);
     let records: u64 = records.chain(report.regions.iter().map(|region| region.kept.records)).sum();
     let of = |serving: usize, all: usize| {

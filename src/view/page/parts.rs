@@ -8,6 +8,7 @@
 use crate::publish::State;
 use crate::view::text;
 use askama::filters::{Escaper, Html, HtmlSafe};
+use indicatif::HumanCount;
 use std::fmt::{self, Display, Formatter, Write};
 use url::form_urlencoded::byte_serialize;
 use wire::name::Name;
@@ -155,15 +156,7 @@ impl HtmlSafe for Cell {}
 
 /// A number with its thousands apart.
 pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(number).to_string()
 }
 
 /// A noun with how many there are of it.

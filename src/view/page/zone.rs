@@ -99,8 +99,8 @@ impl ZonePage {
         } else {
             let catalog = report.catalog.as_ref().filter(|catalog| catalog.zone == *name)?;
             page.kind = "catalog";
-            page.facts =
-                vec![Fact::new("serial", serial(catalog.serial)), Fact::new("records", number(catalog.records))];
+            page.facts.push(Fact::new("serial", serial(catalog.serial)));
+            page.facts.push(Fact::new("records", number(catalog.records)));
             &catalog.outward
         };
         page.describe_ways_out(outward);
@@ -125,15 +125,11 @@ impl ZonePage {
         ];
         let pinned = |pin: &PinStatus| (Mark::new(Grade::Told, "pinned"), pinned_to(pin));
         self.orders.extend(region.pinned.iter().map(pinned));
-        let mut remarks = Vec::new();
-        if region.ns_fallback {
-            remarks.push(
-                "the members' NS sets have nothing in common: this server is listed alone; set \"ns\"".to_owned(),
-            );
-        }
-        let without = region.servers_without_address.iter();
-        remarks.extend(without.map(|server| format!("name server {} has no address in the region", short(server))));
-        self.remarks = remarks.join("; ");
+        let alone = "the members' NS sets have nothing in common: this server is listed alone; set \"ns\"";
+        let without = |server: &Name| format!("name server {} has no address in the region", short(server));
+        let remarks = region.ns_fallback.then(|| alone.to_owned()).into_iter();
+        let remarks = remarks.chain(region.servers_without_address.iter().map(without));
+        self.remarks = remarks.collect::<Vec<_>>().join("; ");
         self.members = members(&region.members, &zones, now);
         self.conflicts_title = format!("Conflicts at {}", count(region.conflict_names, "name", "names"));
         let member = |index: usize| Some(&region.members[index].zone);
@@ -174,11 +170,9 @@ impl ZonePage {
                 self.recent = transfer_table(source.transfers.iter().rev().take(10), now);
             }
             Some(SourceStatus::Tree(tree)) => {
+                let grade = if tree.error.is_none() { Grade::Good } else { Grade::Warn };
                 self.tree = vec![
-                    Fact::new(
-                        "session",
-                        Mark::new(if tree.error.is_none() { Grade::Good } else { Grade::Warn }, tree.session.label()),
-                    ),
+                    Fact::new("session", Mark::new(grade, tree.session.label())),
                     Fact::text("member", tree.member.as_deref().unwrap_or("none yet")),
                     Fact::text("path", &tree.path),
                     Fact::new("nodes", tree.nodes.map_or_else(Cell::none, |nodes| Cell(number(nodes)))),
@@ -210,9 +204,8 @@ impl ZonePage {
         self.facts.push(Fact::new("transfers out", counts(outward.sent)));
         self.secondaries = secondary_table(&outward.secondaries, self.shell.now);
         if let Some(from) = outward.history.from {
-            let (versions, size) =
-                (count(outward.history.versions, "version", "versions"), size(outward.history.bytes as u64));
-            self.reach = format!("{versions} since serial {from}, {size}");
+            let versions = count(outward.history.versions, "version", "versions");
+            self.reach = format!("{versions} since serial {from}, {}", size(outward.history.bytes as u64));
         }
     }
 
