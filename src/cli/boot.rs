@@ -2,9 +2,10 @@
 //!
 //! Cost: that of the first start.
 
-use super::{DEFAULT_CONFIG, print_problem, read_duration};
+use super::{DEFAULT_CONFIG, read_duration};
 use crate::control::Reply;
 use crate::firstboot::{self, BootError, BootOutcome, DEFAULT_FOLDER, DEFAULT_KEY, DEFAULT_USER, Looked, Plan};
+use crate::log;
 use clap::Args;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub fn start(arguments: BootArguments, file: PathBuf) -> Result<BootOutcome, Boo
 pub fn look_at_metadata() -> Option<Reply> {
     match firstboot::request_look(&folder(), LOOKING)? {
         Looked::Refused(problems) => return Some(Reply::failure(problems)),
-        Looked::Noted(problems) if !problems.is_empty() => print_problem(&problems),
+        Looked::Noted(problems) if !problems.is_empty() => log::print(&problems),
         Looked::Noted(_) => {}
     }
     None

@@ -2,8 +2,9 @@
 //!
 //! Prints the endpoints as URLs, one a line, in the order in which they are to be tried.
 
-use crate::cli::{Failure, NOT_FOUND, Outcome, block_on, fail, misuse, print, print_json, print_problem};
+use crate::cli::{Failure, NOT_FOUND, Outcome, block_on, fail, misuse, print, print_json};
 use crate::discover::{DiscoverError, DiscoveredService, LOCAL, link, unicast};
+use crate::log;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -84,7 +85,7 @@ async fn find(options: &OpenstackOptions, on_link: bool) -> Result<Vec<Discovere
         None => unicast::system_servers()?,
     };
     let (found, lost) = unicast::discover(&options.kind, &options.domain, &servers, options.timeout).await?;
-    lost.iter().for_each(|error| print_problem(&format!("left out: {error}")));
+    lost.iter().for_each(|error| log::print(&format!("left out: {error}")));
     Ok(found)
 }
 

@@ -1,6 +1,6 @@
 //! `aggregator register`: the agent that registers a service in ZooKeeper, with Registrar's configuration file.
 
-use crate::cli::{Outcome, misuse, print, print_json, print_problem};
+use crate::cli::{Outcome, misuse, print, print_json};
 use crate::log;
 use clap::Args;
 use registrar::{self, Nodes, Plan};
@@ -40,7 +40,7 @@ pub fn register(config: Option<&Path>, options: RegisterOptions, json: bool) -> 
     };
     let plan = Plan::load(path, options.hostname)?;
     if options.dry_run {
-        plan.config.warnings.iter().for_each(|warning| print_problem(&format!("warning: {warning}")));
+        plan.config.warnings.iter().for_each(|warning| log::print(&format!("warning: {warning}")));
         return print_nodes(&plan.nodes, json);
     }
     let level = log_level(options.verbose, plan.config.log_level.as_deref());

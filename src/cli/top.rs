@@ -7,6 +7,7 @@
 //!
 //! Cost: one request a second, O(zones).
 
+use super::paint::style_of;
 use super::retransfer::progress_of;
 use super::{Outcome, call, print};
 use crate::control::Request;
@@ -137,8 +138,8 @@ const COLUMNS: [&str; 8] = ["ZONE", "STATE", "SERIAL", "LAG", "RECORDS", "REFRES
 /// The ones of numbers.
 const NUMBERS: [usize; 3] = [2, 3, 4];
 
-/// Row of the table: the style of its state, and its cells.
-type Row = (Style, [String; COLUMNS.len()]);
+/// Row of the table.
+type Row = [String; COLUMNS.len()];
 
 impl Picture<'_> {
     /// The lines of a picture, from a row of the table on.
@@ -146,14 +147,14 @@ impl Picture<'_> {
         let rows = self.rows();
         let mut lines = self.head(width);
         let heads = COLUMNS.map(str::to_owned);
-        let width_of = |column: usize| rows.iter().map(move |(_, row)| row[column].chars().count());
+        let width_of = |column: usize| rows.iter().map(move |row| row[column].chars().count());
         let widths: Vec<usize> =
             (0..COLUMNS.len()).map(|column| width_of(column).fold(COLUMNS[column].len(), usize::max)).collect();
         lines.push(vec![(Style::Dim, cells(&heads, &widths).concat())]);
-        for (style, row) in rows.iter().skip(skipped) {
+        for row in rows.iter().skip(skipped) {
             let mut pieces: Vec<(Style, String)> =
                 cells(row, &widths).into_iter().map(|cell| (Style::Plain, cell)).collect();
-            pieces[1].0 = *style;
+            pieces[1].0 = style_of(&row[1]);
             if !row[0].starts_with(' ') {
                 pieces[0].0 = Style::Bold;
             }
@@ -187,8 +188,8 @@ impl Picture<'_> {
         if !self.history.is_empty() {
             lines.push(vec![(Style::Good, chart(self.history, width.min(CHART)))]);
         }
-        if let Some(error) = self.status.pointer("/state/error").and_then(Value::as_str) {
-            lines.push(vec![(Style::Bad, format!("state folder: {error}"))]);
+        if let Some(error) = self.status.pointer("/state/error").filter(|error| !error.is_null()) {
+            lines.push(vec![(Style::Bad, format!("state folder: {}", text(error)))]);
         }
         lines.push(Vec::new());
         lines
@@ -216,7 +217,7 @@ impl Picture<'_> {
 
 /// A region as a row.
 fn region_row(region: &Value) -> Row {
-    let (style, state) = state(&region["state"]);
+    let state = text(&region["state"]);
     let mut remarks = Vec::new();
     for (key, what) in [("conflict_names", "conflicts"), ("held_addresses", "addresses held"), ("drift", "drift")] {
         if let Some(count @ 1..) = region[key].as_u64() {
@@ -225,12 +226,11 @@ fn region_row(region: &Value) -> Row {
     }
     let (name, serial, records) = (name(&region["region"]), text(&region["serial"]), text(&region["records"]));
     let none = String::new;
-    (style, [name, state, serial, none(), records, none(), none(), remarks.join(", ")])
+    [name, state, serial, none(), records, none(), none(), remarks.join(", ")]
 }
 
 /// A source zone as a row.
-fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row {
-    let (style, state) = state(told);
+fn zone_row(indent: &str, zone_name: &Value, state: &Value, zone: &Value) -> Row {
     let source = &zone["source"];
     let primaries = source["primaries"].as_array().map_or(&[][..], Vec::as_slice);
     let failing = primaries.iter().find(|primary| primary["failures"].as_u64() > Some(0));
@@ -238,18 +238,17 @@ fn zone_row(indent: &str, zone_name: &Value, told: &Value, zone: &Value) -> Row 
     let held = (!source["held"].is_null()).then(|| "held back".to_owned());
     let running = (!source["running"].is_null()).then(|| progress_of(&source["running"]).describe());
     let setback = (!source["setback"].is_null()).then(|| "all primaries are older".to_owned());
-    let error = source["error"].as_str().map(str::to_owned);
-    let cells = [
+    let error = (!source["error"].is_null()).then(|| text(&source["error"]));
+    [
         format!("{indent}{}", name(zone_name)),
-        state,
+        text(state),
         text(&zone["serial"]),
         lag(&zone["serial"], primaries),
         text(&zone["records"]),
         ago(zone["refreshed_seconds_ago"].as_u64()),
         ahead(zone["expires_in_seconds"].as_u64()),
         held.or(running).or(setback).or(error).or(remark).unwrap_or_default(),
-    ];
-    (style, cells)
+    ]
 }
 
 /// Returns the number of serials by which a zone is behind the newest of its primaries.
@@ -262,16 +261,6 @@ fn lag(serial: &Value, primaries: &[Value]) -> String {
     or_dash(announced.map(behind).max())
 }
 
-/// Returns a state with its style.
-fn state(value: &Value) -> (Style, String) {
-    let style = match value.as_str() {
-        Some("ok") => Style::Good,
-        Some("stale" | "drained") => Style::Warning,
-        _ => Style::Bad,
-    };
-    (style, text(value))
-}
-
 /// A name without the dot at its end.
 fn name(value: &Value) -> String {
     text(value).trim_end_matches('.').to_owned()
@@ -281,9 +270,7 @@ fn name(value: &Value) -> String {
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => {
-            text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
-        }
+        Value::String(text) => text.replace(char::is_control, " "),
         other => other.to_string(),
     }
 }
@@ -295,7 +282,7 @@ fn rate(value: &Value) -> String {
 }
 
 /// The cells of a row, as wide as their columns.
-fn cells(row: &[String; COLUMNS.len()], widths: &[usize]) -> Vec<String> {
+fn cells(row: &Row, widths: &[usize]) -> Vec<String> {
     let cell = |(column, text): (usize, &String)| {
         let width = widths[column];
         if NUMBERS.contains(&column) { format!("{text:>width$}  ") } else { format!("{text:width$}  ") }
