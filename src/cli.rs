@@ -229,7 +229,7 @@ pub fn run_main(
     demo: impl FnOnce(Play) -> ExitCode,
 ) -> ExitCode {
     let code = run_verb(arguments, run, demo).unwrap_or_else(|Failure { code, text }| {
-        print_problem(&text);
+        log::print(&text);
         ExitCode::from(code)
     });
     log::finish();
@@ -410,11 +410,6 @@ fn print(text: &str) -> Outcome {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(fail(format!("cannot write the output: {error}"))),
         _ => Ok(ExitCode::SUCCESS),
     }
-}
-
-/// Prints a problem.
-fn print_problem(text: &str) {
-    log::print(text);
 }
 
 /// An error in the command line.
