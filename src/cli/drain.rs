@@ -1,11 +1,10 @@
 //! `aggregator drain`: shows what would be lost, asks, then gives the order.
 
 use super::ask::{self, Asking};
-use super::read_duration;
+use super::{Outcome, read_duration};
 use crate::control::Request;
 use clap::Args;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Target of `drain` and `undrain`.
@@ -71,7 +70,7 @@ impl Target {
 }
 
 /// Drains after a preview.
-pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> ExitCode {
+pub fn drain(socket: &Path, options: &DrainOptions, json: bool) -> Outcome {
     let words = ("drain", "nothing is drained");
     ask::carry_out(socket, &options.asking, json, |preview| options.request(preview), words)
 }

@@ -1,10 +1,10 @@
 //! `aggregator rollback`: takes a region back to the contents of an earlier version, and releases it again.
 
+use super::Outcome;
 use super::ask::{self, Asking};
 use crate::control::Request;
 use clap::Args;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// The options of `rollback`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl RollbackOptions {
 }
 
 /// Rolls a region back, or releases it, after a preview.
-pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> ExitCode {
+pub fn rollback(socket: &Path, options: &RollbackOptions, json: bool) -> Outcome {
     let words = match options.to {
         Some(_) => ("roll back", "nothing is rolled back"),
         None => ("release", "nothing is released"),

@@ -1,17 +1,17 @@
 //! Explanation of a region's records: the members that gave each of them, and the fate of each member's records.
 
-use super::data_text;
 use super::report::{ConflictReport, Given, LeftOutReport, LookupStep, RegionUse, SourceReport};
 use crate::config::{describe_drain, describe_pattern, format_duration};
 use crate::keeper::{MemberView, PinStatus, RegionView, View};
 use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
-use crate::publish::{Served, State};
+use crate::publish::State;
 use crate::view::status::describe_pin;
+use crate::view::text::RecordText;
 use crate::zone::{AsideRecord, Zone};
 use std::collections::HashMap;
 use std::time::Instant;
 use wire::name::Name;
-use wire::rr::{self, TypeName, rtype};
+use wire::rr::{self, rtype};
 
 /// A name of a region, and what becomes of its members' records there.
 struct Traced<'a> {
@@ -56,8 +56,11 @@ pub fn add_members(view: &View, region: &RegionView, wanted: Option<u16>, step: 
         explanation: conflict.kind.rule(),
     };
     step.conflicts = conflicts.map(report).collect();
-    let members = region.members.iter().enumerate();
-    step.sources.extend(members.map(|(index, member)| describe_member(view, region, (index, member), &asked)));
+    let describe = |(index, MemberView { status, traced }): (usize, &MemberView)| {
+        let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
+        SourceReport::new(status.clone(), traced.contributes(), moved, view.zones.get(&status.zone))
+    };
+    step.sources.extend(region.members.iter().enumerate().map(describe));
 }
 
 /// Tells what the regions take of a step in one of their members.
@@ -86,15 +89,8 @@ pub fn add_uses(view: &View, zone: &Name, step: &mut LookupStep) {
     }
 }
 
-/// Tells the records of a step that its zone cannot hold.
-pub fn add_left(served: &Served, wanted: Option<u16>, step: &mut LookupStep) {
-    if let Some(zone) = &served.zone {
-        step.left_out = not_held(zone, &zone.origin, step.asked(), wanted).collect();
-    }
-}
-
 /// The records of a name that a zone, kept under a name, cannot hold.
-fn not_held<'a>(
+pub fn not_held<'a>(
     zone: &'a Zone,
     kept_under: &'a Name,
     asked: &'a Name,
@@ -107,9 +103,7 @@ fn not_held<'a>(
             zone: kept_under.clone(),
             serial: Some(zone.soa.serial),
             owner: asked.to_string(),
-            ttl: record.ttl,
-            rtype: TypeName(record.rtype).to_string(),
-            data: data_text(record.rtype, &record.rdata),
+            text: RecordText::new(record.rtype, record.ttl, &record.rdata),
             held_seconds: None,
         };
         let explanation = match kind {
@@ -136,9 +130,7 @@ impl<'a> Traced<'a> {
             zone: self.region.plan.members[given.member].clone(),
             serial: member.traced.zone.as_ref().map(|zone| zone.soa.serial),
             owner: given.owner.to_string(),
-            ttl: given.ttl,
-            rtype: TypeName(given.rtype).to_string(),
-            data: data_text(given.rtype, &given.rdata),
+            text: RecordText::new(given.rtype, given.ttl, &given.rdata),
             held_seconds: if given.held { self.held_seconds(given) } else { None },
         }
     }
@@ -206,10 +198,8 @@ fn describe_withdrawal(view: &View, region: &RegionView, member: usize) -> Strin
     let expired = |zone| view.zones.get(zone).is_none_or(|status| status.state == State::Expired);
     match region.plan.expire_after {
         Some(limit) if !expired(&region.plan.members[member]) => {
-            format!(
-                "no primary confirmed the member for longer than {}, \"expire_after\" of the region",
-                format_duration(limit)
-            )
+            let limit = format_duration(limit);
+            format!("no primary confirmed the member for longer than {limit}, \"expire_after\" of the region")
         }
         _ => "the member has expired".to_owned(),
     }
@@ -234,28 +224,5 @@ fn describe_own(region: &RegionView, code: u16) -> String {
         }
         (rtype::NS, _) => "this server alone, because the members' NS sets have nothing in common".to_owned(),
         _ => "made here".to_owned(),
-    }
-}
-
-/// Describes the state of a member.
-fn describe_member(
-    view: &View,
-    region: &RegionView,
-    (index, member): (usize, &MemberView),
-    asked: &Name,
-) -> SourceReport {
-    let status = view.zones.get(&member.status.zone);
-    let moved = asked.replace_suffix(&region.plan.origin, region.plan.origin_of(index)).and_then(Result::ok);
-    SourceReport {
-        zone: member.status.zone.clone(),
-        state: member.status.state,
-        serial: member.status.serial,
-        contributes: member.traced.contributes(),
-        owner: moved,
-        refreshed_seconds_ago: status.and_then(|status| status.refreshed_seconds_ago),
-        expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
-        primaries: Vec::new(),
-        tree: None,
-        configured: false,
     }
 }
