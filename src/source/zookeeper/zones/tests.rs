@@ -451,9 +451,12 @@ fn payloads_are_written_as_registrar_writes_them() {
         bare.to_json(),
         r#"{"type":"load_balancer","address":"172.27.10.72","load_balancer":{"address":"172.27.10.72"}}"#
     );
-    let service: Fields =
-        serde_json::from_str(r#"{"srvce":"_http","proto":"_tcp","port":80,"x":[1],"ttl":60}"#).unwrap();
-    let block: Fields = serde_json::from_str(r#"{"type":"service"}"#).unwrap();
+    let fields = |entries: Vec<(&str, serde_json::Value)>| {
+        Fields(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+    };
+    let ports = vec![("srvce", "_http".into()), ("proto", "_tcp".into()), ("port", 80.into())];
+    let service = fields([ports, vec![("x", vec![1].into()), ("ttl", 60.into())]].concat());
+    let block = fields(vec![("type", "service".into())]);
     assert_eq!(
         ServicePayload { block, service }.to_json(),
         r#"{"type":"service","service":{"type":"service","service":{"srvce":"_http","proto":"_tcp","port":80,"x":[1],"ttl":60}}}"#
