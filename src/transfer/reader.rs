@@ -504,6 +504,4 @@ impl Opening {
 }
 
 #[cfg(test)]
-mod differences;
-#[cfg(test)]
 pub mod tests;
