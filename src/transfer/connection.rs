@@ -13,19 +13,15 @@
 //! 8945 section 5.3.1.
 
 use crate::budget::Claim;
-use crate::client::Server;
-use crate::client::{self, now, random_id};
+use crate::client::{self, Server, now};
 use crate::transfer::error::{Phase, TransferError};
 use crate::transfer::plan::Limits;
 use crate::transfer::progress::Tally;
 use crate::transfer::reader::{Progress, Reader, Received};
-use crate::zone::{Soa, Zone};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout, timeout_at};
-use wire::name::Name;
-use wire::serial::Serial;
 use wire::tsig::{self, Key};
 
 /// Time before the average rate counts: a primary may think before it sends.
@@ -43,49 +39,8 @@ pub struct Traffic {
     pub messages: u64,
 }
 
-/// Transfers a zone from a primary, compared on the way with the version that is there.
-pub async fn fetch_zone(
-    zone: &Name,
-    present: Option<Arc<Zone>>,
-    primary: &Server,
-    limits: &Limits,
-    tally: &Tally,
-    claim: &Claim,
-) -> Result<(Received, Traffic), TransferError> {
-    fetch(Reader::axfr(zone.clone(), random_id()).beside(present), primary, limits, tally, claim).await
-}
-
-/// Transfers what has changed in a zone since a version, or the whole zone if the primary would rather send that. The
-/// primary has just announced the serial `polled`; if that is ours, what else happened under it is asked for.
-pub async fn fetch_changes(
-    base: Arc<Zone>,
-    polled: Serial,
-    primary: &Server,
-    limits: &Limits,
-    tally: &Tally,
-    claim: &Claim,
-) -> Result<(Received, Traffic), TransferError> {
-    let (ours, mixed) = (base.soa.serial, base.mixed.seen_at(polled));
-    let reader = Reader::ixfr(base, random_id()).doubting(mixed);
-    let reader = if polled == ours { reader.with_same_serial() } else { reader };
-    fetch(reader, primary, limits, tally, claim).await
-}
-
-/// Asks for what has changed since a version, and reads no more of the answer than the SOA in front: CNS takes the
-/// question for a transfer. One message and the time for one are the most that this takes.
-pub async fn fetch_opening(
-    base: Arc<Zone>,
-    primary: &Server,
-    limits: &Limits,
-    claim: &Claim,
-) -> Result<Soa, TransferError> {
-    let reader = Reader::ixfr(base, random_id()).with_opening_alone();
-    let (received, _) = fetch(reader, primary, limits, &Tally::default(), claim).await?;
-    Ok(received.soa())
-}
-
-/// Connects, asks, and reads the answer.
-async fn fetch(
+/// Connects to a primary, asks what the reader is to be told, and reads the answer.
+pub async fn fetch(
     reader: Reader,
     primary: &Server,
     limits: &Limits,
@@ -270,7 +225,7 @@ mod tests {
     use crate::transfer::reader::tests::{Message, soa};
     use crate::zone::Loader;
     use tokio::io::DuplexStream;
-    use wire::name::NameBuf;
+    use wire::name::{Name, NameBuf};
 
     fn zone() -> Name {
         Name::parse("z.example").unwrap()

@@ -16,9 +16,10 @@ use wire::rr::{self, CLASS_IN, RRset, rtype};
 
 /// What was asked, which every response must fit.
 pub struct Query {
-    id: u16,
-    origin: Name,
-    rtype: u16,
+    pub id: u16,
+    pub origin: Name,
+    /// AXFR for the whole zone (RFC 5936 section 2.1), IXFR for the differences from a version on (RFC 1995 section 3).
+    pub rtype: u16,
 }
 
 /// A record of an answer section.
@@ -39,21 +40,6 @@ pub enum Next {
 }
 
 impl Query {
-    /// Asks for the whole zone (RFC 5936 section 2.1).
-    pub fn axfr(origin: Name, id: u16) -> Query {
-        Query { id, origin, rtype: rtype::AXFR }
-    }
-
-    /// Asks for the differences from a version on (RFC 1995 section 3).
-    pub fn ixfr(origin: Name, id: u16) -> Query {
-        Query { id, origin, rtype: rtype::IXFR }
-    }
-
-    /// The zone that was asked for.
-    pub fn origin(&self) -> &Name {
-        &self.origin
-    }
-
     /// The message, without the length in front. Differences need the SOA that they are to begin with: it is the first and
     /// only record of the authority section, and a query without it stops CNS (`docs/cns.md` 3).
     ///

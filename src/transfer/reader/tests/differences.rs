@@ -70,7 +70,7 @@ fn zone(text: &[String]) -> Arc<Zone> {
 /// A response of as many messages as it takes.
 fn messages(text: &[String], records_each: usize) -> Vec<Vec<u8>> {
     let origin = Name::parse(text[0].split(' ').next().unwrap()).unwrap();
-    let query = Query::ixfr(origin, 7).write(None);
+    let query = Query { id: 7, origin, rtype: rtype::IXFR }.write(None);
     let one = |(index, lines): (usize, &[String])| {
         let mut message = if index == 0 { query.clone() } else { [&query[..4], &[0; 8]].concat() };
         message[2] = 0x80;
