@@ -21,7 +21,7 @@ pub const SERVICE: &str = "_openstack._tcp.local.";
 
 /// Time in which more addresses are collected once a service is found. RFC 6762 section 6: answers that several hosts
 /// may give come within 120 ms.
-const SETTLE: Duration = Duration::from_millis(500);
+const MORE_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Joins the multicast groups on interfaces, which are names or addresses; without any on all but loopback.
 pub fn open(interfaces: &[String]) -> Result<ServiceDaemon, DiscoverError> {
@@ -91,7 +91,7 @@ async fn listen(
         match event {
             ServiceEvent::ServiceResolved(mut service) if is_called(&service.fullname, instance) => {
                 match found {
-                    None => until = deadline.min(Instant::now() + SETTLE),
+                    None => until = deadline.min(Instant::now() + MORE_ANSWERS),
                     Some(before) if before.host == service.host => service.addresses.extend(before.addresses),
                     Some(_) => {}
                 }

@@ -7,9 +7,9 @@
 
 use crate::metrics::{Metrics, unix_seconds};
 use crate::transfer::Shared;
+use crate::transfer::doubt::Remaining;
 use crate::transfer::error::TransferError;
 use crate::transfer::progress::Running;
-use crate::transfer::settle::Settled;
 use crate::transfer::status::{Activity, TransferNote};
 use crate::zone::Anomalies;
 use std::sync::Arc;
@@ -220,18 +220,18 @@ impl Accounts {
     }
 
     /// Counts what was done about removals in doubt.
-    pub fn note_settled(&self, index: usize, settled: &Settled) {
-        if settled.questions > 0 || !settled.unanswered.is_empty() {
-            let Settled { questions, vetoed, unanswered } = settled;
-            let unanswered = unanswered.len();
+    pub fn note_doubts(&self, index: usize, remaining: &Remaining) {
+        let Remaining { questions, vetoed, ref unanswered, .. } = *remaining;
+        let unanswered = unanswered.len();
+        if questions > 0 || unanswered > 0 {
             info!(zone = %self.zone, primary = %self.primary(index), questions, vetoed, unanswered,
                   "the primary was asked for records whose removal is in doubt; those that it has stay, and those for which it gives no answer");
         }
-        self.metrics.doubt_questions.with_label_values(&[self.zone()]).inc_by(settled.questions);
-        self.metrics.removals_vetoed.with_label_values(&[self.zone()]).inc_by(settled.vetoed);
+        self.metrics.doubt_questions.with_label_values(&[self.zone()]).inc_by(questions);
+        self.metrics.removals_vetoed.with_label_values(&[self.zone()]).inc_by(vetoed);
         let mut status = self.shared.status();
-        status.doubts.questions += settled.questions;
-        status.doubts.vetoed += settled.vetoed;
+        status.doubts.questions += questions;
+        status.doubts.vetoed += vetoed;
     }
 
     /// Notes how many records stay although their removal was announced, because nobody says whether they are gone.

@@ -14,7 +14,7 @@
 //! zone that is valid, while no version is held back. Once the differences together are as large as a whole zone may
 //! be, one is transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences,
 //! the same primary is asked for the whole zone at once. Where memory has no room for them see `changes`. Removals in
-//! doubt are settled by asking for records, in `settle`. A held version is confirmed by the whole zone only, because
+//! doubt are resolved by asking for records, in `inquiry`. A held version is confirmed by the whole zone only, because
 //! differences that agree with a version that was never adopted would prove nothing.
 //!
 //! Invariants: at most one update is on the way to the keeper; the next refresh begins when it is published;
@@ -38,6 +38,7 @@ use crate::source::shell::Facilities;
 use crate::source::{News, Update, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
+use crate::transfer::doubt::Remaining;
 use crate::transfer::error::TransferError;
 use crate::transfer::guard::{Guard, Verdict};
 use crate::transfer::ixfr::Manner;
@@ -47,12 +48,11 @@ use crate::transfer::queue::{Turn, Turns};
 use crate::transfer::reader::{Reader, Received};
 use crate::transfer::recourse::Recourse;
 use crate::transfer::serial_regression::{Answers, Regression};
-use crate::transfer::settle::{self, Settled};
 use crate::transfer::silence::{Cause, Ears};
 use crate::transfer::status::{Activity, HeldStatus, unix_after};
 use crate::transfer::twin::Twin;
 use crate::transfer::version::Version;
-use crate::transfer::{Shared, poll, timers};
+use crate::transfer::{Shared, inquiry, poll, timers};
 use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
 use std::time::Duration;
@@ -351,10 +351,10 @@ impl Task {
         }
         let (candidate, claim, heard) = self.accounts.note(index, Kind::Axfr, copy)?;
         let base = candidate.ours.base.clone();
-        let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+        let outcome = self.adopt(index, aim.kind, candidate, heard).await?;
         // What is still served has been replaced by nothing.
         if !self.serves(base.as_ref()) {
-            claim.settle(base);
+            claim.note_published(base);
         }
         Ok(outcome)
     }
@@ -394,31 +394,31 @@ impl Task {
             _ => {}
         }
         let unchanged = !any_serial && ours.serial == Some(serial) && kind == WakeKind::Refresh;
-        let (mut settled, mut has_moved) = (Settled::default(), false);
+        let (mut remaining, mut has_moved) = (Remaining::default(), false);
         let (kind, version) = match received {
             // What the poll announced must be somewhere; the whole zone tells. So it does when ours expired meanwhile.
             Received::NotNewer(_) => return Err(TransferError::Behind { sent: serial }),
             Received::Changed(_) if is_behind => return Err(TransferError::Behind { sent: serial }),
             Received::Full(..) if unchanged => (Kind::Axfr, None),
             Received::Full(_, loader) => {
-                let end = settle::ask_end(&self.plan, index, &self.turns).await;
+                let end = inquiry::ask_end(&self.plan, index, &self.turns).await;
                 let mixed = Mixed::after_copy(serial, end);
                 has_moved = end != Some(serial);
                 (Kind::Axfr, Some(Version::load(loader, ours.base.clone(), mixed).await?))
             }
             Received::Changed(changed) => {
                 let primary = &self.plan.primaries[index];
-                let (version, done) =
-                    settle::settle(changed, primary, self.plan.limits.max_records, &self.turns).await?;
-                settled = done;
+                let version;
+                (version, remaining) =
+                    inquiry::resolve(changed, primary, self.plan.limits.max_records, &self.turns).await?;
                 (Kind::Ixfr, Some(version))
             }
         };
-        Ok(Candidate { kind, serial, traffic, ours, version, settled, has_moved })
+        Ok(Candidate { kind, serial, traffic, ours, version, remaining, has_moved })
     }
 
-    /// Adopts a version, if it is to be adopted.
-    async fn settle(
+    /// Adopts a version, unless it has to wait.
+    async fn adopt(
         &mut self,
         index: usize,
         wake: WakeKind,
@@ -545,7 +545,7 @@ struct Candidate {
     /// None when ours is as new.
     version: Option<Version>,
     /// Account of removals in doubt.
-    settled: Settled,
+    remaining: Remaining,
     /// The primary had another serial at the end of a copy than at its beginning, or none.
     has_moved: bool,
 }

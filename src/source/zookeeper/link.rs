@@ -285,7 +285,7 @@ impl Courier {
                     continue;
                 }
             }
-            return settle(result);
+            return sort_out(result);
         }
     }
 
@@ -309,7 +309,7 @@ impl Courier {
     /// Reads the names of a node's children.
     pub async fn list(self: Arc<Self>, path: &str) -> Result<NodeState, SessionError> {
         let listed = self.list_node(&self.path(path)).await;
-        settle(listed.map(|(children, zxid)| NodeState::Children(children, zxid)))
+        sort_out(listed.map(|(children, zxid)| NodeState::Children(children, zxid)))
     }
 
     /// The request for a node's children.
@@ -334,14 +334,14 @@ impl Courier {
                     Some((above, _)) if !above.is_empty() => path.truncate(above.len()),
                     _ => return Ok(NodeState::Gone),
                 },
-                Err(error) => return settle(Err(error)),
+                Err(error) => return sort_out(Err(error)),
             }
         }
     }
 }
 
 /// Tells what is wrong with one node from what is wrong with the session.
-fn settle(result: Result<NodeState, Error>) -> Result<NodeState, SessionError> {
+fn sort_out(result: Result<NodeState, Error>) -> Result<NodeState, SessionError> {
     match result {
         Err(Error::NoNode) => Ok(NodeState::Gone),
         Err(Error::NoAuth | Error::BadArguments(_)) => Ok(NodeState::Closed),

@@ -1,7 +1,7 @@
 //! The tree as it was read last, and what is to be told about it.
 //!
 //! Serials follow from the newest change, and replicas that have seen the same changes must have the same serial. So
-//! the tree learns of the newest change only when nothing older is on its way any more ([`Mirror::settle`]): what is
+//! the tree learns of the newest change only when nothing older is on its way any more ([`Mirror::update_zxid`]): what is
 //! published in the midst of a storm has serials in between, of which there are enough, because each change is one.
 //!
 //! Invariants: a node leaves only when ZooKeeper said that it is not there; what may not be read, and everything below
@@ -33,7 +33,7 @@ pub struct Mirror {
     /// The newest change of anything that was read.
     zxid: i64,
     /// The change that the tree knows as its newest.
-    settled: i64,
+    shown: i64,
     /// Payloads that are faulty, with the reason.
     broken: BTreeMap<String, PayloadError>,
     /// Nodes that we may not read.
@@ -49,7 +49,7 @@ impl Mirror {
             rooted: false,
             born: 0,
             zxid: 0,
-            settled: 0,
+            shown: 0,
             broken: BTreeMap::new(),
             closed: BTreeSet::new(),
         }
@@ -173,12 +173,12 @@ impl Mirror {
 
     /// Lets the tree know of its newest change, or of one before that while others are on their way. False when there
     /// is no room for one in between, and nothing should be published yet.
-    pub fn settle(&mut self, is_quiet: bool) -> bool {
-        let next = if is_quiet { self.zxid } else { self.settled + 1 };
+    pub fn update_zxid(&mut self, is_quiet: bool) -> bool {
+        let next = if is_quiet { self.zxid } else { self.shown + 1 };
         // At first there is nothing to be in between of.
-        let has_room = is_quiet || (self.settled > 0 && next < self.zxid);
+        let has_room = is_quiet || (self.shown > 0 && next < self.zxid);
         if has_room {
-            self.settled = next;
+            self.shown = next;
             self.tree.note_zxid(next);
         }
         has_room

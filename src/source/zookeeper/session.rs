@@ -342,7 +342,7 @@ impl Task {
         drop(claim);
         // Whoever sees the tree in an answer finds its session live.
         self.account.note_live();
-        let summary = self.publish_settled(link, heard).await?;
+        let summary = self.publish_changes(link, heard).await?;
         let zone = self.account.zone();
         let ms = started.elapsed().as_millis() as u64;
         info!(zone, nodes = found.nodes, names = summary.names, ms, "tree read, {}", summary.text);
@@ -447,7 +447,7 @@ impl Task {
             return Ok(());
         }
         self.read_events(link, &touched).await?;
-        let summary = self.publish_settled(link, heard).await?;
+        let summary = self.publish_changes(link, heard).await?;
         debug!(zone = self.account.zone(), names = summary.names, "tree changed, {}", summary.text);
         self.note_room(None);
         Ok(())
@@ -479,11 +479,11 @@ impl Task {
     }
 
     /// Publishes what was read, once no older change is on its way; in a storm also now and then before that.
-    async fn publish_settled(&mut self, link: &mut Link, heard: Instant) -> Result<Summary, Leave> {
+    async fn publish_changes(&mut self, link: &mut Link, heard: Instant) -> Result<Summary, Leave> {
         let mut heard = heard;
         loop {
             let is_quiet = self.gather(link).await?;
-            if self.shared.own.mirror().settle(is_quiet) {
+            if self.shared.own.mirror().update_zxid(is_quiet) {
                 let summary = self.publish(heard).await?;
                 if is_quiet {
                     return Ok(summary);
@@ -601,7 +601,7 @@ impl Task {
             done.await.map_err(|_| Leave::Ended)?;
         }
         for (claim, before) in claims {
-            claim.settle(before);
+            claim.note_published(before);
         }
         if summary.text.is_empty() {
             let serial = base_serial(base(self.plan.zone()).as_deref());

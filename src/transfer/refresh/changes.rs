@@ -98,9 +98,9 @@ impl Task {
                 self.accounts.note_differences(index);
                 let candidate = self.accounts.note(index, candidate.kind, candidate.weigh_growth(&claim).await)?;
                 self.detours = Detours::default();
-                let outcome = self.settle(index, aim.kind, candidate, heard).await?;
+                let outcome = self.adopt(index, aim.kind, candidate, heard).await?;
                 if !self.serves(Some(&before)) {
-                    claim.settle(Some(before));
+                    claim.note_published(Some(before));
                 }
                 Ok(Some(outcome))
             }
@@ -141,8 +141,8 @@ impl Task {
     /// Notes what was done about removals in doubt. If some got no answer the whole zone may be wanted in place of the
     /// version.
     fn weigh(&mut self, index: usize, mut candidate: Candidate) -> Result<Candidate, TransferError> {
-        self.accounts.note_settled(index, &candidate.settled);
-        let unanswered = &candidate.settled.unanswered;
+        self.accounts.note_doubts(index, &candidate.remaining);
+        let unanswered = &candidate.remaining.unanswered;
         if !unanswered.is_empty() && self.recourse.wants_whole(unanswered, Instant::now()) {
             return Err(TransferError::Unanswered(unanswered.len()));
         }
