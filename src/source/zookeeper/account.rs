@@ -133,15 +133,14 @@ impl Account {
         let extent = mirror.extent();
         let zone = &[&self.zone[..]];
         self.metrics.zookeeper_nodes.with_label_values(zone).set(extent.nodes as i64);
-        self.metrics.zookeeper_broken_payloads.with_label_values(zone).set(mirror.broken().len() as i64);
+        self.metrics.zookeeper_broken_payloads.with_label_values(zone).set(mirror.broken.len() as i64);
         let mut status = self.status();
         let whole = |path: &str| if path.is_empty() { status.path.clone() } else { format!("{}/{path}", status.path) };
-        let listed = mirror.broken().iter().take(LISTED_PAYLOADS);
+        let listed = mirror.broken.iter().take(LISTED_PAYLOADS);
         let listed = listed.map(|(path, error)| BrokenPayload { node: whole(path), error: error.to_string() });
-        let listed: Vec<BrokenPayload> = listed.collect();
-        status.broken_payloads = listed;
-        status.broken = mirror.broken().len() as u64;
-        status.closed = mirror.closed().len() as u64;
+        status.broken_payloads = listed.collect();
+        status.broken = mirror.broken.len() as u64;
+        status.closed = mirror.closed.len() as u64;
         status.nodes = Some(extent.nodes);
         status.zxid = (extent.zxid > 0).then(|| format!("{:#x}", extent.zxid));
     }

@@ -228,7 +228,7 @@ fn compare(
 }
 
 /// The path of a node's child.
-fn below(path: &str, child: &str) -> String {
+pub fn below(path: &str, child: &str) -> String {
     if path.is_empty() { child.to_owned() } else { format!("{path}/{child}") }
 }
 

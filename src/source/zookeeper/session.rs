@@ -28,6 +28,7 @@ use crate::state::TreeState;
 use crate::zone::Zone;
 use memory::granted;
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -150,7 +151,9 @@ impl Task {
             self.account.note_session(&member, watches.label());
             info!(zone = self.account.zone(), %member, watches = watches.label(), "session with ZooKeeper begun");
             self.followed = false;
-            match self.follow(&mut link).await {
+            // There is no end but a reason to leave.
+            let Err(leave) = self.follow(&mut link).await;
+            match leave {
                 Leave::Ended => break,
                 Leave::Again => {}
                 Leave::Lost(error) => {
@@ -236,15 +239,7 @@ impl Task {
     //--- A session ---
 
     /// Reads the tree and follows it until the session is left.
-    async fn follow(&mut self, link: &mut Link) -> Leave {
-        match self.try_follow(link).await {
-            Ok(never) => match never {},
-            Err(leave) => leave,
-        }
-    }
-
-    /// The same; there is no end but an error.
-    async fn try_follow(&mut self, link: &mut Link) -> Result<std::convert::Infallible, Leave> {
+    async fn follow(&mut self, link: &mut Link) -> Result<Infallible, Leave> {
         self.doubtful = false;
         if !self.each {
             match within(self.patience(), link.watch_tree()).await {
@@ -356,13 +351,20 @@ impl Task {
 
     /// Takes a whole tree; one of the past takes the place of all that is known.
     fn take(&self, reading: Reading) {
-        tokio::task::block_in_place(|| {
-            let mut mirror = self.shared.own.mirror();
+        self.change_mirror(|mirror| {
             if reading.zxid < mirror.extent().zxid {
                 *mirror = Mirror::new(&self.plan);
             }
             mirror.replace(reading);
-            self.budget.set_beside(self.plan.zone(), mirror.octets());
+        });
+    }
+
+    /// Changes the mirror, and tells what it holds then.
+    fn change_mirror(&self, change: impl FnOnce(&mut Mirror)) {
+        tokio::task::block_in_place(|| {
+            let mut mirror = self.shared.own.mirror();
+            change(&mut mirror);
+            self.budget.set_beside(self.plan.zone(), mirror.tree.octets());
             self.account.note_tree(&mirror);
         });
     }
@@ -523,12 +525,7 @@ impl Task {
         if self.is_reset(&reading) {
             return Err(Leave::Again);
         }
-        tokio::task::block_in_place(|| {
-            let mut mirror = self.shared.own.mirror();
-            mirror.apply(reading);
-            self.budget.set_beside(self.plan.zone(), mirror.octets());
-            self.account.note_tree(&mirror);
-        });
+        self.change_mirror(|mirror| mirror.apply(reading));
         // From here on it counts by itself.
         drop(claim);
         Ok(())
@@ -569,7 +566,7 @@ impl Task {
         let extent = self.shared.own.mirror().extent();
         let root = self.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
-        let changed = tokio::task::block_in_place(|| self.shared.own.mirror().zones(base));
+        let changed = tokio::task::block_in_place(|| self.shared.own.mirror().tree.zones(base));
         let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
         let claims = self.claim(&changed).await?;
         // Before the zone: when both are on disk, this is not older.
@@ -580,9 +577,8 @@ impl Task {
         let (mut waiting, mut summary) = (Vec::new(), Summary { text: String::new(), names: 0 });
         for zone in changed {
             let (serial, touched) = (zone.loaded.zone.soa.serial, zone.loaded.touched.len());
-            let before = zone.base.as_ref().map(|base| base.soa.serial);
             if zone.zone == *self.plan.zone() {
-                let from = before.map_or("none".to_owned(), |serial| serial.to_string());
+                let from = serial_text(zone.base.as_deref());
                 summary.text = format!("serial {from} -> {serial}, {} records", zone.loaded.zone.records);
             }
             summary.names += touched;
@@ -604,8 +600,8 @@ impl Task {
             claim.note_published(before);
         }
         if summary.text.is_empty() {
-            let serial = base_serial(base(self.plan.zone()).as_deref());
-            summary.text = format!("serial {serial}, current");
+            let zone = base(self.plan.zone());
+            summary.text = format!("serial {}, current", serial_text(zone.as_deref()));
         }
         Ok(summary)
     }
@@ -624,7 +620,7 @@ impl Task {
 }
 
 /// The serial of a zone, in words.
-fn base_serial(zone: Option<&Zone>) -> String {
+fn serial_text(zone: Option<&Zone>) -> String {
     zone.map_or("none".to_owned(), |zone| zone.soa.serial.to_string())
 }
 

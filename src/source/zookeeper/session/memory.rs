@@ -57,7 +57,7 @@ impl Task {
 
     /// Reads what events have touched, within a claim.
     async fn read_claimed(&self, link: &Link, touched: &Touched, claim: &Claim) -> Result<Reading, SessionError> {
-        let children = |path: &str| self.shared.own.mirror().children(path);
+        let children = |path: &str| self.shared.own.mirror().tree.children(path);
         let reading = granted(claim, read_touched(link, touched, &children, self.bounds(), claim)).await?;
         self.account.note_contact();
         if claim.manner() == Some(Manner::Change) {
