@@ -65,7 +65,7 @@ pub struct Common {
     /// Queues in front of the primaries.
     pub turns: Arc<Turns>,
     /// Assumptions about primaries that announce nothing.
-    pub silences: Silences,
+    pub silences: Arc<Silences>,
 }
 
 impl Common {

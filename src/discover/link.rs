@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use wire::dnssd::{self, OPENSTACK, ServiceType, text};
+use wire::dnssd::{ServiceType, text};
 use wire::name::Name;
 
 /// OpenStack's services on the link.
@@ -53,7 +53,7 @@ fn exists(interface: &str) -> bool {
 /// The name of a service on the link.
 pub fn instance(kind: &ServiceType) -> Name {
     let local = Name::parse("local").expect("a constant name");
-    dnssd::below(&local, &[kind.as_str().as_bytes(), OPENSTACK[0], OPENSTACK[1]]).expect("a type is one label")
+    super::instance(kind, &local).expect("a type is one label")
 }
 
 /// Returns true if a name in the library's form is that of an instance.
