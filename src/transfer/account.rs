@@ -106,7 +106,10 @@ impl Accounts {
     /// Counts what came of an attempt, and logs a failure.
     pub fn note<T>(&self, index: usize, kind: Kind, result: Result<T, TransferError>) -> Result<T, TransferError> {
         match &result {
-            Ok(_) => self.note_success(index, kind),
+            Ok(_) => {
+                let labels = [self.zone(), self.primary(index), kind.label()];
+                self.metrics.transfer_success.with_label_values(&labels).set(unix_seconds(SystemTime::now()));
+            }
             Err(error) => self.note_failure(index, kind, error),
         }
         result
@@ -116,12 +119,6 @@ impl Accounts {
     pub fn note_mixed(&self, index: usize) {
         let (zone, primary) = (self.zone(), self.primary(index));
         info!(%zone, %primary, "names are missing from a copy, and the zone changed meanwhile; it is copied again");
-    }
-
-    /// Notes when an attempt succeeded.
-    pub fn note_success(&self, index: usize, kind: Kind) {
-        let now = unix_seconds(SystemTime::now());
-        self.metrics.transfer_success.with_label_values(&[self.zone(), self.primary(index), kind.label()]).set(now);
     }
 
     /// Notes that a primary did not do what was asked of it.
@@ -240,13 +237,9 @@ impl Accounts {
         self.shared.status().doubts.records = records as u64;
     }
 
-    /// Notes whether a version waits for confirmation.
-    pub fn note_held(&self, held: bool) {
+    /// Notes whether a version waits for confirmation, and whether our copy is kept against primaries that are all older.
+    pub fn note_waiting(&self, held: bool, older: bool) {
         self.metrics.transfer_held.with_label_values(&[self.zone()]).set(i64::from(held));
-    }
-
-    /// Notes whether our copy is kept against primaries that are all older.
-    pub fn note_regression(&self, older: bool) {
         self.metrics.transfer_regressed.with_label_values(&[self.zone()]).set(i64::from(older));
     }
 }

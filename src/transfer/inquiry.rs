@@ -199,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_copy_is_asked_for_beside_timers_and_patience_begins_with_the_turn() {
-        let (primary, turns) = (primary(false).await, Turns::new());
+        let (primary, turns) = (primary(false).await, Turns::default());
         let address: SocketAddr = primary.address;
         let patience = Duration::from_millis(500);
         let zone = Name::parse("z").unwrap();
@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_count_however_long_the_questions_stood_in_line() {
-        let (primary, turns) = (primary(false).await, Arc::new(Turns::new()));
+        let (primary, turns) = (primary(false).await, Arc::new(Turns::default()));
         let (address, (doubts, zone)) = (primary.address, doubts());
         let _timers = take_all(|| turns.called_poll(address)).await;
         let others = take_all(|| turns.question(address)).await;
@@ -252,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_set_is_not_gone_where_nothing_is_there() {
-        let (primary, turns) = (primary(true).await, Arc::new(Turns::new()));
+        let (primary, turns) = (primary(true).await, Arc::new(Turns::default()));
         let (doubts, zone) = doubts();
         let outcome = Inquiry::new(&zone, &primary, &turns).ask_all(doubts, SERIAL).await;
         assert_eq!((outcome.unanswered.len(), outcome.questions), (2, 3));

@@ -54,9 +54,9 @@ pub struct Turns {
     polls_at_once: AtomicUsize,
 }
 
-impl Turns {
+impl Default for Turns {
     /// Nobody waits yet. The number of polls at once of one primary is that for a single primary until it is set.
-    pub fn new() -> Turns {
+    fn default() -> Turns {
         Turns {
             transfers: Arc::default(),
             polls: Arc::default(),
@@ -65,7 +65,9 @@ impl Turns {
             polls_at_once: AtomicUsize::new(polls_at_once(1)),
         }
     }
+}
 
+impl Turns {
     /// Sets how many polls of one primary run at once. It counts for a primary once nobody stands in its queue.
     pub fn set_polls_at_once(&self, polls: usize) {
         self.polls_at_once.store(polls, Relaxed);
@@ -99,12 +101,6 @@ impl Turns {
     /// Waits until a primary may be polled to confirm what a transfer brought.
     pub async fn confirming_poll(&self, primary: SocketAddr) -> Turn {
         self.confirming_polls.take(primary, CONFIRMING_POLLS_EACH).await
-    }
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        Turns::new()
     }
 }
 
@@ -210,7 +206,7 @@ mod tests {
         for primaries in 1..=21 {
             assert!(primaries * polls_at_once(primaries) * SOCKETS_PER_POLL <= MOST_SOCKETS, "{primaries}");
         }
-        let (turns, primary, patience) = (Turns::new(), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
+        let (turns, primary, patience) = (Turns::default(), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
         turns.set_polls_at_once(2);
         let transfer = turns.transfer(primary, 1).await;
         let polls = [turns.timer_poll(primary).await, turns.called_poll(primary).await];
@@ -227,7 +223,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn polls_that_were_called_for_pass_those_of_timers() {
         let (turns, primary, second) =
-            (Arc::new(Turns::new()), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
+            (Arc::new(Turns::default()), "192.0.2.1:53".parse().unwrap(), Duration::from_secs(1));
         turns.set_polls_at_once(1);
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let begin = |is_called: bool, number: u32| {

@@ -11,7 +11,7 @@
 //!   them.
 //!
 //! What is newer comes as differences where that can be (RFC 1995): from a primary that answers such questions, for a
-//! zone that is valid, while no version is held back. Once the differences together are as large as a whole zone may
+//! zone that is valid, while no version waits for confirmation. Once the differences together are as large as a whole zone may
 //! be, one is transferred, so that a zone cannot grow by them without bound. Whatever is wrong with the differences,
 //! the same primary is asked for the whole zone at once. Where memory has no room for them see `changes`. Removals in
 //! doubt are resolved by asking for records, in `inquiry`. A held version is confirmed by the whole zone only, because
@@ -32,10 +32,9 @@ mod unheard;
 
 use crate::budget::{Budget, Claim, Manner as Purpose};
 use crate::client::random_id;
-use crate::publish::{Publisher, State};
+use crate::publish::State;
 use crate::source::requests::Call;
-use crate::source::shell::Facilities;
-use crate::source::{News, Update, WakeKind};
+use crate::source::{News, WakeKind};
 use crate::transfer::account::{Accounts, Kind};
 use crate::transfer::connection::{self, Traffic};
 use crate::transfer::doubt::Remaining;
@@ -56,7 +55,6 @@ use crate::transfer::{Shared, inquiry, poll, timers};
 use crate::zone::{Mixed, Zone};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use wire::name::Name;
@@ -68,8 +66,6 @@ const MOST_COPIES: usize = 3;
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: Arc<ZonePlan>,
-    updates: mpsc::Sender<Update>,
-    publisher: Arc<Publisher>,
     turns: Arc<Turns>,
     budget: Arc<Budget>,
     accounts: Accounts,
@@ -136,17 +132,14 @@ struct Ours {
 impl Task {
     /// A task that has not begun.
     pub(super) fn new(shared: Arc<Shared>) -> Task {
-        let Facilities { updates, publisher, budget, .. } = shared.facilities.clone();
         let (plan, common) = (shared.plan.clone(), &shared.own.common);
         Task {
             ears: Ears::new(&plan.primaries, plan.timers.refresh_min, &common.silences),
             accounts: Accounts::new(shared.clone()),
             manners: vec![Manner::default(); plan.primaries.len()],
             plan,
-            updates,
-            publisher,
             turns: common.turns.clone(),
-            budget,
+            budget: shared.facilities.budget.clone(),
             shared,
             guard: Guard::default(),
             good: 0,
@@ -232,7 +225,7 @@ impl Task {
             }
             tokio::select! {
                 () = self.shared.inbox.rung() => {}
-                () = self.updates.closed() => return None,
+                () = self.shared.facilities.updates.closed() => return None,
                 () = sleep_until(begin) => {}
                 () = self.ears.rung(self.good), if self.failures == 0 && self.guard.held().is_none() => {
                     let (now, soa) = (Instant::now(), self.ours().base.map(|zone| zone.soa));
@@ -497,10 +490,10 @@ impl Task {
 
     /// Sends the keeper a change and waits until it is published. False when the keeper has gone.
     async fn send(&self, news: News, heard: Instant) -> bool {
-        let (published, done) = oneshot::channel();
-        let zone = self.plan.zone.clone();
-        let update = Update { zone, news, refreshed: heard.into_std(), published: Some(published) };
-        self.updates.send(update).await.is_ok() && done.await.is_ok()
+        match self.shared.facilities.send(&self.plan.zone, news, heard).await {
+            Some(published) => published.await.is_ok(),
+            None => false,
+        }
     }
 
     /// Returns true if a version, or none, is still what is served.
@@ -511,7 +504,7 @@ impl Task {
 
     /// The served version as it stands now.
     fn ours(&self) -> Ours {
-        let published = self.publisher.load();
+        let published = self.shared.facilities.publisher.load();
         let served = published.get(&self.plan.zone);
         let base = served.and_then(|served| served.zone.clone());
         // An expired zone takes what it can get.
@@ -523,12 +516,11 @@ impl Task {
     fn note_end_of_refresh(&self, delay: Duration) {
         let held = self.guard.held().map(HeldStatus::from);
         let regression = self.regression_status();
-        self.accounts.note_held(held.is_some());
-        self.accounts.note_regression(regression.is_some());
+        self.accounts.note_waiting(held.is_some(), regression.is_some());
         let mut status = self.shared.status();
         status.turn_to(Activity::Idle);
         status.failures = self.failures;
-        status.older_answers = self.regression.older().map_or(0, |older| older.rounds);
+        status.older_answers = self.regression.older.map_or(0, |older| older.rounds);
         status.regression = regression;
         status.next_refresh = Some(unix_after(delay));
         status.held = held;

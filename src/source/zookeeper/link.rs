@@ -86,7 +86,7 @@ fn target(plan: &TreePlan, member: &Member) -> Result<Target, String> {
 
 /// A session.
 pub struct Link {
-    courier: Arc<Courier>,
+    pub courier: Arc<Courier>,
     /// All that the server says comes this way.
     relay: Relay,
     quarantine: Quarantine,
@@ -204,19 +204,13 @@ impl Link {
         self.courier.client.check_stat(&self.courier.root).await.map_err(SessionError::from)
     }
 
-    /// True if each node has its own watches.
-    pub fn is_each(&self) -> bool {
-        self.courier.each
-    }
-
     /// Begins a request; it ends with the link.
-    pub fn begin<T, F, M>(&self, requests: &mut JoinSet<T>, make: M)
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-        M: FnOnce(Arc<Courier>) -> F,
-    {
-        requests.spawn_on(make(self.courier.clone()), self.quarantine.runtime().handle());
+    pub fn begin<T: Send + 'static>(
+        &self,
+        requests: &mut JoinSet<T>,
+        request: impl Future<Output = T> + Send + 'static,
+    ) {
+        requests.spawn_on(request, self.quarantine.runtime().handle());
     }
 }
 

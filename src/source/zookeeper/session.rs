@@ -20,10 +20,8 @@ use super::plan::{Member, TreePlan, Watches};
 use super::reader::{Bounds, Reading, read_tree};
 use super::{Shared, link};
 use crate::budget::{Budget, Manner};
-use crate::publish::Publisher;
 use crate::source::requests::Call;
-use crate::source::shell::Facilities;
-use crate::source::{News, Update, WakeKind};
+use crate::source::{News, WakeKind};
 use crate::state::TreeState;
 use crate::zone::Zone;
 use memory::granted;
@@ -32,7 +30,7 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 use wire::name::Name;
@@ -60,8 +58,6 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 /// The task and what it remembers.
 pub(super) struct Task {
     plan: Arc<TreePlan>,
-    updates: mpsc::Sender<Update>,
-    publisher: Arc<Publisher>,
     account: Account,
     shared: Arc<Shared>,
     budget: Arc<Budget>,
@@ -115,8 +111,7 @@ struct Summary {
 impl Task {
     /// A task that has not begun.
     pub(super) fn new(shared: Arc<Shared>) -> Task {
-        let Facilities { updates, publisher, budget, .. } = shared.facilities.clone();
-        let plan = shared.plan.clone();
+        let (plan, budget) = (shared.plan.clone(), shared.facilities.budget.clone());
         *shared.own.mirror() = Mirror::new(&plan);
         budget.set_beside(plan.zone(), 0);
         let held_since = shared.own.roots.get(plan.zone()).and_then(|tree| tree.held_since);
@@ -128,8 +123,6 @@ impl Task {
             // Replicas must not all go to the first member.
             turn: RandomState::new().hash_one(0) as usize % plan.members.len().max(1),
             plan,
-            updates,
-            publisher,
             shared,
             budget,
             guard: Guard::resume(earlier),
@@ -187,7 +180,7 @@ impl Task {
             self.take_call();
             let mut problems = Vec::new();
             for _ in 0..self.plan.members.len() {
-                if self.updates.is_closed() {
+                if self.shared.facilities.updates.is_closed() {
                     return None;
                 }
                 let member = self.plan.members[self.turn % self.plan.members.len()].clone();
@@ -223,7 +216,7 @@ impl Task {
             tokio::select! {
                 () = sleep_until(until) => return true,
                 () = self.shared.inbox.rung() => {}
-                () = self.updates.closed() => return false,
+                () = self.shared.facilities.updates.closed() => return false,
             }
         }
     }
@@ -273,7 +266,7 @@ impl Task {
                     self.beat(link).await?;
                     beat = Instant::now() + pause;
                 }
-                () = self.updates.closed() => return Err(Leave::Ended),
+                () = self.shared.facilities.updates.closed() => return Err(Leave::Ended),
             }
         }
     }
@@ -297,7 +290,7 @@ impl Task {
     /// Reads the whole tree once more; where each node has its own watches, in another session, so that there is one of
     /// each.
     async fn read_again(&mut self, link: &mut Link) -> Result<(), Leave> {
-        if link.is_each() { Err(Leave::Again) } else { self.load(link).await }
+        if link.courier.each { Err(Leave::Again) } else { self.load(link).await }
     }
 
     /// Reads the whole tree, and takes it unless it looks wrong.
@@ -371,7 +364,7 @@ impl Task {
 
     /// The tree that the zone which is served was made of, as far as that is known.
     fn served(&self) -> Extent {
-        let root = self.publisher.load();
+        let root = self.shared.facilities.publisher.load();
         let Some(zone) = root.get(self.plan.zone()).and_then(|served| served.zone.clone()) else {
             return Extent::default();
         };
@@ -498,7 +491,7 @@ impl Task {
     /// Reads what events tell until there are no more, or for as long as is reasonable; which of both it was.
     async fn gather(&mut self, link: &mut Link) -> Result<bool, Leave> {
         let started = Instant::now();
-        let mut is_certain = !link.is_each();
+        let mut is_certain = !link.courier.each;
         loop {
             let touched = self.drain(link, None)?;
             if !touched.is_empty() {
@@ -508,7 +501,7 @@ impl Task {
                     return Ok(false);
                 }
                 self.read_events(link, &touched).await?;
-                is_certain = !link.is_each();
+                is_certain = !link.courier.each;
             } else if is_certain {
                 return Ok(true);
             } else {
@@ -554,7 +547,7 @@ impl Task {
         self.doubtful = differs;
         self.note_room(self.refused);
         for zone in self.plan.all_zones() {
-            self.send(zone, News::Current, heard, None).await?;
+            self.send(zone, News::Current, heard).await?;
         }
         Ok(())
     }
@@ -564,7 +557,7 @@ impl Task {
     /// Sends the keeper what has changed, and waits until it is published.
     async fn publish(&self, heard: Instant) -> Result<Summary, Leave> {
         let extent = self.shared.own.mirror().extent();
-        let root = self.publisher.load();
+        let root = self.shared.facilities.publisher.load();
         let base = |zone: &Name| root.get(zone).and_then(|served| served.zone.clone());
         let changed = tokio::task::block_in_place(|| self.shared.own.mirror().tree.zones(base));
         let mut changed = changed.map_err(|error| SessionError::Other(format!("the tree makes no zone: {error}")))?;
@@ -583,14 +576,12 @@ impl Task {
             }
             summary.names += touched;
             let news = News::Load { loaded: Box::new(zone.loaded), base: zone.base };
-            let (published, done) = oneshot::channel();
-            self.send(&zone.zone, news, heard, Some(published)).await?;
-            waiting.push(done);
+            waiting.push(self.send(&zone.zone, news, heard).await?);
         }
         let unchanged = self.plan.all_zones().filter(|zone| !sent.contains(*zone));
         for zone in unchanged {
             // One that has expired meanwhile is alive again.
-            self.send(zone, News::Current, heard, None).await?;
+            self.send(zone, News::Current, heard).await?;
         }
         for done in waiting {
             // A zone that has left the configuration is not published; another task follows with the rest.
@@ -606,16 +597,9 @@ impl Task {
         Ok(summary)
     }
 
-    /// Sends the keeper news of one zone.
-    async fn send(
-        &self,
-        zone: &Name,
-        news: News,
-        heard: Instant,
-        published: Option<oneshot::Sender<()>>,
-    ) -> Result<(), Leave> {
-        let update = Update { zone: zone.clone(), news, refreshed: heard.into_std(), published };
-        self.updates.send(update).await.map_err(|_| Leave::Ended)
+    /// Sends the keeper news of one zone. Returns what is ready when they are published.
+    async fn send(&self, zone: &Name, news: News, heard: Instant) -> Result<oneshot::Receiver<()>, Leave> {
+        self.shared.facilities.send(zone, news, heard).await.ok_or(Leave::Ended)
     }
 }
 

@@ -34,7 +34,7 @@ type Replacing = (Claim, Option<Arc<Zone>>);
 impl Task {
     /// Octets of the zone that is served.
     pub(super) fn octets(&self) -> u64 {
-        let root = self.publisher.load();
+        let root = self.shared.facilities.publisher.load();
         root.get(self.plan.zone()).and_then(|served| served.zone.as_ref()).map_or(0, |zone| zone.octets())
     }
 
