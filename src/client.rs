@@ -288,15 +288,6 @@ pub fn soa_of(response: &Message, zone: &Name) -> Option<(DNSClass, Serial)> {
     })
 }
 
-/// The address in a record.
-pub fn address_of(data: &RData) -> Option<IpAddr> {
-    match data {
-        RData::A(address) => Some(IpAddr::V4(address.0)),
-        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
-        _ => None,
-    }
-}
-
 /// A response code by its name, such as REFUSED.
 pub fn rcode_name(code: ResponseCode) -> String {
     let number = u16::from(code);

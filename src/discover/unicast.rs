@@ -11,7 +11,7 @@
 //! domain one for each label of its host's name at most, and each domain is asked once.
 
 use super::{DiscoverError, DiscoveredService, Record, address_hosts, arrange, instance, is_host_name};
-use crate::client::{Question, Role, address_of, from_library, rcode_name};
+use crate::client::{Question, Role, from_library, rcode_name};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::rdata::SRV;
 use hickory_proto::rr::{RData, RecordType};
@@ -194,7 +194,7 @@ impl Resolver<'_> {
     async fn hosts(&self, host: &Name) -> Result<Vec<Host>, DiscoverError> {
         let mut addresses = Vec::new();
         for rtype in [RecordType::A, RecordType::AAAA] {
-            addresses.extend(self.ask(host, rtype).await?.iter().filter_map(address_of));
+            addresses.extend(self.ask(host, rtype).await?.iter().filter_map(RData::ip_addr));
         }
         if addresses.is_empty() { Err(DiscoverError::NoAddress(host.clone())) } else { Ok(address_hosts(addresses)) }
     }

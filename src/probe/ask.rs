@@ -12,7 +12,7 @@
 
 use super::classify::{Delegation, Facts, HostFacts, Lookup, Reply, ServerFacts};
 use super::{ProbePlan, sorted};
-use crate::client::{ClientError, Question, Role, address_of, from_library, rcode_name, soa_of, to_library};
+use crate::client::{ClientError, Question, Role, from_library, rcode_name, soa_of, to_library};
 use hickory_client::NetError;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
@@ -365,7 +365,7 @@ fn name_servers(records: &[Record], owner: &Name) -> Vec<Name> {
 fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
     let mut glue: HashMap<Name, Vec<IpAddr>> = HashMap::new();
     for record in records {
-        if let Some(address) = address_of(&record.data) {
+        if let Some(address) = record.data.ip_addr() {
             glue.entry(from_library(&record.name)).or_default().push(address);
         }
     }
@@ -376,7 +376,7 @@ fn collect_glue(records: &[Record]) -> HashMap<Name, Vec<IpAddr>> {
 fn sort_out(answers: Vec<Record>, name: &Name, addresses: &mut Vec<IpAddr>, alias: &mut Option<Name>) {
     let owner = to_library(name);
     for record in answers {
-        addresses.extend(address_of(&record.data));
+        addresses.extend(record.data.ip_addr());
         if let RData::CNAME(target) = record.data
             && record.name == owner
         {

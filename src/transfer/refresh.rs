@@ -266,22 +266,19 @@ impl Task {
         self.ears.note_poll(index, &announced);
         self.waited += heard.elapsed();
         let (theirs, ours) = self.accounts.note(index, Kind::Soa, announced)?;
-        if ours.serial != Some(theirs) {
-            if let Some(base) = self.base_of_differences(index, theirs, ours)
-                && let Some(outcome) = self.transfer_changes(index, base, theirs).await?
-            {
-                return Ok(outcome);
-            }
-            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(WakeKind::Refresh) }).await;
-        }
-        if let Some(base) = self.base_of_twin(index, theirs, ours) {
+        let is_current = ours.serial == Some(theirs);
+        if let Some(base) = self.base_of_differences(index, theirs, ours) {
             match self.transfer_changes(index, base, theirs).await {
                 Ok(Some(outcome)) => return Ok(outcome),
                 Ok(None) => {}
                 // The zone is current all the same, which the poll has confirmed; what else there is is asked for
                 // again.
-                Err(_) => self.twin.note_change(Instant::now()),
+                Err(_) if is_current => self.twin.note_change(Instant::now()),
+                Err(error) => return Err(error),
             }
+        }
+        if !is_current {
+            return self.transfer_zone(index, Aim { polled: Some(theirs), ..Aim::of(WakeKind::Refresh) }).await;
         }
         self.accounts.note_result(index, format!("serial {theirs}, current"));
         debug!(zone = %self.accounts.zone(), primary = %self.accounts.primary(index), serial = %theirs, "current");
@@ -311,22 +308,17 @@ impl Task {
         }
     }
 
-    /// The version that differences may be put on, if this primary is to be asked for them.
-    fn base_of_differences(&self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
-        // At the undefined distance no differences can lead from ours to theirs (RFC 1982 section 3.2).
-        let wanted = self.plan.ixfr
-            && ours.serial.is_some_and(|ours| theirs.newer_than(ours))
-            && self.guard.held().is_none()
-            && self.differences <= self.plan.limits.max_bytes
-            && self.manners[index].may_ask(Instant::now());
-        ours.base.filter(|_| wanted)
-    }
-
-    /// The version of which the primary is to be asked what else happened under its serial, if it is time for that.
-    fn base_of_twin(&mut self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
-        let now = Instant::now();
-        let wanted = self.plan.ixfr && ours.serial == Some(theirs) && self.guard.held().is_none();
-        let wanted = wanted && self.manners[index].may_ask(now) && self.twin.take(self.asked, now);
+    /// The version that differences may be put on, if this primary is to be asked for them, or for what else happened
+    /// under our serial.
+    fn base_of_differences(&mut self, index: usize, theirs: Serial, ours: Ours) -> Option<Arc<Zone>> {
+        let (serial, now) = (ours.serial?, Instant::now());
+        let may_ask = self.plan.ixfr && self.guard.held().is_none() && self.manners[index].may_ask(now);
+        let wanted = if serial == theirs {
+            may_ask && self.twin.take(self.asked, now)
+        } else {
+            // At the undefined distance no differences can lead from ours to theirs (RFC 1982 section 3.2).
+            may_ask && theirs.newer_than(serial) && self.differences <= self.plan.limits.max_bytes
+        };
         ours.base.filter(|_| wanted)
     }
 
