@@ -6,10 +6,10 @@ use super::error::SessionError;
 use super::guard::{Doubt, Held};
 use super::mirror::Mirror;
 use super::plan::Member;
-use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session};
+use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session, TreeStatus};
 use super::Shared;
 use crate::metrics::{Metrics, unix_seconds};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 /// The books of one tree.
@@ -32,7 +32,7 @@ impl Account {
         }
         account.metrics.memory_refused.with_label_values(&[zone]).set(0);
         account.note_held(None);
-        account.show_session(Session::Disconnected);
+        drop(account.turn_to(Session::Disconnected));
         account
     }
 
@@ -41,19 +41,20 @@ impl Account {
         &self.zone
     }
 
-    /// Shows one state and no other.
-    fn show_session(&self, session: Session) {
+    /// Shows one state and no other, and goes on with the status.
+    fn turn_to(&self, session: Session) -> MutexGuard<'_, TreeStatus> {
         for state in Session::ALL {
             let gauge = self.metrics.zookeeper_session.with_label_values(&[&self.zone[..], state.label()]);
             gauge.set((state == session).into());
         }
+        let mut status = self.shared.status();
+        status.session = session;
+        status
     }
 
     /// Notes that a session has begun.
     pub fn note_session(&self, member: &Member, watches: &'static str) {
-        self.show_session(Session::Reading);
-        let mut status = self.shared.status();
-        status.session = Session::Reading;
+        let mut status = self.turn_to(Session::Reading);
         status.member = Some(member.to_string());
         status.since = Some(unix_seconds(SystemTime::now()));
         status.watches = Some(watches);
@@ -64,18 +65,14 @@ impl Account {
 
     /// Notes that the session tells of every change from now on.
     pub fn note_live(&self) {
-        self.show_session(Session::Live);
-        let mut status = self.shared.status();
-        status.session = Session::Live;
+        let mut status = self.turn_to(Session::Live);
         (status.failures, status.error) = (0, None);
     }
 
     /// Notes that there is no session any more.
     pub fn note_loss(&self, error: &SessionError) {
-        self.show_session(Session::Disconnected);
         self.metrics.zookeeper_losses.with_label_values(&[&self.zone[..], error.label()]).inc();
-        let mut status = self.shared.status();
-        status.session = Session::Disconnected;
+        let mut status = self.turn_to(Session::Disconnected);
         status.losses += 1;
         (status.error, status.reason) = (Some(error.to_string()), Some(error.label()));
         drop(status);
@@ -92,9 +89,7 @@ impl Account {
 
     /// Notes that no member gave a session whose tree could be read, and when that is tried again.
     pub fn note_failures(&self, failures: u32, error: String, delay: Duration) {
-        self.show_session(Session::Disconnected);
-        let mut status = self.shared.status();
-        status.session = Session::Disconnected;
+        let mut status = self.turn_to(Session::Disconnected);
         status.failures = failures;
         status.error = Some(error);
         status.next_attempt = SystemTime::now().checked_add(delay).map(unix_seconds);

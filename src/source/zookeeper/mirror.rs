@@ -14,6 +14,7 @@ use super::plan::TreePlan;
 use super::reader::{Reading, below, parent};
 use crate::source::zookeeper::zones::{PayloadError, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::iter::successors;
 use tracing::warn;
 
 /// Broken payloads that are logged one by one after a reading; the rest is a number.
@@ -66,12 +67,7 @@ impl Mirror {
     /// Returns about how much it takes once it has taken what was read after events. O(nodes read, and nodes gone)
     pub fn octets_with(&self, reading: &Reading) -> u64 {
         let gone: HashSet<&str> = reading.gone.iter().map(String::as_str).collect();
-        let is_below = |path: &str| {
-            let above = std::iter::successors((!path.is_empty()).then(|| parent(path)), |path| {
-                (!path.is_empty()).then(|| parent(path))
-            });
-            above.into_iter().any(|above| gone.contains(above))
-        };
+        let is_below = |path: &str| all_above(path).any(|above| gone.contains(above));
         let topmost = gone.iter().filter(|path| !is_below(path));
         let left: u64 = topmost.map(|path| self.tree.octets_below(path)).sum();
         let known = reading.nodes.iter().filter(|node| !gone.contains(&node.path[..]) && !is_below(&node.path));
@@ -154,6 +150,11 @@ impl Mirror {
         }
         has_room
     }
+}
+
+/// The paths above one, the nearest first.
+fn all_above(path: &str) -> impl Iterator<Item = &str> {
+    successors(Some(path), |path| (!path.is_empty()).then(|| parent(path))).skip(1)
 }
 
 /// Returns true if a path is another or below it.
