@@ -32,11 +32,11 @@ pub struct Record<'a> {
     pub is_zone_soa: bool,
 }
 
-/// Whether the records that follow matter.
+/// Whether more records or messages must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    Read,
-    Stop,
+pub enum Progress {
+    More,
+    Done,
 }
 
 impl Query {
@@ -59,7 +59,7 @@ impl Query {
         message: &[u8],
         first: bool,
         scratch: &mut Vec<u8>,
-        mut take: impl FnMut(Record<'_>) -> Result<Next, TransferError>,
+        mut take: impl FnMut(Record<'_>) -> Result<Progress, TransferError>,
     ) -> Result<(), TransferError> {
         let header = Header::read(message).ok_or(TransferError::Malformed("shorter than a header"))?;
         self.check_header(&header)?;
@@ -74,7 +74,7 @@ impl Query {
             // RFC 5936 sections 2.2.4 and 2.2.5: what stands in the other sections is no zone data.
             if record.section == Section::Answer {
                 owner.read(message, record.owner, &self.origin)?;
-                if take(self.read_record(message, record, &owner.name, scratch)?)? == Next::Stop {
+                if take(self.read_record(message, record, &owner.name, scratch)?)? == Progress::Done {
                     return Ok(());
                 }
             }

@@ -25,20 +25,15 @@
 //!
 //! Cost: O(bytes) in time; in memory the records of a whole zone, or the names that differ.
 
+pub use crate::transfer::message::Progress;
+
 use crate::transfer::error::TransferError;
-use crate::transfer::message::{Next, Query, Record};
+use crate::transfer::message::{Query, Record};
 use crate::zone::{Loader, Mixed, Patched, Patcher, Soa, Vetoes, Zone, ZoneError};
 use std::sync::Arc;
 use wire::name::{Name, NameBuf};
 use wire::rr::{self, rtype};
 use wire::serial::Serial;
-
-/// Whether more messages must follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    More,
-    Done,
-}
 
 /// What a complete transfer brought.
 pub enum Received {
@@ -346,19 +341,19 @@ impl Stage {
     }
 
     /// Takes one record, and goes on to the stage that it leads to.
-    fn take(&mut self, record: Record<'_>, versions: &Versions) -> Result<Next, TransferError> {
+    fn take(&mut self, record: Record<'_>, versions: &Versions) -> Result<Progress, TransferError> {
         if record.is_zone_soa {
             let soa = Soa::from_rdata(record.rdata).ok_or(TransferError::Malformed("the SOA is too short"))?;
             *self = std::mem::replace(self, Stage::Failed).take_soa(&record, soa, versions)?;
             let stop = matches!(self, Stage::Complete(received) if matches!(**received, Received::NotNewer(_)));
-            return Ok(if stop { Next::Stop } else { Next::Read });
+            return Ok(if stop { Progress::Done } else { Progress::More });
         }
         if let Stage::Opened(opening) = self
             && versions.is_ours(opening.soa.serial)
         {
             // The whole zone follows, which is here.
             *self = Stage::not_newer(opening.soa);
-            return Ok(Next::Stop);
+            return Ok(Progress::Done);
         }
         match self {
             Stage::Full(_, loader) => loader.push(record.owner, record.rtype, record.ttl, record.rdata),
@@ -373,7 +368,7 @@ impl Stage {
             Stage::Start => return Err(TransferError::Malformed("the first record is not the zone's SOA")),
             Stage::Complete(_) | Stage::Failed => return Err(BEHIND_THE_END),
         }
-        Ok(Next::Read)
+        Ok(Progress::More)
     }
 
     /// Looks at what a message ends with. An answer to the question for what happened under our serial that has no more
