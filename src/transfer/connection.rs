@@ -196,25 +196,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
     /// The clock that runs out first if no more bytes come, and what to say then.
     fn deadline(&self) -> (Instant, TransferError) {
         let rate = self.limits.min_rate_bytes;
-        let message = self.message_begun + self.limits.message_timeout;
-        let total = self.begun + self.limits.total_timeout;
-        let mut first = if total <= message {
-            (total, TransferError::Timeout(Phase::Total))
-        } else {
-            (message, TransferError::Timeout(Phase::Message))
-        };
-        let lone = self.message_begun + LONE_SOA_PATIENCE;
-        if self.lone_soa && lone < first.0 {
-            first = (lone, TransferError::LoneSoa);
-        }
         // What has come is enough until then, at the least rate; a rate of zero asks for nothing.
-        if let Some(enough) = self.bytes.saturating_mul(1000).checked_div(rate) {
-            let slow = self.begun + Duration::from_millis(enough).max(RATE_GRACE);
-            if slow < first.0 {
-                first = (slow, TransferError::Slow(rate));
-            }
-        }
-        first
+        let enough = self.bytes.saturating_mul(1000).checked_div(rate).map(Duration::from_millis);
+        let clocks = [
+            Some((self.begun + self.limits.total_timeout, TransferError::Timeout(Phase::Total))),
+            Some((self.message_begun + self.limits.message_timeout, TransferError::Timeout(Phase::Message))),
+            self.lone_soa.then(|| (self.message_begun + LONE_SOA_PATIENCE, TransferError::LoneSoa)),
+            enough.map(|enough| (self.begun + enough.max(RATE_GRACE), TransferError::Slow(rate))),
+        ];
+        clocks.into_iter().flatten().min_by_key(|(at, _)| *at).expect("two clocks run always")
     }
 }
 
