@@ -64,9 +64,9 @@ struct Inquiry<'a> {
     asked: u64,
 }
 
-impl Inquiry<'_> {
+impl<'a> Inquiry<'a> {
     /// Nothing is asked yet.
-    fn new<'a>(zone: &'a Name, primary: &'a Server, turns: &'a Arc<Turns>) -> Inquiry<'a> {
+    fn new(zone: &'a Name, primary: &'a Server, turns: &'a Arc<Turns>) -> Inquiry<'a> {
         Inquiry { zone, primary, turns, left: PATIENCE, asked: 0 }
     }
 

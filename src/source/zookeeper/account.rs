@@ -2,12 +2,12 @@
 //!
 //! Cost: O(broken payloads that are listed) for each reading.
 
+use super::Shared;
 use super::error::SessionError;
 use super::guard::{Doubt, Held};
 use super::mirror::Mirror;
 use super::plan::Member;
 use super::status::{BrokenPayload, HeldTree, LISTED_PAYLOADS, Session, TreeStatus};
-use super::Shared;
 use crate::metrics::{Metrics, unix_seconds};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};

@@ -55,7 +55,8 @@ pub(super) struct Version {
 
 /// A mirror of the nodes of one domain.
 pub struct Tree {
-    pub(super) plan: Plan,
+    /// What the zones are made by.
+    pub plan: Plan,
     /// Nodes by number; freed places are empty.
     pub(super) nodes: Vec<Node>,
     free: Vec<Id>,

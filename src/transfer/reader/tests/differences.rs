@@ -18,7 +18,8 @@ const STATES: [(&str, &str); 5] = [
     ("s4", include_str!("../../../../tests/data/captures/cns-axfr-us-west-1.cns.example.com.s4.txt")),
 ];
 const LARGE: &str = include_str!("../../../../tests/data/captures/cns-axfr-us-west-3.cns.example.com.large.txt");
-const LARGE_CHANGES: &str = include_str!("../../../../tests/data/captures/cns-ixfr-us-west-3.cns.example.com.large.txt");
+const LARGE_CHANGES: &str =
+    include_str!("../../../../tests/data/captures/cns-ixfr-us-west-3.cns.example.com.large.txt");
 
 //--- Text to wire ---
 
