@@ -206,7 +206,7 @@ impl Daemon {
         let handover = (manager.clone(), inherited);
         let keeper = keeper::start(publisher.clone(), metrics.clone(), store.clone());
         let (snapshots, budget) = (keeper.snapshots.clone(), keeper.budget.clone());
-        let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone()));
+        let notifier = Arc::new(notify::start(publisher.clone(), metrics.clone(), notify::Timers::default()));
         let mut probe = Probe::new(publisher.clone(), metrics.clone());
         let view = view::Handle {
             config: Arc::new(ArcSwap::new(config.clone())),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// that are not there yet, or no more, do no harm.
 const LAYERS: [&[&str]; 14] = [
     &["metrics", "metrics/*", "restart", "terminal", "terminal/*", "timestamp"],
-    &["accept", "acl", "budget", "budget/*", "log", "log/*"],
+    &["accept", "acl", "budget", "budget/*", "client", "log", "log/*"],
     &["zone", "zone/*"],
     &[
         "rewrite",
@@ -27,7 +27,6 @@ const LAYERS: [&[&str]; 14] = [
     ],
     &["merge", "merge/*"],
     &[
-        "client",
         "source",
         "source/requests",
         "source/shell",

@@ -3,9 +3,9 @@
 //! Cost: O(zones + regions).
 
 use crate::acl::Rule;
+use crate::client::Server;
 use crate::config::Config;
 use crate::merge::{DampingPlan, Drain, NsPolicy, OnExpire, OwnerPattern, RdataNames, RegionPlan};
-use crate::notify::Target;
 use crate::source::zookeeper::TreePlan;
 use crate::static_zone::StaticZonePlan;
 use crate::timestamp::format_timestamp;
@@ -217,7 +217,7 @@ fn write_secondaries(config: &Config, zone: &Name, out: &mut impl Write) -> fmt:
     if targets.is_empty() {
         return Ok(());
     }
-    let peer = |target: &Target| describe_peer(target.address, target.source, target.key.as_deref());
+    let peer = |target: &Server| describe_peer(target.address, target.source, target.key.as_deref());
     writeln!(out, "    NOTIFY to {}", join(&targets.iter().map(peer).collect::<Vec<_>>()))
 }
 

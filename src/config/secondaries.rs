@@ -14,7 +14,7 @@ use crate::client::Server;
 use crate::config::keys::Keys;
 use crate::config::names::Declared;
 use crate::config::peers::{Inherited, Role, read_peer};
-use crate::notify::{Target, Targets};
+use crate::notify::Targets;
 use crate::publish::Outgoing;
 use crate::zone::HistoryLimits;
 use settings::fields::Fields;
@@ -96,7 +96,7 @@ impl Default for HistoryLimits {
 pub struct Secondaries<'k> {
     keys: &'k Keys,
     /// Access rules and secondaries of every zone and region that has none of its own.
-    defaults: (Access, Vec<Target>),
+    defaults: (Access, Vec<Server>),
     /// Position of the default secondaries, until the error that nobody may transfer has been reported once.
     useless_at: Option<usize>,
     catalog: Option<(Name, usize)>,
@@ -188,7 +188,7 @@ impl<'k> Secondaries<'k> {
     }
 
     /// Reads the two lists that a zone may have of its own; what is absent is inherited.
-    fn read_lists(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> (Access, Vec<Target>) {
+    fn read_lists(&self, reader: &mut Reader<'_>, fields: &Fields<'_>, place: &str) -> (Access, Vec<Server>) {
         let access = fields.read(reader, "allow_transfer", |r, key, node| self.read_access(r, place, key, node));
         let targets = fields.read(reader, "notify", |r, key, node| self.read_targets(r, place, key, node));
         (access.unwrap_or_else(|| self.defaults.0.clone()), targets.unwrap_or_else(|| self.defaults.1.clone()))
@@ -237,15 +237,14 @@ impl<'k> Secondaries<'k> {
     //--- Who is notified ---
 
     /// Reads one secondary or a list of them.
-    fn read_targets(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Target>> {
+    fn read_targets(&self, reader: &mut Reader<'_>, place: &str, key: &str, node: &Node) -> Option<Vec<Server>> {
         let wanted = "a list of addresses such as [\"192.0.2.1\"]";
         let none = Inherited::default();
         let one = |reader: &mut Reader<'_>, key: &str, node: &Node| {
-            let Server { address, source, key } = read_peer(reader, self.keys, &ROLE, place, key, node, &none)?;
-            Some(Target { address, key, source })
+            read_peer(reader, self.keys, &ROLE, place, key, node, &none)
         };
-        let same = |one: &Target, other: &Target| one.address == other.address;
-        let twice = |target: &Target| format!("{place} notifies {} twice; remove one", target.address);
+        let same = |one: &Server, other: &Server| one.address == other.address;
+        let twice = |target: &Server| format!("{place} notifies {} twice; remove one", target.address);
         let items = reader.items(key, node, node.is_text() || node.is_table(), wanted)?;
         Some(reader.distinct(key, items, one, same, twice))
     }

@@ -156,6 +156,13 @@ fn concat(head: &[u8], tail: &[u8]) -> Arc<[u8]> {
     Arc::from(&bytes[..length])
 }
 
+impl Default for Name {
+    /// The root.
+    fn default() -> Name {
+        Name::root()
+    }
+}
+
 impl Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         &self.0
