@@ -171,69 +171,55 @@ impl Version {
 
 //--- Serial ---
 
-/// Contents that clients have seen, and the version that is made.
-#[derive(Clone, Debug)]
+/// What clients have seen.
+#[derive(Clone, Debug, Default)]
 enum Seen {
-    Unseen {
-        draft: Option<Version>,
-    },
+    #[default]
+    Unseen,
     Remembered {
         last: Serial,
         /// The drift with which the serial may come again.
         drift: Option<u32>,
-        draft: Option<Version>,
     },
-    Served(Version),
+    /// The version that is made, of which there is one.
+    Served,
     Away(Version),
-    Behind {
-        shown: Serial,
-        draft: Option<Version>,
-    },
+    Behind(Serial),
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen::Unseen { draft: None }
-    }
+/// Serial of a region, and all that the next one depends on.
+#[derive(Clone, Debug, Default)]
+pub struct RegionSerial {
+    seen: Seen,
+    /// The version that is made; a draft unless it is served. None while no member gives anything.
+    version: Option<Version>,
 }
 
-impl Seen {
-    /// The version that is made.
-    fn version(&self) -> Option<&Version> {
-        match self {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft.as_ref(),
-            Seen::Served(version) => Some(version),
-            Seen::Away(_) => None,
-        }
-    }
-
+impl RegionSerial {
     /// The newest version, also if it is away.
     fn newest(&self) -> Option<&Version> {
-        if let Seen::Away(version) = self { Some(version) } else { self.version() }
+        if let Seen::Away(version) = &self.seen { Some(version) } else { self.version.as_ref() }
     }
 
-    /// The version that is made, to be changed.
-    fn version_mut(&mut self) -> Option<&mut Version> {
-        match self {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft.as_mut(),
-            Seen::Served(version) => Some(version),
-            Seen::Away(_) => None,
-        }
+    /// Returns the drift: the serial of the newest version minus the sum, normally 0.
+    pub fn drift(&self) -> u32 {
+        self.newest().map_or(0, |version| version.distance.drift())
     }
 
-    /// The version that is made, as a draft of something else.
-    fn into_draft(self) -> Option<Version> {
-        match self {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => draft,
-            Seen::Served(version) => Some(version),
-            Seen::Away(_) => None,
-        }
+    /// Returns true if the present serial is half way to the sum.
+    pub fn is_half_way(&self) -> bool {
+        self.version.as_ref().is_some_and(Version::is_half_way)
+    }
+
+    /// Returns true if clients have had answers in this run of the program.
+    pub fn was_served(&self) -> bool {
+        matches!(self.seen, Seen::Served | Seen::Away(_) | Seen::Behind(_))
     }
 
     /// Returns true if a version whose contents are right has the right serial, too.
     fn stays(&self, sum: Serial) -> bool {
-        let Some(Version { serial, distance, .. }) = self.version() else { return false };
-        let is_behind = matches!(self, Seen::Behind { shown, .. } if !serial.newer_than(*shown));
+        let Some(Version { serial, distance, .. }) = &self.version else { return false };
+        let is_behind = matches!(self.seen, Seen::Behind(shown) if !serial.newer_than(shown));
         let goes_on = matches!(distance, Distance::Above(_)) && sum.newer_than(*serial);
         // The sum has not moved; or the members or `serial_offset` have made up for the drift.
         !is_behind && !goes_on && (*serial == sum.advance(distance.drift()) || *serial == sum)
@@ -241,40 +227,19 @@ impl Seen {
 
     /// Returns the serial of the next version.
     fn next(&self, sum: Serial, basis: &Basis) -> Serial {
-        match self {
-            Seen::Unseen { .. } => sum,
+        match (&self.seen, &self.version) {
+            (Seen::Unseen, _) | (Seen::Served, None) => sum,
             // Another run of the program with the same members' versions: the same serial, as on replicas that stayed.
-            Seen::Remembered { last, drift: Some(drift), .. } if *last == sum.advance(*drift) => *last,
-            Seen::Remembered { last, .. } | Seen::Behind { shown: last, draft: None } => rise(*last, sum),
-            Seen::Served(version) if is_long_way(&version.basis.serials, &basis.serials) => {
+            (Seen::Remembered { last, drift: Some(drift) }, _) if *last == sum.advance(*drift) => *last,
+            (Seen::Remembered { last, .. }, _) | (Seen::Behind(last), None) => rise(*last, sum),
+            (Seen::Behind(shown), Some(draft)) => draft.next(*shown, sum),
+            (Seen::Served, Some(version)) if is_long_way(&version.basis.serials, &basis.serials) => {
                 version.serial.advance(LONGEST_STEP)
             }
             // And so after a while.
-            Seen::Away(version) if version.basis.is_same(basis) => version.serial,
-            Seen::Served(version) | Seen::Away(version) => version.next(version.serial, sum),
-            Seen::Behind { shown, draft: Some(draft) } => draft.next(*shown, sum),
+            (Seen::Away(version), _) if version.basis.is_same(basis) => version.serial,
+            (Seen::Served, Some(version)) | (Seen::Away(version), _) => version.next(version.serial, sum),
         }
-    }
-}
-
-/// Serial of a region, and all that the next one depends on.
-#[derive(Clone, Debug, Default)]
-pub struct RegionSerial(Seen);
-
-impl RegionSerial {
-    /// Returns the drift: the serial of the newest version minus the sum, normally 0.
-    pub fn drift(&self) -> u32 {
-        self.0.newest().map_or(0, |version| version.distance.drift())
-    }
-
-    /// Returns true if the present serial is half way to the sum.
-    pub fn is_half_way(&self) -> bool {
-        self.0.version().is_some_and(Version::is_half_way)
-    }
-
-    /// Returns true if clients have had answers in this run of the program.
-    pub fn was_served(&self) -> bool {
-        matches!(self.0, Seen::Served(_) | Seen::Away(_) | Seen::Behind { .. })
     }
 
     //--- Events ---
@@ -282,60 +247,56 @@ impl RegionSerial {
     /// Clients have seen this serial before anything is served here; with its drift it may come again.
     pub fn remembered(&mut self, last: Serial, drift: Option<u32>) {
         debug_assert!(!self.was_served());
-        self.0 = Seen::Remembered { last, drift, draft: std::mem::take(&mut self.0).into_draft() };
+        self.seen = Seen::Remembered { last, drift };
     }
 
     /// The same versions of the members may make other contents from now on, so that no serial comes again.
     pub fn doubted(&mut self) {
-        match &mut self.0 {
-            Seen::Remembered { drift, .. } => *drift = None,
-            Seen::Served(version) | Seen::Away(version) => version.basis.zones.clear(),
-            Seen::Unseen { .. } | Seen::Behind { .. } => {}
+        match (&mut self.seen, &mut self.version) {
+            (Seen::Remembered { drift, .. }, _) => *drift = None,
+            (Seen::Served, Some(version)) | (Seen::Away(version), _) => version.basis.zones.clear(),
+            _ => {}
         }
     }
 
     /// Clients see something else under this serial, until they see the present version: every version from now on is
     /// newer than that.
     pub fn hidden_behind(&mut self, shown: Serial) {
-        self.0 = Seen::Behind { shown, draft: std::mem::take(&mut self.0).into_draft() };
+        self.seen = Seen::Behind(shown);
     }
 
     /// Clients see the present version, behind which no later one may fall; nothing, if there is none.
     pub fn seen(&mut self) {
-        self.0 = match std::mem::take(&mut self.0) {
-            Seen::Unseen { draft: Some(version) }
-            | Seen::Remembered { draft: Some(version), .. }
-            | Seen::Behind { draft: Some(version), .. } => Seen::Served(version),
-            Seen::Behind { shown, draft: None } => {
-                Seen::Away(Version { serial: shown, distance: Distance::OnSum, basis: Basis::default() })
-            }
-            same => same,
-        };
+        if self.version.is_some() {
+            self.seen = Seen::Served;
+        } else if let Seen::Behind(serial) = self.seen {
+            self.seen = Seen::Away(Version { serial, distance: Distance::OnSum, basis: Basis::default() });
+        }
     }
 
     /// No member gives anything, so that there is no version.
     pub(super) fn emptied(&mut self) {
-        self.0 = match std::mem::take(&mut self.0) {
-            Seen::Unseen { .. } => Seen::Unseen { draft: None },
-            Seen::Remembered { last, drift, .. } => Seen::Remembered { last, drift, draft: None },
-            Seen::Served(version) | Seen::Away(version) => Seen::Away(version),
-            Seen::Behind { shown, .. } => Seen::Behind { shown, draft: None },
-        };
+        if let Some(version) = self.version.take()
+            && matches!(self.seen, Seen::Served)
+        {
+            self.seen = Seen::Away(version);
+        }
     }
 
     /// Time has passed. Returns true if a pause half way is over, so that the next merge takes the serial to the sum.
     pub fn passed(&mut self, now: Instant) -> bool {
-        let paused = self.0.version_mut().filter(|version| version.distance.until().is_some_and(|until| until <= now));
+        let is_over = |version: &&mut Version| version.distance.until().is_some_and(|until| until <= now);
+        let paused = self.version.as_mut().filter(is_over);
         paused.map(|version| version.distance = Distance::Above(version.distance.drift())).is_some()
     }
 
     /// The members are merged. Returns the serial of the version that is to be made, or none if the present one stays:
     /// neither are its contents other ones nor is its serial wrong.
     pub(super) fn merged(&mut self, sum: Serial, basis: &Basis, is_other: bool) -> Option<Serial> {
-        if is_other || !self.0.stays(sum) {
-            return Some(self.0.next(sum, basis));
+        if is_other || !self.stays(sum) {
+            return Some(self.next(sum, basis));
         }
-        let version = self.0.version_mut()?;
+        let version = self.version.as_mut()?;
         version.basis = basis.clone();
         if version.serial == sum {
             version.distance = Distance::OnSum;
@@ -345,15 +306,11 @@ impl RegionSerial {
 
     /// A version is made. If it is half way to the sum, it stays there until `until`, or for what is left of its pause.
     pub(super) fn made(&mut self, serial: Serial, sum: Serial, basis: Basis, until: Instant) {
-        let same = self.0.newest().filter(|version| version.serial == serial);
+        let same = self.newest().filter(|version| version.serial == serial);
         let begun = same.and_then(|version| version.distance.until());
-        let version = Version { serial, distance: Distance::new(serial, sum, begun.unwrap_or(until)), basis };
-        match &mut self.0 {
-            Seen::Unseen { draft } | Seen::Remembered { draft, .. } | Seen::Behind { draft, .. } => {
-                *draft = Some(version);
-            }
-            Seen::Served(before) => *before = version,
-            Seen::Away(_) => self.0 = Seen::Served(version),
+        self.version = Some(Version { serial, distance: Distance::new(serial, sum, begun.unwrap_or(until)), basis });
+        if let Seen::Away(_) = self.seen {
+            self.seen = Seen::Served;
         }
     }
 }
