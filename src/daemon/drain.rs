@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
 use wire::name::{self, Name};
 
@@ -212,7 +212,7 @@ fn preview(region: &RegionView, drain: &Drain) -> Preview {
         reduce(taken, scope)
     };
     let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
-    merge::preview(plan, region.merged.as_ref(), &members)
+    merge::preview(plan, region.merged.as_ref(), &members, Instant::now())
 }
 
 /// Returns a member's zone without the drained names.
@@ -263,7 +263,7 @@ fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
         reduce(kept.traced.zone.clone().filter(|_| contributes), scope)
     };
     let members: Box<Members> = plan.members.iter().zip(scopes).map(taken).collect();
-    merge::preview(plan, region.merged.as_ref(), &members).is_emptied
+    merge::preview(plan, region.merged.as_ref(), &members, Instant::now()).is_emptied
 }
 
 //--- Targets ---

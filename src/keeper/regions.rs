@@ -298,8 +298,8 @@ impl Keeper {
         let without_address = kept.region.servers_without_address.clone();
         let alone = kept.region.members_alone.clone();
         let outcome = match changed {
-            Some(changed) => kept.region.merge_changed(&members, changed),
-            None => kept.region.merge_all(&members),
+            Some(changed) => kept.region.merge_changed(&members, changed, started),
+            None => kept.region.merge_all(&members, started),
         };
         match outcome {
             Outcome::Same => {

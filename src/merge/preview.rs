@@ -7,6 +7,7 @@
 use super::{Members, Outcome, Region, RegionPlan};
 use crate::zone::Zone;
 use std::sync::Arc;
+use std::time::Instant;
 use wire::name::Name;
 use wire::rr::rtype;
 
@@ -24,11 +25,11 @@ pub struct Preview {
 }
 
 /// Merges a region from other intakes and compares it with what is published.
-pub fn preview(plan: &RegionPlan, present: Option<&Arc<Zone>>, members: &Members) -> Preview {
+pub fn preview(plan: &RegionPlan, present: Option<&Arc<Zone>>, members: &Members, now: Instant) -> Preview {
     let Some(before) = present else { return Preview::default() };
     let mut region = Region::new(plan.clone());
     region.zone = Some(before.clone());
-    let outcome = region.merge_all(members);
+    let outcome = region.merge_all(members, now);
     let (Outcome::New { touched, .. }, Some(after)) = (outcome, &region.zone) else { return Preview::default() };
     let has_address = |zone: &Zone, name: &Name| {
         let node = zone.get(name.as_wire());

@@ -508,7 +508,7 @@ fn naive(contents: &[String; 2], expired: [bool; 2], drained: [bool; 2]) -> Zone
         Some(Arc::new(zone)).filter(|_| !expired[index])
     };
     let mut region = merge::Region::new(super::region("w.x", &MEMBERS));
-    region.merge_all(&[member(0), member(1)]);
+    region.merge_all(&[member(0), member(1)], Instant::now());
     (*region.zone.unwrap()).clone()
 }
 

@@ -78,7 +78,7 @@ impl World {
             self.intakes[index].take(after[index].clone(), touched[index].as_ref(), scopes[index].clone(), held);
         }
         let members: Vec<_> = self.intakes.iter().map(|intake| intake.zone().cloned()).collect();
-        self.region.merge_all(&members);
+        self.region.merge_all(&members, Instant::now());
         tally
     }
 

@@ -23,7 +23,7 @@ fn view(plan: RegionPlan, texts: &[Option<String>], refusing: bool) -> View {
         .map(|(index, text)| Some(Arc::new(zone(&plan.origin_of(index).to_string(), text.as_ref()?))))
         .collect();
     let mut region = Region::new(plan.clone());
-    region.merge_all(&zones);
+    region.merge_all(&zones, Instant::now());
     let state = |zone: &Option<Arc<Zone>>| if zone.is_some() { State::Ok } else { State::NotReady };
     let members = zones.iter().zip(&plan.members).map(|(zone, origin)| {
         let serial = zone.as_ref().map(|zone| zone.soa.serial);

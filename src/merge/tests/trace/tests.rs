@@ -8,6 +8,7 @@ use super::*;
 use crate::merge::{Held, Intake, NamePattern, Place, Region, Scope};
 use crate::zone::tests::{arbitrary_text, zone};
 use proptest::prelude::*;
+use std::time::Instant;
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -223,7 +224,7 @@ proptest! {
     fn the_trace_agrees_with_the_merge(plan in arbitrary_plan(), members in arbitrary_members()) {
         let zones: Vec<_> = members.iter().map(|member| member.taken.clone()).collect();
         let mut region = Region::new(plan.clone());
-        region.merge_all(&zones);
+        region.merge_all(&zones, Instant::now());
         let Some(merged) = &region.zone else { return Ok(()) };
         let mut names: BTreeSet<Vec<u8>> = merged.iter().map(|(name, _)| name.as_wire().to_vec()).collect();
         for (member, origin) in members.iter().zip(&plan.members) {
