@@ -11,8 +11,8 @@
 //! Parts: `plan` what to keep, `sources` the source zones, `steps` what updates made of them, `regions` the regions,
 //! `drains` what is taken out of them, `damping` what stays in them for a while, `conflicts` what zones cannot hold,
 //! `fingerprint` what tells one plan from another, `pins` which of them stay as they were, `others` what other servers
-//! have of them, `catalog` the list of all, `gauges` what is shown to Prometheus,
-//! `status` and `view` to operators, both out of the `snapshot`.
+//! have of them, `catalog` the list of all, `snapshot` what all of it is at one moment, of which `gauges` shows to
+//! Prometheus and `status` to operators.
 //!
 //! Cost: a batch is O(changed names × members) and O(zones) pointer copies; a member that comes or goes as a whole
 //! costs O(its names). Replaced roots are kept for two seconds, so that no query thread ever frees a zone.
@@ -31,14 +31,13 @@ mod snapshot;
 mod sources;
 mod status;
 mod steps;
-mod view;
 
-pub use conflicts::ZoneConflict;
+pub use conflicts::{RegionConflicts, ZoneConflict};
 pub use pins::{PinError, PinOrder};
 pub use plan::{Lifetime, Plan, PlanChanges};
-pub use snapshot::{Snapshot, Snapshots};
+pub use snapshot::{RegionSnapshot, Snapshot, Snapshots};
+pub use sources::{Contact, SourceZone};
 pub use status::{DrainStatus, MemberStatus, PinStatus, RegionStatus, Status, ZoneStatus};
-pub use view::{MemberView, RegionView, View};
 
 use crate::budget::{Budget, Kept};
 use crate::merge::{Drain, DrainTarget, Pin, Region, Touched};
@@ -52,7 +51,6 @@ use drains::Drains;
 use fingerprint::NO_PLAN;
 use pins::Pins;
 use regions::{Heard, KeptRegion};
-use sources::SourceZone;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -147,14 +145,14 @@ pub struct KeeperHandle {
 
 impl KeeperHandle {
     /// All that the keeper knows; for an order, with everything that it was told before.
-    pub async fn look(&self, is_for_order: bool) -> View {
+    pub async fn look(&self, is_for_order: bool) -> Arc<Snapshot> {
         if is_for_order {
             let (sender, done) = oneshot::channel();
             // A keeper that has gone changes nothing any more.
             _ = self.commands.send(Command::Settle(sender)).await;
             _ = done.await;
         }
-        self.snapshots.load().view(Instant::now())
+        self.snapshots.load_full()
     }
 
     /// Lets the keeper go and waits until it has ended, and with it what it has to write; not for long, should others

@@ -153,7 +153,7 @@ impl Intake {
 }
 
 /// A member beside what is taken of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TracedMember {
     /// Zone of the member, also when nothing of it is taken.
     pub zone: Option<Arc<Zone>>,
@@ -164,11 +164,6 @@ pub struct TracedMember {
 }
 
 impl TracedMember {
-    /// A member of which everything is taken, or nothing.
-    pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
-        TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
-    }
-
     /// Returns true if the region takes anything from the member at present.
     pub fn contributes(&self) -> bool {
         self.taken.is_some()

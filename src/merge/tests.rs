@@ -59,6 +59,11 @@ fn lines(region: &Region) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with("w.x.")).map(str::to_owned).collect()
 }
 
+/// A member of which everything is taken, or nothing.
+pub fn plain(zone: Option<Arc<Zone>>, contributes: bool) -> TracedMember {
+    TracedMember { taken: zone.clone().filter(|_| contributes), zone, drained: Scope::default() }
+}
+
 /// The oracle's trace of a name; demands that the merge itself tells the same of each record.
 pub fn traced(plan: &RegionPlan, members: &[TracedMember], name: &Name) -> trace::Trace {
     let expected = trace::trace(plan, members, name);
@@ -393,7 +398,7 @@ fn a_record_that_fits_no_message_under_the_longer_name_is_dropped_and_told() {
         for owner in ["big", "one"] {
             let told = &region.conflicts[&Place { member: None, name: at(owner) }];
             assert_eq!(told[..], [Conflict { kind: ConflictKind::RecordTooLong, member: 0, dropped: 1, by: None }]);
-            let traced = traced(&plan, &[TracedMember::plain(Some(zone.clone()), true)], &at(owner));
+            let traced = traced(&plan, &[plain(Some(zone.clone()), true)], &at(owner));
             assert_eq!(traced.conflicts, *told);
             assert_eq!(traced.records.len(), merged.get(at(owner).as_wire()).map_or(0, |node| node.records() as usize));
         }

@@ -5,7 +5,7 @@
 //! ([`crate::merge::Trace`]).
 //! The handle adds how each zone came here, which only the sources know.
 //!
-//! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
+//! Invariants: all steps look at one [`Snapshot`], so no report mixes two versions; the response code is the one that a
 //! client gets.
 //!
 //! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's
@@ -24,7 +24,7 @@ pub use text::printable;
 use super::Handle;
 use crate::control::Reply;
 use crate::daemon::sources::{Source, Sources};
-use crate::keeper::{PinStatus, View};
+use crate::keeper::{PinStatus, Snapshot};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
@@ -43,7 +43,7 @@ pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, S
 /// whoever looks into it waiting.
 pub fn explain_now(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Lookup, String> {
     let (name, rtype) = read_question(name, rtype)?;
-    let mut lookup = explain(&view.snapshots.load().view(Instant::now()), &name, rtype);
+    let mut lookup = explain(&view.snapshots.load(), &name, rtype);
     for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
         add_source(&view.sources, report);
     }
@@ -81,7 +81,7 @@ fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>),
 }
 
 /// Explains a name, for one type or all that it has; types that are not data have no explanation.
-pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
+pub fn explain(view: &Snapshot, name: &Name, rtype: Option<u16>) -> Lookup {
     let wanted = rtype.filter(|rtype| *rtype != rtype::ANY);
     let mut steps: Vec<LookupStep> = Vec::new();
     let mut next = Some(name.clone());
@@ -98,7 +98,7 @@ pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
 }
 
 /// Explains one name of a chain.
-fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
+fn explain_step(view: &Snapshot, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
     let served = answer::zone_for(&view.published, name.as_wire(), wanted.unwrap_or(rtype::ANY));
     let mut step = LookupStep::new(name.clone());
     // Behind an alias the answer ends with what it has.
@@ -119,8 +119,9 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> L
     seen::add_times(served, wanted, &mut step);
     if let Some(region) = view.regions.get(&served.origin) {
         regions::add_members(view, region, wanted, &mut step);
-    } else if let Some(status) = view.zones.get(&served.origin) {
-        step.sources.push(SourceReport::of_zone(status, step.owner.clone()));
+    } else if let Some(source) = view.sources.get(&served.origin) {
+        let status = source.status(&served.origin, Instant::now());
+        step.sources.push(SourceReport::of_zone(&status, step.owner.clone()));
         regions::add_uses(view, &served.origin, &mut step);
         regions::add_left(served, wanted, &mut step);
     }
@@ -129,11 +130,11 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> L
 }
 
 /// Describes the zone that answers for a name.
-fn describe_zone(view: &View, served: &Served) -> ZoneReport {
+fn describe_zone(view: &Snapshot, served: &Served) -> ZoneReport {
     let region = view.regions.get(&served.origin);
     let kind = match region {
         Some(_) => "region",
-        None if view.zones.contains_key(&served.origin) => "zone",
+        None if view.sources.contains_key(&served.origin) => "zone",
         None => "catalog",
     };
     ZoneReport {

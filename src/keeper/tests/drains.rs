@@ -103,10 +103,10 @@ fn what_is_drained_does_not_speak_for_a_member_that_has_expired() {
 fn a_region_that_waits_for_members_can_be_looked_at() {
     let mut bench = Bench::new(&MEMBERS, vec![region("w.x", &MEMBERS)]);
     bench.load("w1.x.", "@ 30 SOA 10\nweb 30 A 192.0.2.1", ZERO);
-    let view = bench.keeper.snapshots.load().view(Instant::now());
-    let members = &view.regions[&name("w.x")].members;
-    assert_eq!((members.len(), members.iter().any(|member| member.traced.contributes())), (2, false));
-    assert_eq!(members[0].traced.zone.as_ref().unwrap().soa.serial, Serial(10));
+    let snapshot = bench.keeper.snapshots.load();
+    let members = &snapshot.regions[&name("w.x")].members;
+    assert_eq!((members.len(), members.iter().any(|member| member.contributes())), (2, false));
+    assert_eq!(members[0].zone.as_ref().unwrap().soa.serial, Serial(10));
 }
 
 #[test]
