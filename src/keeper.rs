@@ -62,7 +62,7 @@ use wire::tsig::Keyring;
 
 /// Time for which a replaced root is kept: longer than any query or transfer message that may still read it.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
-/// Longest time that a zone is held back at its first load: clients wait for it, and it comes but once.
+/// Longest time that a zone waits at its first load: clients wait for it, and it comes but once.
 const FIRST_HOLD_DOWN: Duration = Duration::from_millis(10);
 /// Interval at which states and gauges are updated when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -92,8 +92,8 @@ pub enum Command {
     Release(Name, oneshot::Sender<Result<Pin, PinError>>),
     /// Serials that other servers have of regions, and when the last of them was heard.
     Heard(HashMap<Name, Vec<Serial>>, Instant),
-    /// Asks for an answer once everything is published that came before, held updates included.
-    Settle(oneshot::Sender<()>),
+    /// Asks for an answer once everything is published that came before, waiting updates included.
+    Barrier(oneshot::Sender<()>),
 }
 
 /// The keeper's own data.
@@ -149,7 +149,7 @@ impl KeeperHandle {
         if is_for_order {
             let (sender, done) = oneshot::channel();
             // A keeper that has gone changes nothing any more.
-            _ = self.commands.send(Command::Settle(sender)).await;
+            _ = self.commands.send(Command::Barrier(sender)).await;
             _ = done.await;
         }
         self.snapshots.load_full()
@@ -247,9 +247,9 @@ impl Keeper {
         let mut waiting = Vec::new();
         loop {
             let mut commanded = Vec::new();
-            let pause = match self.held_for(&waiting) {
+            let pause = match self.pause_for(&waiting) {
                 _ if waiting.is_empty() => self.next_removal().map_or(TICK, |next| TICK.min(next)),
-                held => held,
+                pause => pause,
             };
             tokio::select! {
                 Some(update) = updates.recv() => waiting.extend(self.confirm(update)),
@@ -265,7 +265,7 @@ impl Keeper {
             while let Ok(command) = commands.try_recv() {
                 commanded.push(command);
             }
-            if !waiting.is_empty() && commanded.is_empty() && self.held_for(&waiting) > Duration::ZERO {
+            if !waiting.is_empty() && commanded.is_empty() && self.pause_for(&waiting) > Duration::ZERO {
                 continue;
             }
             // Merging a whole zone takes a while; other tasks of this thread move to another meanwhile.
@@ -273,9 +273,8 @@ impl Keeper {
         }
     }
 
-    /// Returns the time for which these updates are held back, so that one publication has all that come close
-    /// together.
-    fn held_for(&self, waiting: &[Update]) -> Duration {
+    /// Returns the time for which these updates wait, so that one publication has all that come close together.
+    fn pause_for(&self, waiting: &[Update]) -> Duration {
         let is_first = |update: &Update| {
             let source = self.sources.get(&update.zone);
             source.is_some_and(|source| source.zone.is_none()) && matches!(update.news, News::Load { .. })
@@ -326,7 +325,7 @@ impl Keeper {
         let started = Instant::now();
         let (mut touched, mut steps) = (HashMap::new(), Vec::new());
         let mut plans = Vec::new();
-        let (mut ordered, mut pinned, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ordered, mut pinned, mut barriers) = (Vec::new(), Vec::new(), Vec::new());
         let is_shown = !commands.is_empty()
             || self.sources.len() <= FEW_ZONES
             || self.shown.is_none_or(|shown| started.duration_since(shown) >= TICK);
@@ -343,7 +342,7 @@ impl Keeper {
                 }
                 Command::Pin(order, done) => pinned.push((self.pin(*order), done)),
                 Command::Heard(heard, at) => self.hear(heard, at),
-                Command::Settle(done) => settled.push(done),
+                Command::Barrier(done) => barriers.push(done),
                 Command::Release(region, done) => pinned.push((self.release(&region), done)),
             }
         }
@@ -354,7 +353,7 @@ impl Keeper {
         let is_ordered = self.drains.are_unsaved() || self.pins.are_unsaved();
         let mut changed = !touched.is_empty() || !plans.is_empty() || is_ordered;
         changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
-        changed |= self.settle_regions(started);
+        changed |= self.update_states(started);
         changed |= self.budget.has_too_much_history();
         let mut is_kept = false;
         if changed {
@@ -370,7 +369,7 @@ impl Keeper {
         plans.into_iter().for_each(|(changes, done)| _ = done.send(changes));
         ordered.into_iter().for_each(|done| _ = done.send(is_kept));
         pinned.into_iter().for_each(|(result, done)| _ = done.send(result));
-        settled.into_iter().for_each(|done| _ = done.send(()));
+        barriers.into_iter().for_each(|done| _ = done.send(()));
         if is_shown {
             self.snapshots.load().show(&self.metrics, &self.budget.usage(), started);
             self.shown = Some(started);

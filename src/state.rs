@@ -379,8 +379,8 @@ impl Store {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let is_stale = name.starts_with("journal.") && name != "journal.broken" && path != journal;
-            if is_stale || path == temporary_path(folder) {
+            let is_left_over = name.starts_with("journal.") && name != "journal.broken" && path != journal;
+            if is_left_over || path == temporary_path(folder) {
                 // What cannot be removed does no harm but takes room.
                 let _ = self.shared.disk.remove(&path);
             }
@@ -478,7 +478,7 @@ impl Store {
 
     /// Waits until everything handed over before is written, however large; false when the disk refuses any of it, or
     /// takes too long.
-    pub fn settle(&self) -> bool {
+    pub fn flush_all(&self) -> bool {
         self.shared.inbox.flush_all(CLOSING)
     }
 

@@ -46,7 +46,7 @@ pub use doubt::{Mixed, Removal, Vetoes};
 pub use editor::Editor;
 pub use history::{Cause, History, HistoryLimits, HistoryStep, share_of_total};
 pub use image::{IMAGE_FORMAT, ImageError, OLDEST_IMAGE_FORMAT};
-pub use loader::{Anomalies, Loaded, Loader, settle_aliases};
+pub use loader::{Anomalies, Loaded, Loader};
 pub use node::Node;
 pub use patch::{Patched, Patcher};
 pub use repeated::Repeated;

@@ -118,7 +118,7 @@ impl Ways {
     /// Waits until everything is on disk; false if a restart would forget some of it.
     async fn settle(&self) -> bool {
         let Some(store) = self.store.clone() else { return false };
-        tokio::task::spawn_blocking(move || store.settle()).await.unwrap_or(false)
+        tokio::task::spawn_blocking(move || store.flush_all()).await.unwrap_or(false)
     }
 }
 

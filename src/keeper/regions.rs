@@ -373,7 +373,7 @@ impl Keeper {
     }
 
     /// Sets the states of the regions; returns whether any changed.
-    pub(super) fn settle_regions(&mut self, now: Instant) -> bool {
+    pub(super) fn update_states(&mut self, now: Instant) -> bool {
         let mut changed = false;
         for (name, kept) in &mut self.regions {
             let loaded = |member: &&Name| self.sources.get(*member).is_some_and(|source| source.zone.is_some());

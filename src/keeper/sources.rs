@@ -57,7 +57,7 @@ impl SourceZone {
 
 impl Keeper {
     /// Takes at once the news that a zone is as it was, since its source asks again only when it was heard: behind a
-    /// publication that is held it would miss changes for that long. Other news come back.
+    /// publication that waits it would miss changes for that long. Other news come back.
     pub(super) fn confirm(&mut self, update: Update) -> Option<Update> {
         let serves = self.sources.get(&update.zone).is_none_or(|source| source.state != State::Expired);
         if !serves || !matches!(update.news, News::Current) {

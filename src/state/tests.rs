@@ -605,7 +605,7 @@ fn steps_that_pile_up_become_one_version() {
     let base = backlog.base.as_ref().unwrap().0.soa.serial.0;
     assert_eq!(base as usize + backlog.deltas.len(), 4999);
     assert_eq!(backlog.newest.as_ref().unwrap().0, version);
-    inbox.settle(backlog.number.unwrap());
+    inbox.confirm(backlog.number.unwrap());
     assert!(inbox.flush(Duration::ZERO));
     inbox.end();
     inbox.replace(&name("z"), version, at(0));
@@ -626,9 +626,9 @@ fn a_refusal_does_not_end_the_waiting_for_others() {
     let other = number_of("y");
     let begun = std::time::Instant::now();
     assert!(!inbox.flush(Duration::from_millis(50)) && begun.elapsed() >= Duration::from_millis(50));
-    inbox.settle(other);
+    inbox.confirm(other);
     assert!(!inbox.flush(PATIENCE));
-    inbox.settle(refused);
+    inbox.confirm(refused);
     assert!(inbox.flush(Duration::ZERO));
 }
 

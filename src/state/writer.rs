@@ -307,7 +307,7 @@ impl Writer {
             (entry.generation, entry.ledger) = (found.ledger.generation, found.ledger);
         }
         match (entry.number, backlog.number) {
-            (Some(_), Some(newer)) => self.shared.inbox.settle(newer),
+            (Some(_), Some(newer)) => self.shared.inbox.confirm(newer),
             (None, Some(number)) => entry.number = Some(number),
             _ => {}
         }
@@ -526,7 +526,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts bytes, and settles what is written; whoever waits for that sees them.
+    /// Counts bytes, and confirms what is written; whoever waits for that sees them.
     fn account(&mut self, name: &Name) {
         let entry = self.zones.get_mut(name).expect("the caller has the entry");
         let bytes = entry.ledger.bytes();
@@ -537,7 +537,7 @@ impl Writer {
         if let Some(number) = entry.number {
             if entry.is_written() {
                 entry.number = None;
-                self.shared.inbox.settle(number);
+                self.shared.inbox.confirm(number);
             } else if entry.failed {
                 self.shared.inbox.refuse(number);
             } else {
@@ -553,16 +553,16 @@ impl Writer {
     /// Writes what is to be kept of regions.
     fn save_regions(&mut self, mut regions: Regions, number: u64) {
         // Older ones that were refused are written with these.
-        if let Some((older, settled)) = self.refused_regions.take() {
+        if let Some((older, confirmed)) = self.refused_regions.take() {
             regions = regions.over(older);
-            self.shared.inbox.settle(settled);
+            self.shared.inbox.confirm(confirmed);
         }
         match self.regions.save(&self.shared.disk, regions.clone()) {
             Ok(written) => {
                 if written {
                     self.note_written(None, RegionFile::path(&self.shared.disk));
                 }
-                self.shared.inbox.settle(number);
+                self.shared.inbox.confirm(number);
                 self.recover(&None);
             }
             Err(error) => {
@@ -587,7 +587,7 @@ impl Writer {
             self.shared.count("history");
             tracing::debug!("{}: the history cannot be kept: {error}", folder.display());
         }
-        self.shared.inbox.settle(number);
+        self.shared.inbox.confirm(number);
     }
 
     //--- Medium ---

@@ -245,7 +245,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
         }
         rrsets.push(Arc::new(rrset));
     }
-    let dropped = settle_aliases(&mut rrsets);
+    let dropped = resolve_aliases(&mut rrsets);
     if !dropped.is_empty() {
         anomalies.aliases += dropped.len() as u64;
         repeated.insert_all(owner);
@@ -259,7 +259,7 @@ pub(super) fn assemble<R: AsRef<[u8]>>(
 ///
 /// RFC 1034 section 3.6.2, RFC 2181 section 10.1; DNSSEC types may stand beside a CNAME (RFC 4034 section 2.5 and
 /// others). Data wins over an alias: addresses that exist are more use than a pointer to others.
-pub fn settle_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
+pub fn resolve_aliases(rrsets: &mut Vec<Arc<RRset>>) -> Vec<AsideRecord> {
     let mut dropped = Vec::new();
     let mut drop = |rrset: &RRset, kept: usize| {
         let record = |rdata: &[u8]| AsideRecord { rtype: rrset.rtype, ttl: rrset.ttl, rdata: rdata.into() };

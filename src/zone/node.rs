@@ -9,7 +9,11 @@
 
 use crate::zone::RRsets;
 use std::sync::Arc;
-use wire::rr::{RRset, Set, put_number, put_sized, take_number, take_sized};
+use wire::name::MAX_NAME_BYTES;
+use wire::rr::{self, RRset, Set, put_number, put_sized, rtype, take_number, take_sized};
+
+/// Octets of an owner in front of the origin that fit in front of any origin that is no longer.
+pub(super) const LONG_OWNER: usize = MAX_NAME_BYTES / 2;
 
 /// Contents of a zone at one owner name; a view that costs nothing to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +88,21 @@ impl<'a> Node<'a> {
     /// Number of records.
     pub fn records(self) -> u64 {
         self.rrsets().map(|set| u64::from(set.count)).sum()
+    }
+
+    /// Returns true if another zone may not be able to take a node with records below the origin as it stands: for its
+    /// spelling, its length, that of a record, or a type that is bound to its zone.
+    pub fn is_odd(self) -> bool {
+        let is_bound = |rtype| match rtype {
+            rtype::SOA | rtype::PTR | rtype::DNAME | rtype::DS | rtype::PLACEHOLDER => true,
+            _ => rr::is_dnssec(rtype),
+        };
+        let is_odd = || {
+            self.spelled.is_some()
+                || self.owner.len() > LONG_OWNER
+                || self.rrsets().any(|set| is_bound(set.rtype) || set.may_not_fit())
+        };
+        !self.owner.is_empty() && !self.is_empty() && is_odd()
     }
 
     /// The RRsets, each by itself.

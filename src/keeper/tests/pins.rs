@@ -213,7 +213,7 @@ fn start(folder: &Path, members: &[&str]) -> Bench {
 
 /// Ends a program when everything is on disk.
 fn end(bench: Bench) {
-    assert!(bench.keeper.store.as_ref().unwrap().settle());
+    assert!(bench.keeper.store.as_ref().unwrap().flush_all());
 }
 
 #[test]

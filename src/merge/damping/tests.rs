@@ -292,7 +292,7 @@ proptest! {
                 }
                 let at = begun + Duration::from_secs(second);
                 if changed || service.next.is_some_and(|next| next <= at) {
-                    service.settle(&plan, at, &mut Tally::default());
+                    service.release_due(&plan, at, &mut Tally::default());
                 }
                 // As a damper does that looks often.
                 if service.is_over() {

@@ -75,13 +75,13 @@ fn a_folder_that_vanishes_is_written_again_without_any_change() {
     let limits = HistoryLimits::default();
     history.push(HistoryStep::new(delta, at(1), [Cause::Drain]), &limits);
     store.save_past(&name("z"), history);
-    assert!(store.settle());
+    assert!(store.flush_all());
     // Whole, and all but what looks whole: the lock stays with us.
     for part in [root.clone(), root.join("zones")] {
         fs::remove_dir_all(&part).unwrap();
         let snapshot = |zone: &Arc<Zone>| store.shared.disk.zone_folder(&zone.origin).join("snapshot");
         let is_there = || zones.iter().all(|zone| snapshot(zone).exists()) && root.join("regions").exists();
-        wait("not written again", || is_there() && store.settle());
+        wait("not written again", || is_there() && store.flush_all());
     }
     assert!(store.status().healthy);
     drop(store);

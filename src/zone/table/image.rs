@@ -11,7 +11,7 @@
 
 use super::super::editor::{Counts, exists, parent};
 use super::super::image::ImageError;
-use super::super::loader::settle_aliases;
+use super::super::loader::resolve_aliases;
 use super::super::node::{self, Node};
 use super::super::parallel;
 use super::shard::{Entry, Freezer, HEAD_BYTES, Shard, TAG_BYTES, WIDE};
@@ -221,9 +221,9 @@ fn are_sets(mut bytes: &[u8], at_origin: bool) -> bool {
         count += set.count;
         last = Some(set.rtype);
     }
-    let is_settled = || {
+    let are_resolved = || {
         let mut rrsets = node::sets(whole).map(|set| Arc::new(set.to_rrset())).collect();
-        settle_aliases(&mut rrsets).is_empty()
+        resolve_aliases(&mut rrsets).is_empty()
     };
-    !aliases || count == 1 || is_settled()
+    !aliases || count == 1 || are_resolved()
 }
