@@ -21,11 +21,11 @@
 //! The distance of a version's serial from its sum:
 //!
 //! ```text
-//!             the sum is not newer               the sum is newer
-//!     OnSum ------------------------> Above --------------------------> OnSum
+//!              the sum is not newer                the sum is newer
+//!     on sum ------------------------> above --------------------------> on sum
 //!
-//!             it moved too far                   passed, after a pause
-//!     OnSum ------------------------> HalfWay ------------------------> OnSum
+//!              it moved too far                    passed, after a pause
+//!     on sum ------------------------> half way -----------------------> on sum
 //! ```
 //!
 //! On disk is a serial with its drift, the serial minus the sum. The distance follows from that: a serial is half way
@@ -112,60 +112,21 @@ impl Basis {
     }
 }
 
-/// Distance of a serial from the sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Distance {
-    OnSum,
-    /// Above the sum by this drift.
-    Above(u32),
-    /// Half way to the sum, which is too far ahead for one step, until clients have had time to see it.
-    HalfWay {
-        drift: u32,
-        until: Instant,
-    },
-}
-
-impl Distance {
-    /// The distance between a serial and a sum, until a moment if that is half way.
-    fn new(serial: Serial, sum: Serial, until: Instant) -> Distance {
-        match serial.0.wrapping_sub(sum.0) {
-            0 => Distance::OnSum,
-            drift if sum.newer_than(serial) => Distance::HalfWay { drift, until },
-            drift => Distance::Above(drift),
-        }
-    }
-
-    /// The serial minus the sum.
-    fn drift(self) -> u32 {
-        match self {
-            Distance::OnSum => 0,
-            Distance::Above(drift) | Distance::HalfWay { drift, .. } => drift,
-        }
-    }
-
-    /// Returns the end of the pause half way.
-    fn until(self) -> Option<Instant> {
-        if let Distance::HalfWay { until, .. } = self { Some(until) } else { None }
-    }
-}
-
 /// Version of a region, as far as serials are concerned.
 #[derive(Clone, Debug)]
 struct Version {
     serial: Serial,
-    distance: Distance,
+    /// The serial minus the sum.
+    drift: u32,
+    /// End of the pause, for a serial that is half way to the sum, which is too far ahead for one step.
+    half_way_until: Option<Instant>,
     basis: Basis,
 }
 
 impl Version {
-    /// Returns true if the serial is half way to the sum.
-    fn is_half_way(&self) -> bool {
-        self.distance.until().is_some()
-    }
-
     /// Returns the next serial where this one was the last; while it is half way, it moves by one.
     fn next(&self, last: Serial, sum: Serial) -> Serial {
-        if self.is_half_way() { last.advance(1) } else { rise(last, sum) }
+        if self.half_way_until.is_some() { last.advance(1) } else { rise(last, sum) }
     }
 }
 
@@ -203,12 +164,12 @@ impl RegionSerial {
 
     /// Returns the drift: the serial of the newest version minus the sum, normally 0.
     pub fn drift(&self) -> u32 {
-        self.newest().map_or(0, |version| version.distance.drift())
+        self.newest().map_or(0, |version| version.drift)
     }
 
     /// Returns true if the present serial is half way to the sum.
     pub fn is_half_way(&self) -> bool {
-        self.version.as_ref().is_some_and(Version::is_half_way)
+        self.version.as_ref().is_some_and(|version| version.half_way_until.is_some())
     }
 
     /// Returns true if clients have had answers in this run of the program.
@@ -218,11 +179,11 @@ impl RegionSerial {
 
     /// Returns true if a version whose contents are right has the right serial, too.
     fn stays(&self, sum: Serial) -> bool {
-        let Some(Version { serial, distance, .. }) = &self.version else { return false };
+        let Some(Version { serial, drift, half_way_until, .. }) = &self.version else { return false };
         let is_behind = matches!(self.seen, Seen::Behind(shown) if !serial.newer_than(shown));
-        let goes_on = matches!(distance, Distance::Above(_)) && sum.newer_than(*serial);
+        let goes_on = half_way_until.is_none() && sum.newer_than(*serial);
         // The sum has not moved; or the members or `serial_offset` have made up for the drift.
-        !is_behind && !goes_on && (*serial == sum.advance(distance.drift()) || *serial == sum)
+        !is_behind && !goes_on && (*serial == sum.advance(*drift) || *serial == sum)
     }
 
     /// Returns the serial of the next version.
@@ -270,7 +231,7 @@ impl RegionSerial {
         if self.version.is_some() {
             self.seen = Seen::Served;
         } else if let Seen::Behind(serial) = self.seen {
-            self.seen = Seen::Away(Version { serial, distance: Distance::OnSum, basis: Basis::default() });
+            self.seen = Seen::Away(Version { serial, drift: 0, half_way_until: None, basis: Basis::default() });
         }
     }
 
@@ -285,9 +246,8 @@ impl RegionSerial {
 
     /// Time has passed. Returns true if a pause half way is over, so that the next merge takes the serial to the sum.
     pub fn passed(&mut self, now: Instant) -> bool {
-        let is_over = |version: &&mut Version| version.distance.until().is_some_and(|until| until <= now);
-        let paused = self.version.as_mut().filter(is_over);
-        paused.map(|version| version.distance = Distance::Above(version.distance.drift())).is_some()
+        let paused = self.version.as_mut().map(|version| &mut version.half_way_until);
+        paused.is_some_and(|until| until.take_if(|until| *until <= now).is_some())
     }
 
     /// The members are merged. Returns the serial of the version that is to be made, or none if the present one stays:
@@ -299,7 +259,7 @@ impl RegionSerial {
         let version = self.version.as_mut()?;
         version.basis = basis.clone();
         if version.serial == sum {
-            version.distance = Distance::OnSum;
+            (version.drift, version.half_way_until) = (0, None);
         }
         None
     }
@@ -307,8 +267,9 @@ impl RegionSerial {
     /// A version is made. If it is half way to the sum, it stays there until `until`, or for what is left of its pause.
     pub(super) fn made(&mut self, serial: Serial, sum: Serial, basis: Basis, until: Instant) {
         let same = self.newest().filter(|version| version.serial == serial);
-        let begun = same.and_then(|version| version.distance.until());
-        self.version = Some(Version { serial, distance: Distance::new(serial, sum, begun.unwrap_or(until)), basis });
+        let until = same.and_then(|version| version.half_way_until).unwrap_or(until);
+        let half_way_until = sum.newer_than(serial).then_some(until);
+        self.version = Some(Version { serial, drift: serial.0.wrapping_sub(sum.0), half_way_until, basis });
         if let Seen::Away(_) = self.seen {
             self.seen = Seen::Served;
         }
