@@ -44,7 +44,7 @@ use crate::merge::{Drain, DrainTarget, Pin, Region, Touched};
 use crate::metrics::Metrics;
 use crate::publish::{Identity, Outgoing, Published, Publisher, Served, State, Unknown};
 use crate::source::{News, Update};
-use crate::state::{RegionState, Store};
+use crate::state::{Facts, NewFacts, RegionState, Store};
 use crate::zone::{History, HistoryLimits, Zone, share_of_total};
 use catalog::KeptCatalog;
 use drains::Drains;
@@ -208,9 +208,8 @@ impl Drop for Keeper {
 impl Keeper {
     /// A keeper of nothing yet.
     fn new(publisher: Arc<Publisher>, metrics: Arc<Metrics>, store: Option<Arc<Store>>) -> Keeper {
-        let saved = store.as_ref().map(|store| store.regions()).unwrap_or_default();
-        let drains = Drains::new(store.as_ref().map(|store| store.drains()).unwrap_or_default());
-        let pins = Pins::new(store.as_ref().map(|store| store.pins()).unwrap_or_default());
+        let Facts { states: saved, drains, pins, .. } =
+            store.as_ref().map(|store| store.facts.clone()).unwrap_or_default();
         let budget: Arc<Budget> = Arc::default();
         if let Some(store) = &store {
             budget.set_buffers(store.buffers());
@@ -231,8 +230,8 @@ impl Keeper {
             sources: HashMap::new(),
             regions: HashMap::new(),
             catalog: None,
-            drains,
-            pins,
+            drains: Drains::new(drains),
+            pins: Pins::new(pins),
             seen_serials: saved.clone(),
             saved_serials: saved,
             retired: VecDeque::new(),
@@ -285,7 +284,7 @@ impl Keeper {
 
     /// Cuts histories to what all may have together, and tells the budget what that is, beside what nobody transfers.
     fn share_memory(&mut self) {
-        let pinned = self.regions.values().filter_map(KeptRegion::pinned_octets).sum();
+        let pinned = self.regions.values().filter_map(|kept| Some(kept.pinned.as_ref()?.zone.octets())).sum();
         let catalog = self.catalog.as_ref().map_or(0, |kept| kept.zone.octets());
         self.budget.set_kept(Kept { pinned, catalog });
         let room = usize::try_from(self.budget.room_for_histories()).unwrap_or(usize::MAX);
@@ -350,7 +349,7 @@ impl Keeper {
         let waiting: Vec<_> = updates.collect();
         self.expire(started, &mut touched);
         self.drains.end(SystemTime::now());
-        let is_ordered = self.drains.are_unsaved() || self.pins.are_unsaved();
+        let is_ordered = self.drains.unsaved || self.pins.unsaved;
         let mut changed = !touched.is_empty() || !plans.is_empty() || is_ordered;
         changed |= self.take_steps(&steps, |keeper| keeper.merge(&touched, started));
         changed |= self.update_states(started);
@@ -439,7 +438,7 @@ impl Keeper {
                     }
                     let mut new = KeptRegion::new(region, now);
                     new.past = plan.past.remove(&origin).unwrap_or_default();
-                    new.heard = plan.heard.remove(&origin).map(Heard::before_service);
+                    new.heard = plan.heard.remove(&origin).map(|serials| Heard { serials, at: None });
                     self.restore_pin(&mut new, &mut plan.restored);
                     changes.added.push(origin.clone());
                     self.merge_anew(&mut new, now);
@@ -492,11 +491,13 @@ impl Keeper {
     fn save(&mut self) -> bool {
         let (drains, pins) = (self.drains.take_unsaved(), self.take_unsaved_pins());
         let Some(store) = &self.store else { return false };
-        if let Some(drains) = drains {
-            store.save_drains(drains);
+        let states = (self.saved_serials != self.seen_serials).then(|| self.seen_serials.clone());
+        if let Some(states) = &states {
+            self.saved_serials = states.clone();
         }
-        if let Some(pins) = pins {
-            store.save_pins(pins);
+        let facts = NewFacts { states, drains, pins, trees: None };
+        if facts != NewFacts::default() {
+            store.save(facts);
         }
         for (name, kept) in &mut self.regions {
             let newest = kept.history.iter().next_back();
@@ -507,10 +508,6 @@ impl Keeper {
                 kept.saved_step = newest.cloned();
                 store.save_past(name, kept.history.clone());
             }
-        }
-        if self.saved_serials != self.seen_serials {
-            store.save_regions(self.seen_serials.clone());
-            self.saved_serials = self.seen_serials.clone();
         }
         store.flush(FLUSH_PATIENCE)
     }

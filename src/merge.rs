@@ -181,8 +181,7 @@ impl Region {
         members: &'m Members,
         name: &'r Name,
     ) -> impl Iterator<Item = (usize, &'r Name, Node<'m>)> {
-        let labels = name.as_wire().len() - self.plan.origin.as_wire().len();
-        let owner = Owner::new(&name.as_wire()[..labels]);
+        let owner = Owner::new(name.owner_in(&self.plan.origin));
         let pairs = members.iter().enumerate();
         pairs.filter_map(move |(index, zone)| Some((index, self.plan.origin_of(index), zone.as_ref()?.get_at(&owner)?)))
     }

@@ -42,13 +42,6 @@ pub(super) struct Heard {
     pub at: Option<Instant>,
 }
 
-impl Heard {
-    /// Returns serials that were heard before anything was served.
-    pub fn before_service(serials: Vec<Serial>) -> Heard {
-        Heard { serials, at: None }
-    }
-}
-
 /// A region with its state.
 pub(super) struct KeptRegion {
     pub region: Region,

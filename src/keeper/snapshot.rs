@@ -91,7 +91,7 @@ impl KeptRegion {
 impl Keeper {
     /// Replaces the snapshot: everything as it is now, with the root that shows it.
     pub(super) fn publish_snapshot(&mut self, published: Arc<Published>) {
-        let (sources, drains) = (self.sources.clone(), self.drains.all().to_vec());
+        let (sources, drains) = (self.sources.clone(), self.drains.all.clone());
         let regions = self.regions.iter_mut().map(|(name, kept)| (name.clone(), kept.snapshot(&sources))).collect();
         self.snapshots.store(Arc::new(Snapshot { published, sources, regions, drains }));
     }

@@ -110,7 +110,11 @@ fn owners_move_once_by_whole_labels_from_the_right() {
         let members = [self::member(member, 1, &format!("{owner} 30 A 192.0.2.1"))];
         let (mut full, mut incremental) = (Region::new(plan.clone()), Region::new(plan));
         full.merge_all(&members, Instant::now());
-        incremental.merge_changed(&members, members[0].as_ref().unwrap().iter().map(|(name, _)| (0, name)).collect(), Instant::now());
+        incremental.merge_changed(
+            &members,
+            members[0].as_ref().unwrap().iter().map(|(name, _)| (0, name)).collect(),
+            Instant::now(),
+        );
         for region in [full, incremental] {
             let text = format!("{:?}", region.zone.as_ref().unwrap());
             let found: Vec<&str> = text.lines().filter_map(|line| line.strip_suffix(" 30 IN A 192.0.2.1")).collect();

@@ -8,7 +8,7 @@
 
 use super::ledger::Ledger;
 use super::past::Past;
-use super::regions::Regions;
+use super::regions::NewFacts;
 use crate::budget::Buffers;
 use crate::budget::buffers::Buffered;
 use crate::zone::{Delta, History, Zone};
@@ -82,7 +82,7 @@ pub enum Done {
 /// All that the writer takes at once.
 pub struct Work {
     pub backlogs: Vec<(Name, Backlog)>,
-    pub regions: Option<(Regions, u64)>,
+    pub regions: Option<(NewFacts, u64)>,
     pub pasts: Vec<(Name, PastBacklog)>,
     pub done: Vec<Done>,
     /// The store is being closed.
@@ -109,7 +109,7 @@ pub struct Inbox {
 struct Waiting {
     backlogs: HashMap<Name, Backlog>,
     order: VecDeque<Name>,
-    regions: Option<(Regions, u64)>,
+    regions: Option<(NewFacts, u64)>,
     pasts: HashMap<Name, PastBacklog>,
     done: Vec<Done>,
     last: bool,
@@ -224,9 +224,9 @@ impl Inbox {
     }
 
     /// Hands over what is to be kept of regions; what it does not tell stays as it was.
-    pub fn regions(&self, regions: Regions) {
+    pub fn regions(&self, regions: NewFacts) {
         self.hand_over(|waiting| {
-            let (older, number) = waiting.regions.take().unwrap_or_else(|| (Regions::default(), waiting.number()));
+            let (older, number) = waiting.regions.take().unwrap_or_else(|| (NewFacts::default(), waiting.number()));
             waiting.regions = Some((regions.over(older), number));
         });
     }

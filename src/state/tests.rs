@@ -574,17 +574,17 @@ fn times_to_come_count_as_now() {
 fn regions_come_back() {
     let folder = folder();
     let (store, _) = open_in(folder.path());
-    assert!(store.regions().is_empty());
+    assert!(store.facts.states.is_empty());
     let regions = |last| HashMap::from([(name("w.x"), RegionState { drift: 3, last: Serial(last), fingerprint: 7 })]);
-    (1..5).for_each(|last| store.save_regions(regions(last)));
+    (1..5).for_each(|last| store.save(NewFacts { states: Some(regions(last)), ..NewFacts::default() }));
     assert!(store.flush(PATIENCE));
     drop(store);
     let (store, _) = open_in(folder.path());
-    assert_eq!(store.regions(), regions(4));
+    assert_eq!(store.facts.states, regions(4));
     drop(store);
     fs::write(folder.path().join("regions"), "damaged").unwrap();
     let (store, metrics) = open_in(folder.path());
-    assert!(store.regions().is_empty() && folder.path().join("regions.broken").exists());
+    assert!(store.facts.states.is_empty() && folder.path().join("regions.broken").exists());
     assert_eq!(errors(&metrics, "load"), 1);
 }
 

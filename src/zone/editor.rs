@@ -21,10 +21,11 @@ pub struct Editor {
     base: Table,
     pending: Pendings,
     counts: Counts,
-    repeated: Repeated,
-    /// Records told beside the version, as [`Zone::left_out`] and [`Zone::unanswered`].
-    aside: [Aside; 2],
-    mixed: Mixed,
+    /// What is told beside the records, as a [`Zone`] has it.
+    pub repeated: Repeated,
+    pub left_out: Aside,
+    pub unanswered: Aside,
+    pub mixed: Mixed,
     scratch: Vec<u8>,
 }
 
@@ -60,7 +61,8 @@ impl Editor {
             pending: Pendings::default(),
             counts: Counts::default(),
             repeated: Repeated::default(),
-            aside: Default::default(),
+            left_out: Aside::default(),
+            unanswered: Aside::default(),
             mixed: Mixed::No,
             scratch: Vec::new(),
         }
@@ -77,7 +79,8 @@ impl Editor {
             base: zone.table.clone(),
             counts: zone.counts(),
             repeated: zone.repeated.clone(),
-            aside: zone.aside().map(Aside::clone),
+            left_out: zone.left_out.clone(),
+            unanswered: zone.unanswered.clone(),
             mixed: zone.mixed,
             ..Editor::new(zone.origin.clone())
         }
@@ -199,26 +202,6 @@ impl Editor {
         owners.map(|owner| Name::join(owner, &self.origin)).collect()
     }
 
-    /// Replaces what is known of repeated records.
-    pub fn set_repeated(&mut self, repeated: Repeated) {
-        self.repeated = repeated;
-    }
-
-    /// Replaces what is known of records that are left out.
-    pub fn set_left_out(&mut self, left_out: Aside) {
-        self.aside[0] = left_out;
-    }
-
-    /// Replaces all that is told beside the version.
-    pub(super) fn set_aside(&mut self, aside: [Aside; 2]) {
-        self.aside = aside;
-    }
-
-    /// Replaces for how long all removals are in doubt.
-    pub fn set_mixed(&mut self, mixed: Mixed) {
-        self.mixed = mixed;
-    }
-
     /// Closes the version.
     pub fn finish(self) -> Result<Zone, ZoneError> {
         self.finish_beside(&[])
@@ -243,8 +226,7 @@ impl Editor {
         let sources = zones.iter().map(|zone| zone.table.clone()).collect();
         let table = self.base.change(places.into_iter().map(change).collect(), sources);
         let zone = Zone::close(self.origin, table, self.counts, self.repeated)?;
-        let [left_out, unanswered] = self.aside;
-        Ok(Zone { mixed: self.mixed, left_out, unanswered, ..zone })
+        Ok(Zone { mixed: self.mixed, left_out: self.left_out, unanswered: self.unanswered, ..zone })
     }
 }
 

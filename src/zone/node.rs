@@ -75,6 +75,11 @@ impl<'a> Node<'a> {
         sets(self.sets)
     }
 
+    /// Returns true if the node has the address of a host.
+    pub fn has_address(self) -> bool {
+        self.rrsets().any(|set| matches!(set.rtype, rtype::A | rtype::AAAA))
+    }
+
     /// Returns true if another node has the same records under the same spelling.
     pub fn has_same_records(self, other: Node<'_>) -> bool {
         self.sets == other.sets && self.spelled == other.spelled
@@ -126,4 +131,16 @@ pub(super) fn sets<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Set<'a>> + C
 /// Writes sets one behind the other, as a node holds them.
 pub(super) fn write_sets(rrsets: &[Arc<RRset>], out: &mut Vec<u8>) {
     rrsets.iter().for_each(|rrset| rrset.as_set().write(out));
+}
+
+/// Writes records of one type, which differ, as a set with a TTL; returns its octets in an answer.
+pub(super) fn write_records(records: &[(u16, u32, &[u8])], ttl: u32, out: &mut Vec<u8>) -> usize {
+    let (rtype, _, rdata) = records[0];
+    if records.len() == 1 {
+        return Set::write_single(rtype, ttl, rdata, out);
+    }
+    let set = RRset::build(rtype, ttl, records.iter().map(|record| record.2).collect());
+    let set = set.expect("a group of records has one");
+    set.as_set().write(out);
+    set.as_set().wire_bytes()
 }

@@ -274,7 +274,7 @@ fn a_pin_without_its_contents_is_over() {
     assert!(bench.region_status().pinned.is_none() && bench.number("w.x") == 32, "{}", bench.number("w.x"));
     end(bench);
     let bench = start(folder.path(), &MEMBERS);
-    assert_eq!(bench.keeper.store.as_ref().unwrap().pins(), []);
+    assert_eq!(bench.keeper.store.as_ref().unwrap().facts.pins, []);
     end(bench);
     // The region is not in the configuration.
     begin();

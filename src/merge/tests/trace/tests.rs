@@ -2,8 +2,8 @@
 //! does not take, whatever the members hold.
 
 // In place of the oracle's own, this demands that the merge tells the same.
-use super::super::{plain, traced as trace};
 use super::super::{arbitrary_delegations, plan};
+use super::super::{plain, traced as trace};
 use super::*;
 use crate::merge::{Held, Intake, NamePattern, Place, Region, Scope};
 use crate::zone::tests::{arbitrary_text, zone};
