@@ -8,14 +8,14 @@
 
 use crate::config::{Config, describe_drain, format_duration, parse_pattern};
 use crate::control::Reply;
-use crate::keeper::{self, RegionView, View};
-use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope};
+use crate::keeper::{self, MemberStatus, RegionSnapshot, Snapshot};
+use crate::merge::{self, Drain, DrainTarget, Intake, Members, Preview, RegionPlan, Scope, TracedMember};
 use crate::zone::Zone;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
 use wire::name::{self, Name};
 
@@ -74,7 +74,7 @@ struct RegionReport {
 
 impl RegionReport {
     /// Cuts what a preview lists.
-    fn new(region: &RegionView, preview: Preview) -> RegionReport {
+    fn new(region: &RegionSnapshot, preview: Preview) -> RegionReport {
         RegionReport {
             region: region.plan.origin.clone(),
             pinned: region.pin.is_some(),
@@ -190,19 +190,19 @@ pub async fn undrain(keeper: &keeper::KeeperHandle, target: TargetText) -> Resul
 //--- Preview ---
 
 /// Computes the effect of a drain on each region that it concerns.
-fn preview_regions(view: &View, drain: &Drain) -> Vec<RegionReport> {
+fn preview_regions(view: &Snapshot, drain: &Drain) -> Vec<RegionReport> {
     let concerned =
-        |region: &&RegionView| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
-    let mut regions: Vec<&RegionView> = view.regions.values().filter(concerned).collect();
+        |region: &&RegionSnapshot| region.plan.members.iter().any(|member| drain.concerns(member, &region.plan.origin));
+    let mut regions: Vec<&RegionSnapshot> = view.regions.values().filter(concerned).collect();
     regions.sort_by(|a, b| a.plan.origin.canonical_cmp(&b.plan.origin));
     regions.into_iter().map(|region| RegionReport::new(region, preview(region, drain))).collect()
 }
 
 /// Computes the effect of a drain on a region.
-fn preview(region: &RegionView, drain: &Drain) -> Preview {
+fn preview(region: &RegionSnapshot, drain: &Drain) -> Preview {
     let plan = &region.plan;
-    let without = |(member, kept): (&Name, &keeper::MemberView)| {
-        let taken = kept.traced.taken.clone();
+    let without = |(member, traced): (&Name, &TracedMember)| {
+        let taken = traced.taken.clone();
         if !drain.concerns(member, &plan.origin) {
             return taken;
         }
@@ -212,7 +212,7 @@ fn preview(region: &RegionView, drain: &Drain) -> Preview {
         reduce(taken, scope)
     };
     let members: Box<Members> = plan.members.iter().zip(&region.members).map(without).collect();
-    merge::preview(plan, region.merged.as_ref(), &members)
+    merge::preview(plan, region.merged.as_ref(), &members, Instant::now())
 }
 
 /// Returns a member's zone without the drained names.
@@ -245,7 +245,7 @@ pub async fn check_drains(keeper: &keeper::KeeperHandle, config: &Config) -> Res
 }
 
 /// Returns true if these drains leave a region without any data although it has some.
-fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
+fn is_emptied(view: &Snapshot, plan: &RegionPlan, drains: &[Drain]) -> bool {
     let Some(region) = view.regions.get(&plan.origin) else { return false };
     let scope = |member: &Name| {
         let mut scope = Scope::default();
@@ -256,21 +256,23 @@ fn is_emptied(view: &View, plan: &RegionPlan, drains: &[Drain]) -> bool {
     if scopes.iter().all(Scope::is_empty) {
         return false;
     }
-    let present: HashMap<&Name, &keeper::MemberView> = region.plan.members.iter().zip(&region.members).collect();
+    let statuses = view.member_statuses(&region.plan, Instant::now());
+    let present: HashMap<&Name, (&MemberStatus, &TracedMember)> =
+        region.plan.members.iter().zip(statuses.iter().zip(&region.members)).collect();
     let taken = |(member, scope): (&Name, Scope)| {
-        let kept = present.get(member)?;
-        let contributes = !matches!(kept.status.state, "missing" | "expired");
-        reduce(kept.traced.zone.clone().filter(|_| contributes), scope)
+        let (status, traced) = present.get(member)?;
+        let contributes = !matches!(status.state, "missing" | "expired");
+        reduce(traced.zone.clone().filter(|_| contributes), scope)
     };
     let members: Box<Members> = plan.members.iter().zip(scopes).map(taken).collect();
-    merge::preview(plan, region.merged.as_ref(), &members).is_emptied
+    merge::preview(plan, region.merged.as_ref(), &members, Instant::now()).is_emptied
 }
 
 //--- Targets ---
 
 impl TargetText {
     /// Finds what is meant among the regions, their members, and what is drained already.
-    fn resolve(&self, view: &View) -> Result<DrainTarget, String> {
+    fn resolve(&self, view: &Snapshot) -> Result<DrainTarget, String> {
         let plans = || view.regions.values().map(|region| &region.plan);
         let region = match &self.region {
             None => None,

@@ -64,7 +64,8 @@ pub struct Later {
 
 /// Asks for all regions at a start. Returns what the first publication must know, and what may come after it.
 pub async fn ask_at_start(config: &Config, store: Option<&Store>, remains: &Remains) -> (Serials, Later) {
-    let remembered = store.filter(|store| store.was_writable()).map(Store::regions).unwrap_or_default();
+    let remembered =
+        store.filter(|store| store.was_writable).map(|store| store.facts.states.clone()).unwrap_or_default();
     let zone = |member: &Name| remains.zones.get(member).map(|restored| restored.zone.clone());
     let questions = |later: bool| {
         let regions = config.regions.iter().filter(|plan| remembered.contains_key(&plan.origin) == later);
@@ -79,7 +80,7 @@ pub async fn ask_at_start(config: &Config, store: Option<&Store>, remains: &Rema
 
 /// Asks for regions that come by a reload, and of which nothing is remembered.
 pub async fn ask(config: &Config, store: Option<&Store>, published: &Published) -> Serials {
-    let remembered = store.map(Store::regions).unwrap_or_default();
+    let remembered = store.map(|store| store.facts.states.clone()).unwrap_or_default();
     let is_new = |plan: &&RegionPlan| published.get(&plan.origin).is_none() && !remembered.contains_key(&plan.origin);
     let zone = |member: &Name| published.get(member).and_then(|served| served.zone.clone());
     // At our own addresses we would hear ourselves.

@@ -8,7 +8,7 @@
 
 use super::drain::warn_of_loss;
 use crate::control::Reply;
-use crate::keeper::{self, PinOrder, PinStatus, RegionView, View};
+use crate::keeper::{self, PinOrder, PinStatus, RegionSnapshot, Snapshot};
 use crate::merge::Pin;
 use crate::metrics::unix_seconds;
 use crate::publish::Served;
@@ -118,16 +118,16 @@ impl Ways {
     /// Waits until everything is on disk; false if a restart would forget some of it.
     async fn settle(&self) -> bool {
         let Some(store) = self.store.clone() else { return false };
-        tokio::task::spawn_blocking(move || store.settle()).await.unwrap_or(false)
+        tokio::task::spawn_blocking(move || store.flush_all()).await.unwrap_or(false)
     }
 }
 
 /// The region that is meant, or why it cannot be.
-fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String> {
+fn find_region<'v>(view: &'v Snapshot, name: &Name) -> Result<&'v RegionSnapshot, String> {
     if let Some(region) = view.regions.get(name) {
         return Ok(region);
     }
-    if !view.zones.contains_key(name) {
+    if !view.sources.contains_key(name) {
         return match view.published.get(name) {
             Some(_) => {
                 Err(format!("{name} is the catalog, which lists what is served; only regions can be rolled back"))
@@ -135,7 +135,7 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
             None => Err(format!("zone {name} is not configured; see \"aggregator status\"")),
         };
     }
-    let has = |region: &&RegionView| region.plan.members.contains(name);
+    let has = |region: &&RegionSnapshot| region.plan.members.contains(name);
     let mut regions: Vec<String> =
         view.regions.values().filter(has).map(|region| region.plan.origin.to_string()).collect();
     regions.sort();
@@ -152,13 +152,13 @@ fn find_region<'v>(view: &'v View, name: &Name) -> Result<&'v RegionView, String
 }
 
 /// Describes the present pin of a region; empty if it has none.
-fn describe_behind(region: &RegionView) -> String {
+fn describe_behind(region: &RegionSnapshot) -> String {
     let describe = |pin: &Pin| format!("it is {}\n", describe_pin(&PinStatus::new(pin)));
     region.pin.as_ref().map(describe).unwrap_or_default()
 }
 
 /// Compares the present version with an earlier one.
-fn compare_with_version(view: &View, name: &Name, to: Serial) -> Result<Changes, String> {
+fn compare_with_version(view: &Snapshot, name: &Name, to: Serial) -> Result<Changes, String> {
     let served: &Served =
         view.published.get(name).ok_or_else(|| format!("zone {name} is not configured; see \"aggregator status\""))?;
     let present = served.zone.as_ref().map(|zone| zone.soa.serial);

@@ -5,7 +5,7 @@
 //! ([`crate::merge::Trace`]).
 //! The handle adds how each zone came here, which only the sources know.
 //!
-//! Invariants: all steps look at one [`View`], so no report mixes two versions; the response code is the one that a
+//! Invariants: all steps look at one [`Snapshot`], so no report mixes two versions; the response code is the one that a
 //! client gets.
 //!
 //! Cost: O(records of the names × members + octets of the histories), whatever the size of the zones. The server's
@@ -25,7 +25,7 @@ use super::Handle;
 use super::text::printable;
 use crate::control::Reply;
 use crate::daemon::sources::{Source, Sources};
-use crate::keeper::{MemberStatus, PinStatus, View};
+use crate::keeper::{MemberStatus, PinStatus, Snapshot};
 use crate::publish::{Served, State, Unknown};
 use crate::serve::answer::{self, MAX_ALIASES, NameMatch};
 use crate::zone::{Node, Zone};
@@ -44,7 +44,7 @@ pub fn lookup(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Reply, S
 /// whoever looks into it waiting.
 pub fn explain_now(view: &Handle, name: &str, rtype: Option<&str>) -> Result<Lookup, String> {
     let (name, rtype) = read_question(name, rtype)?;
-    let mut lookup = explain(&view.snapshots.load().view(Instant::now()), &name, rtype);
+    let mut lookup = explain(&view.snapshots.load(), &name, rtype);
     for report in lookup.steps.iter_mut().flat_map(|step| &mut step.sources) {
         add_source(&view.sources, report);
     }
@@ -82,7 +82,7 @@ fn read_question(name: &str, rtype: Option<&str>) -> Result<(Name, Option<u16>),
 }
 
 /// Explains a name, for one type or all that it has; types that are not data have no explanation.
-pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
+pub fn explain(view: &Snapshot, name: &Name, rtype: Option<u16>) -> Lookup {
     let wanted = rtype.filter(|rtype| *rtype != rtype::ANY);
     let mut steps: Vec<LookupStep> = Vec::new();
     let mut next = Some(name.clone());
@@ -99,7 +99,7 @@ pub fn explain(view: &View, name: &Name, rtype: Option<u16>) -> Lookup {
 }
 
 /// Explains one name of a chain.
-fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
+fn explain_step(view: &Snapshot, name: &Name, wanted: Option<u16>, first: bool) -> LookupStep {
     let served = answer::zone_for(&view.published, name.as_wire(), wanted.unwrap_or(rtype::ANY));
     let mut step = LookupStep::new(name.clone());
     if let Some(served) = served {
@@ -111,7 +111,7 @@ fn explain_step(view: &View, name: &Name, wanted: Option<u16>, first: bool) -> L
 }
 
 /// Explains one name of a chain in the zone that answers for it.
-fn explain_in(view: &View, served: &Served, wanted: Option<u16>, first: bool, step: &mut LookupStep) {
+fn explain_in(view: &Snapshot, served: &Served, wanted: Option<u16>, first: bool, step: &mut LookupStep) {
     step.zone = Some(describe_zone(view, served));
     match served.answerable() {
         Some(zone) => look(zone, served.unknown == Unknown::Refused && first, wanted, step),
@@ -121,9 +121,10 @@ fn explain_in(view: &View, served: &Served, wanted: Option<u16>, first: bool, st
     seen::add_times(served, wanted, step);
     if let Some(region) = view.regions.get(&served.origin) {
         regions::add_members(view, region, wanted, step);
-    } else if let Some(status) = view.zones.get(&served.origin) {
+    } else if let Some(source) = view.sources.get(&served.origin) {
+        let status = source.status(&served.origin, Instant::now());
         let zone = MemberStatus { zone: status.zone.clone(), state: status.state.label(), serial: status.serial };
-        step.sources.push(SourceReport::new(zone, status.state == State::Ok, step.owner.clone(), Some(status)));
+        step.sources.push(SourceReport::new(zone, status.state == State::Ok, step.owner.clone(), Some(&status)));
         regions::add_uses(view, &served.origin, step);
         let left_out = |zone| regions::not_held(zone, &served.origin, step.asked(), wanted);
         step.left_out = served.zone.iter().flat_map(|zone| left_out(zone)).collect();
@@ -131,11 +132,11 @@ fn explain_in(view: &View, served: &Served, wanted: Option<u16>, first: bool, st
 }
 
 /// Describes the zone that answers for a name.
-fn describe_zone(view: &View, served: &Served) -> ZoneReport {
+fn describe_zone(view: &Snapshot, served: &Served) -> ZoneReport {
     let region = view.regions.get(&served.origin);
     let kind = match region {
         Some(_) => "region",
-        None if view.zones.contains_key(&served.origin) => "zone",
+        None if view.sources.contains_key(&served.origin) => "zone",
         None => "catalog",
     };
     ZoneReport {

@@ -100,7 +100,7 @@ impl Tree {
         base: Option<Arc<Zone>>,
     ) -> Result<Option<TreeZone>, ZoneError> {
         let mut editor = base.as_ref().map_or_else(|| Editor::new(origin.clone()), |base| Editor::from_zone(base));
-        editor.set_repeated(Repeated::default());
+        editor.repeated = Repeated::default();
         let mut touched = Vec::new();
         let mut apex = RRsets::default();
         let mut set = |name: Name, rrsets: RRsets| {
