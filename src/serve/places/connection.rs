@@ -20,8 +20,10 @@ const SECONDS: usize = 10;
 
 /// One connection, as far as others may know it.
 pub struct Connection {
-    client: IpAddr,
-    id: u64,
+    /// Address under which the client is counted.
+    pub client: IpAddr,
+    /// Number of the connection, in the order of coming.
+    pub id: u64,
     epoch: Instant,
     /// Nanoseconds from the epoch to its last complete request, or to its beginning.
     since: AtomicU64,
@@ -47,23 +49,13 @@ impl Connection {
         connection
     }
 
-    /// Address under which the client is counted.
-    pub fn client(&self) -> IpAddr {
-        self.client
-    }
-
-    /// Number of the connection, in the order of coming.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
     /// Time of the last complete request.
     pub(super) fn since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
 
     /// Takes note of a complete request.
-    pub(super) fn note_request(&self) {
+    pub fn note_request(&self) {
         self.since.store(self.epoch.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 

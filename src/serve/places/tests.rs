@@ -14,7 +14,7 @@ fn room(total: usize, per_client: usize, reserved: usize) -> Room {
 
 /// Returns true if a connection has lost its place.
 fn is_displaced(place: &Place) -> bool {
-    !place.places.table().seats.contains_key(&place.connection.id())
+    !place.places.table().seats.contains_key(&place.connection.id)
 }
 
 /// Lists the connections that have lost their places, by position.
@@ -36,13 +36,13 @@ async fn open(places: &Arc<Places>, clients: &[u16]) -> Vec<Place> {
 async fn the_client_with_most_gives_up_what_it_uses_least() {
     let places = Places::new(room(6, 6, 0));
     let held = open(&places, &[1, 2, 2, 2, 1, 3]).await;
-    held[1].note_request();
+    held[1].connection.note_request();
     advance(Duration::from_secs(1)).await;
     let (newcomer, reached) = places.enter(address(4), Class::General);
     assert_eq!((reached, displaced(&held)), (Some(Reached::Total), vec![2]));
-    tokio::time::timeout(Duration::from_secs(1), held[2].displaced()).await.expect("it is told");
+    tokio::time::timeout(Duration::from_secs(1), held[2].connection.displaced()).await.expect("it is told");
     // Now two clients have two each: of all four the one without a request for the longest.
-    held[0].note_request();
+    held[0].connection.note_request();
     drop(places.enter(address(5), Class::General));
     assert_eq!(displaced(&held), [2, 3]);
     // A place that was given back is free.
