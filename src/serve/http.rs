@@ -173,7 +173,7 @@ async fn serve(stream: TcpStream, place: &Arc<Place>, context: Arc<Context>) {
     });
     let mut settings = http1::Builder::new();
     settings.max_buf_size(MAX_HEAD_BYTES).keep_alive(false).header_read_timeout(None).title_case_headers(true);
-    let mut connection = settings.serve_connection(TokioIo::new(place.measure(stream)), service);
+    let mut connection = settings.serve_connection(TokioIo::new(place.connection.measure(stream)), service);
     let mut seen = 0;
     // Whatever goes wrong with a connection concerns its client alone.
     while timeout(made.patience(patience), poll_fn(|task| connection.poll_without_shutdown(task))).await.is_err() {

@@ -27,7 +27,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// Class of a connection.
@@ -108,11 +107,6 @@ impl Places {
 }
 
 impl Place {
-    /// A stream of this connection whose octets are counted.
-    pub fn measure(&self, stream: TcpStream) -> Measured<TcpStream> {
-        Measured::new(stream, self.connection.clone())
-    }
-
     /// Takes note that a request is answered for as long as the client takes octets.
     pub fn begin_answer(&self) {
         self.connection.note_request();

@@ -156,7 +156,7 @@ async fn serve(stream: TcpStream, admission: Admission, security: Option<Securit
     let _ = stream.set_nodelay(true);
     // A kernel that has no such bound only reports later what a client has taken.
     let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
-    let mut stream = admission.place.measure(stream);
+    let mut stream = admission.place.connection.measure(stream);
     let plain = Conversation { admission: &admission, transport: Transport::Tcp, has_transfers: true };
     let served = async {
         match security {

@@ -69,7 +69,7 @@ async fn connections_that_are_answered_go_last_and_by_the_octets_taken() {
     held[..3].iter().for_each(Place::begin_answer);
     for (index, octets) in [(0, 500), (1, 300), (2, 400)] {
         let (ours, _theirs) = tokio::io::duplex(1000);
-        let mut stream = Measured::new(ours, held[index].connection.clone());
+        let mut stream = held[index].connection.measure(ours);
         tokio::io::AsyncWriteExt::write_all(&mut stream, &vec![0; octets]).await.unwrap();
     }
     let _a = places.enter(address(2), Class::General);
@@ -85,7 +85,7 @@ async fn connections_that_are_answered_go_last_and_by_the_octets_taken() {
     let held = open(&places, &[1, 2]).await;
     held.iter().for_each(Place::begin_answer);
     let (ours, _theirs) = tokio::io::duplex(1000);
-    let mut stream = Measured::new(ours, held[0].connection.clone());
+    let mut stream = held[0].connection.measure(ours);
     tokio::io::AsyncWriteExt::write_all(&mut stream, &[0; 5]).await.unwrap();
     let _d = places.enter(address(3), Class::General);
     assert_eq!(displaced(&held), [1]);
