@@ -341,8 +341,8 @@ fn show_reply(request: &Request, mut reply: Reply, json: bool) -> Outcome {
         Request::Status { .. } => Some(Look::States),
         Request::Diff { .. }
         | Request::History { .. }
-        | Request::Drain { .. }
-        | Request::Rollback { .. }
+        | Request::Drain(_)
+        | Request::Rollback(_)
         | Request::Release { .. } => Some(Look::Difference),
         _ => None,
     };

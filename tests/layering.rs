@@ -48,6 +48,7 @@ const LAYERS: [&[&str]; 14] = [
         "serve",
         "serve/places",
         "serve/places/*",
+        "serve/listener",
         "serve/udp",
         "serve/udp/*",
         "serve/stream",

@@ -14,9 +14,8 @@ use crate::config::{Config, ConfigErrors};
 use crate::control;
 use crate::daemon::descriptors::{Descriptors, Room};
 use crate::serve::BindError;
-use crate::serve::http::HttpListener;
-use crate::serve::stream::StreamListener;
-use crate::serve::tls::{TlsIdentity, TlsListener};
+use crate::serve::listener::Listener;
+use crate::serve::tls::TlsIdentity;
 use crate::serve::udp::UdpListener;
 use clap::Args;
 use rustix::fs::{Access, access};
@@ -165,22 +164,20 @@ fn is_writable(folder: &Path) -> bool {
 
 /// Binds everything that the plan listens on, and lets go of it; one error for each address that cannot be bound.
 fn bind_all(config: &Config) -> Vec<BindError> {
-    let (mut udp, mut stream, mut tls, mut http) = (vec![], vec![], vec![], vec![]);
-    let mut errors = Vec::new();
+    let (mut udp, mut tcp, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut report = |address: SocketAddr, result: std::io::Result<()>| {
         if let Err(error) = result {
             errors.push(BindError { address, error });
         }
     };
+    let mut listen = |address| Listener::bind(address).map(|listener| tcp.push(listener));
     for address in &config.listen.dns {
         let bound = UdpListener::bind(*address).map(|listener| udp.push(listener));
-        report(*address, bound.and_then(|()| StreamListener::bind(*address).map(|listener| stream.push(listener))));
+        report(*address, bound.and_then(|()| listen(*address)));
     }
-    for address in config.listen.tls.iter().flat_map(|plan| &plan.listen) {
-        report(*address, TlsListener::bind(*address).map(|listener| tls.push(listener)));
-    }
-    for address in &config.metrics.listen {
-        report(*address, HttpListener::bind(*address).map(|listener| http.push(listener)));
+    let tls = config.listen.tls.iter().flat_map(|plan| &plan.listen);
+    for address in tls.chain(&config.metrics.listen) {
+        report(*address, listen(*address));
     }
     errors
 }

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::ask::{self, Asking};
-use crate::control::Request;
+use crate::control::{Request, RollbackOrder};
 use clap::Args;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl RollbackOptions {
     fn request(&self, preview: bool) -> Request {
         let zone = self.zone.clone();
         match self.to {
-            Some(to) => Request::Rollback { zone, to, reason: self.reason.clone(), preview },
+            Some(to) => Request::Rollback(RollbackOrder { zone, to, reason: self.reason.clone(), preview }),
             None => Request::Release { zone, preview },
         }
     }

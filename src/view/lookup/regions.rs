@@ -2,7 +2,7 @@
 
 use super::report::{ConflictReport, Given, LeftOutReport, LookupStep, RegionUse, SourceReport};
 use crate::config::{describe_drain, describe_pattern, format_duration};
-use crate::keeper::{PinStatus, RegionSnapshot, Snapshot};
+use crate::keeper::{MemberStatus, PinStatus, RegionSnapshot, Snapshot};
 use crate::merge::{Address, Conflict, ConflictKind, Contribution, Drain, LeftOut, NsPolicy, Trace, TracedMember};
 use crate::publish::State;
 use crate::view::status::describe_pin;
@@ -193,24 +193,6 @@ impl<'a> Traced<'a> {
             drain.concerns(&plan.members[given.member], &plan.origin) && drain.covers(self.name.owner_in(&plan.origin))
         };
         self.view.drains.iter().filter(covers).map(describe_drain).collect::<Vec<_>>().join(", and ")
-    }
-
-    /// Describes the state of a member.
-    fn describe_member(&self, index: usize) -> SourceReport {
-        let (plan, MemberStatus { zone, state, serial }) = (&self.region.plan, &self.statuses[index]);
-        let status = self.view.sources.get(zone).map(|source| source.status(zone, Instant::now()));
-        SourceReport {
-            zone: zone.clone(),
-            state,
-            serial: *serial,
-            contributes: self.region.members[index].contributes(),
-            owner: self.name.replace_suffix(&plan.origin, plan.origin_of(index)).and_then(Result::ok),
-            refreshed_seconds_ago: status.as_ref().and_then(|status| status.refreshed_seconds_ago),
-            expires_in_seconds: status.and_then(|status| status.expires_in_seconds),
-            primaries: Vec::new(),
-            tree: None,
-            configured: false,
-        }
     }
 }
 
