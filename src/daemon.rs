@@ -81,21 +81,15 @@ pub enum RunError {
 /// A running server.
 pub struct Daemon {
     ways: Ways,
-    roots: Arc<Roots>,
-    listeners: Arc<Mutex<Listeners>>,
     schedule: Schedule,
     control: ControlServer,
     commands: mpsc::Receiver<control::Command>,
-    command_sender: mpsc::Sender<control::Command>,
     log: Option<LogHandle>,
     manager: Arc<Manager>,
     hangup: Option<Signal>,
-    notify: Arc<Reception>,
     reloads: Reloads,
     disk: DiskWork,
     probe: Probe,
-    /// Progress of first loads on the terminal, if there is one.
-    loading: Option<Arc<Loading>>,
 }
 
 /// Longest time that the end of the process waits for threads that wait for something else, such as this machine's
@@ -234,8 +228,8 @@ impl Daemon {
             notifier.set_targets(config.targets.clone());
             listeners.adopt(&config, bound).map_err(start_failed)?;
             let addresses = listeners.addresses();
-            let (command_sender, commands) = mpsc::channel(64);
-            let control = socket.start(command_sender.clone()).map_err(start_failed)?;
+            let (sender, commands) = mpsc::channel(64);
+            let control = socket.start(sender.clone()).map_err(start_failed)?;
             metrics.config_loaded.set(unix_seconds(SystemTime::now()));
             metrics.config_is_current.set(1);
             tokio::spawn(sources.clone().obey(announced));
@@ -244,23 +238,10 @@ impl Daemon {
             probe.follow(&config, resolvers);
             let (zones, regions) = (config.source_zones().count(), config.regions.len());
             tracing::info!(version = env!("CARGO_PKG_VERSION"), zones, regions, ?addresses, "started");
-            Ok(Daemon {
-                ways: Ways { view, keeper, turn: Arc::default() },
-                roots,
-                listeners: Arc::new(Mutex::new(listeners)),
-                schedule,
-                control,
-                commands,
-                command_sender,
-                log,
-                manager,
-                hangup,
-                notify,
-                reloads: Reloads::default(),
-                disk,
-                probe,
-                loading,
-            })
+            let (listeners, turn) = (Arc::new(Mutex::new(listeners)), Arc::default());
+            let ways = Ways { view, keeper, listeners, roots, notify, commands: sender, loading, turn };
+            let reloads = Reloads::default();
+            Ok(Daemon { ways, schedule, control, commands, log, manager, hangup, reloads, disk, probe })
         };
         let launched: Result<Daemon, RunError> = launch.await;
         match &launched {
@@ -324,7 +305,7 @@ impl Daemon {
         self.end_reloads().await;
         self.schedule.stop();
         self.ways.view.sources.lock().clear();
-        let udp = self.listeners.lock().await.end_streams().await;
+        let udp = self.ways.listeners.lock().await.end_streams().await;
         // Connections are answered a little longer; none is worth more than that.
         let all_closed = async {
             while self.ways.view.metrics.tcp_connections.get() > 0 {

@@ -467,7 +467,7 @@ impl Keeper {
         }
         changes.removed = old_sources.into_keys().chain(old_regions.into_keys()).collect();
         changes.removed.sort_by(Name::canonical_cmp);
-        changes.removed.iter().for_each(|zone| self.metrics.forget(&zone.to_string()));
+        self.metrics.forget(&changes.removed.iter().map(Name::to_string).collect(), |_, _, _| true);
         changes
     }
 

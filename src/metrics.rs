@@ -10,13 +10,13 @@ mod queries;
 
 pub use queries::{QueryCounters, QueryTotals, RCODES, TRANSPORTS, Transport};
 
-use prometheus::core::{Atomic, Collector, GenericGauge, MetricVec, MetricVecBuilder};
+use prometheus::core::{Atomic, Collector, Desc, GenericGauge, MetricVec, MetricVecBuilder};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 use queries::{DROPPED, QueryBlocks};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -250,8 +250,8 @@ struct Families {
 
 /// A family, which may have a series for each zone.
 trait Series: Collector {
-    /// Removes the series whose `zone` or `region` label has the value, if their `primary` label is gone, too.
-    fn forget(&self, _zone: &str, _is_gone: &dyn Fn(Option<&str>) -> bool) {}
+    /// Removes the series whose zone or region, with their primary if they have one, is gone.
+    fn forget(&self, _is_gone: &dyn Fn(&str, Option<&str>) -> bool) {}
 }
 
 impl Series for IntCounter {}
@@ -259,12 +259,12 @@ impl Series for Histogram {}
 impl<P: Atomic + 'static> Series for GenericGauge<P> {}
 
 impl<T: MetricVecBuilder + 'static> Series for MetricVec<T> {
-    fn forget(&self, zone: &str, is_gone: &dyn Fn(Option<&str>) -> bool) {
+    fn forget(&self, is_gone: &dyn Fn(&str, Option<&str>) -> bool) {
         for metric in self.collect().iter().flat_map(MetricFamily::get_metric) {
             let labels: HashMap<&str, &str> =
                 metric.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
-            let is_of_zone = labels.get("zone").or(labels.get("region")) == Some(&zone);
-            if is_of_zone && is_gone(labels.get("primary").copied()) {
+            let zone = labels.get("zone").or(labels.get("region"));
+            if zone.is_some_and(|zone| is_gone(zone, labels.get("primary").copied())) {
                 // A series that is gone already is as good as removed.
                 let _ = self.remove(&labels);
             }
@@ -285,14 +285,6 @@ impl Families {
         self.registry.register(Box::new(family.clone())).expect("metric names are unique");
         self.all.push(Box::new(family.clone()));
         family
-    }
-
-    /// Removes the series of a zone from the families whose names begin so.
-    fn forget(&self, begin: &str, zone: &str) {
-        let names_begin = |family: &dyn Series| family.desc().iter().all(|desc| desc.fq_name.starts_with(begin));
-        for family in self.all.iter().filter(|family| names_begin(&***family)) {
-            family.forget(zone, &|_| true);
-        }
     }
 }
 
@@ -356,20 +348,19 @@ impl Metrics {
         set(&self.truncated, totals.truncated);
     }
 
-    /// Removes the series of a zone or region that is no longer configured.
-    pub fn forget(&self, zone: &str) {
-        self.families.forget("", zone);
-    }
-
-    /// Removes the series of what was found about a zone's name servers.
-    pub fn forget_probe(&self, zone: &str) {
-        self.families.forget("ns_", zone);
-    }
-
-    /// Removes the series of the tree that a zone no longer comes from, and whether its growth was refused.
-    pub fn forget_tree(&self, zone: &str) {
-        self.families.forget("zookeeper_", zone);
-        self.memory_refused.forget(zone, &|_| true);
+    /// Removes those series of zones and regions of which `is_gone` says so, by their family, their zone or region, and
+    /// their primary if they have one: a time of last success that nothing moves any more would alarm for ever.
+    ///
+    /// Cost: O(series), for any number of zones.
+    pub fn forget(&self, zones: &HashSet<String>, is_gone: impl Fn(&str, &str, Option<&str>) -> bool) {
+        if zones.is_empty() {
+            return;
+        }
+        for family in &self.families.all {
+            for Desc { fq_name: name, .. } in family.desc() {
+                family.forget(&|zone, primary| zones.contains(zone) && is_gone(name, zone, primary));
+            }
+        }
     }
 
     /// Removes the series of an address from which no zone comes any more.
@@ -377,13 +368,6 @@ impl Metrics {
         // A series that is not there is as good as removed.
         let _ = self.silence_assumed.remove_label_values(&[primary]);
         let _ = self.silence_questions.remove_label_values(&[primary]);
-    }
-
-    /// Removes the series of the primaries that a zone no longer has: a time of last success that nothing moves any
-    /// more would alarm for ever.
-    pub fn keep_primaries(&self, zone: &str, kept: &[String]) {
-        let is_gone = |primary: Option<&str>| primary.is_some_and(|primary| !kept.iter().any(|kept| kept == primary));
-        self.families.all.iter().for_each(|family| family.forget(zone, &is_gone));
     }
 }
 
@@ -434,8 +418,12 @@ mod tests {
         metrics.zone_serial.with_label_values(&["b."]).set(2);
         metrics.transfer_failures.with_label_values(&["a.", "192.0.2.1:53", "soa", "timeout"]).inc();
         metrics.region_members.with_label_values(&["a.", "ok"]).set(1);
-        metrics.forget("a.");
+        metrics.forget(&HashSet::from(["a.".to_owned()]), |_, _, _| true);
         let text = metrics.render();
         assert!(!text.contains("\"a.\"") && text.contains("zone=\"b.\""), "{text}");
+        metrics.transfer_success.with_label_values(&["b.", "192.0.2.1:53", "soa"]).set(1);
+        metrics.forget(&HashSet::from(["b.".to_owned()]), |_, _, primary| primary.is_some());
+        let text = metrics.render();
+        assert!(!text.contains("192.0.2.1") && text.contains("zone=\"b.\""), "{text}");
     }
 }

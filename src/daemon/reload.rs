@@ -17,26 +17,23 @@
 
 use super::disk::DiskWork;
 use super::drain::check_drains;
-use super::listeners::{Bound, Listeners};
+use super::listeners::Bound;
 use super::plan::{announcers, publish_plan};
 use super::restore::{Remains, restore};
 use super::ways::Ways;
 use super::{Daemon, RunError, audit, heard};
 use crate::config::Config;
-use crate::control::{self, Command, ControlListener, ControlServer, Reply};
+use crate::control::{self, ControlListener, ControlServer, Reply};
 use crate::discover::unicast::system_servers;
 use crate::metrics::unix_seconds;
 use crate::schedule::Schedule;
-use crate::serve::notify::Reception;
 use crate::serve::tls::TlsIdentity;
-use crate::source::zookeeper::roots::Roots;
 use crate::view::Handle;
 use crate::view::changes::ReloadChanges;
-use crate::view::loading::Loading;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Longest wait of a reload for each piece of work on the disk; whoever asked for it is still there then.
@@ -105,16 +102,8 @@ impl Daemon {
     /// Starts a reload.
     fn start_reload(&mut self, askers: Vec<oneshot::Sender<Reply>>) {
         self.manager.reloading();
-        let reload = Reload {
-            old: self.ways.view.config.load_full(),
-            ways: self.ways.clone(),
-            listeners: self.listeners.clone(),
-            loading: self.loading.clone(),
-            roots: self.roots.clone(),
-            notify: self.notify.clone(),
-            commands: self.command_sender.clone(),
-            disk: self.disk.clone(),
-        };
+        let old = self.ways.view.config.load_full();
+        let reload = Reload { old, ways: self.ways.clone(), disk: self.disk.clone() };
         let task = tokio::spawn(reload.run(self.reloads.ending.subscribe()));
         self.reloads.running = Some(Running { task, askers });
     }
@@ -183,11 +172,6 @@ impl Daemon {
 struct Reload {
     old: Arc<Config>,
     ways: Ways,
-    listeners: Arc<Mutex<Listeners>>,
-    loading: Option<Arc<Loading>>,
-    roots: Arc<Roots>,
-    notify: Arc<Reception>,
-    commands: mpsc::Sender<Command>,
     disk: DiskWork,
 }
 
@@ -226,8 +210,8 @@ impl Reload {
         let old = self.old.clone();
         let found = self.disk.run("read the configuration", Some(DISK_PATIENCE), move || find(&old)).await;
         let ReadConfiguration { config, identity, control, resolvers } = found.map_err(|error| error.to_string())??;
-        let bound = self.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
-        let control = control.map(|control| control.start(self.commands.clone())).transpose();
+        let bound = self.ways.listeners.lock().await.bind(&config, identity).map_err(|errors| errors.join("\n"))?;
+        let control = control.map(|control| control.start(self.ways.commands.clone())).transpose();
         let failed = |error| RunError::Control(config.control.socket.clone(), error).to_string();
         let control = control.map_err(failed)?;
         // A running schedule is kept while it is the same: the scheduler's library gives not all of its memory back.
@@ -236,7 +220,7 @@ impl Reload {
             if same_schedule { None } else { Some(audit::start_schedule(&config, &self.ways.view.sources).await?) };
         let config = Arc::new(config);
         let (store, plan, published) = (self.ways.view.store.clone(), config.clone(), self.ways.view.publisher.load());
-        let loading = self.loading.clone();
+        let loading = self.ways.loading.clone();
         let read = move || restore(store.as_deref(), &plan, &published, loading.as_deref());
         let remains = self.disk.run("read the state of new zones", Some(DISK_PATIENCE), read).await;
         let mut remains = remains.map_err(|error| error.to_string())?;
@@ -255,11 +239,11 @@ impl Reload {
         let mut changes = ReloadChanges::between(&self.old, &config, plan);
         changes.control = control.is_some().then(|| config.control.socket.clone());
         changes.primaries_changed = sources.changed(&config);
-        self.notify.set_announcers(announcers(&config));
+        self.ways.notify.set_announcers(announcers(&config));
         notifier.set_targets(config.targets.clone());
-        sources.replace(&config, &self.ways.keeper, publisher, metrics, &self.roots);
+        sources.replace(&config, &self.ways.keeper, publisher, metrics, &self.ways.roots);
         // What is in service already cannot fail any more; a thread that the system denies is the one exception.
-        let adopted = self.listeners.lock().await.adopt(&config, bound);
+        let adopted = self.ways.listeners.lock().await.adopt(&config, bound);
         drop(turn);
         let problem = adopted.err().map(|error| format!("reloaded, but a listener failed: {error}"));
         Ok(Reloaded { config, changes, schedule, control, resolvers, problem })

@@ -1,17 +1,30 @@
-//! The ways of an order: to the keeper, to the disk, and to its turn.
+//! What the daemon's loop, its orders and its reloads have in common: the ways to the keeper, the sockets and the disk,
+//! and the turns of those who change what is served.
 //!
 //! Cost: a message for each order.
 
+use super::listeners::Listeners;
+use crate::control;
 use crate::keeper::{Command, KeeperHandle};
+use crate::serve::notify::Reception;
+use crate::source::zookeeper::roots::Roots;
 use crate::view::Handle;
+use crate::view::loading::Loading;
 use std::sync::Arc;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
-/// Handles that orders need.
+/// Handles of a running server.
 #[derive(Clone)]
 pub struct Ways {
     pub view: Handle,
     pub keeper: KeeperHandle,
+    pub listeners: Arc<Mutex<Listeners>>,
+    pub roots: Arc<Roots>,
+    pub notify: Arc<Reception>,
+    /// The way of operators' requests to the daemon's loop.
+    pub commands: mpsc::Sender<control::Command>,
+    /// Progress of first loads on the terminal, if there is one.
+    pub loading: Option<Arc<Loading>>,
     /// Held while an order about drains or pins is carried out, and while another configuration is published.
     pub turn: Arc<Mutex<()>>,
 }

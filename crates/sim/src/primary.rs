@@ -140,18 +140,17 @@ impl Shared {
             return None;
         };
         if let (Kind::Whole | Kind::Steps, Some(stored)) = (kind, find_zone(&zones, query)) {
-            let origin = stored.zone().origin();
+            let (origin, serial) = (stored.zone().origin(), stored.zone().serial());
             // Whether the client reads to the end does not matter.
-            self.peers.note_transfer(client, origin, stored.zone().serial());
-            self.tally().again += u64::from(kind == Kind::Whole && query.serial == Some(stored.zone().serial()));
+            self.peers.note_transfer(client, origin, serial);
             if kind == Kind::Whole {
                 self.change(origin, Stored::note_whole);
+                self.tally().again += u64::from(query.serial == Some(serial));
+                self.tally().whole += 1;
             } else {
                 self.change(origin, Stored::note_steps);
+                self.tally().steps += 1;
             }
-            let mut tally = self.tally();
-            let count = if kind == Kind::Whole { &mut tally.whole } else { &mut tally.steps };
-            *count += 1;
             let takes_time = kind == Kind::Whole && self.manner().scan_pause > Duration::ZERO;
             if takes_time && stored.lapses.scan.is_none() {
                 return Some(Reply::Scan(stored.clone()));
